@@ -1,0 +1,4 @@
+"""Harmony's agent: a Score interpreter that keeps one device as its manifests say.
+
+The arrows between its layers are in ``docs/design.md`` and held by ``tests/arch``.
+"""

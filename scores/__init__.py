@@ -1,0 +1,1 @@
+"""Harmony's typed desired and actual state."""
