@@ -1,1 +1,39 @@
-"""Harmony's typed desired and actual state."""
+"""Harmony's typed desired and actual state: what authors, the control plane and agents share.
+
+Needs pydantic alone; does no I/O. An author needs ``Manifest`` and the Scores::
+
+    from scores import Container, File, Manifest, SystemdUnit
+
+    manifest = Manifest(deployment="web", scores=[File(name="motd", path="/srv/motd", content="hi\\n")])
+"""
+
+from scores.container import Container, Healthcheck, InitContainer, Mount, PortMapping
+from scores.file import File, ObjectRef
+from scores.manifest import FieldError, InvalidManifest, Manifest, WireManifest
+from scores.probes import HttpProbe, Probe, TcpProbe
+from scores.status import DeploymentStatus, DeviceInfo, Heartbeat, ResourceStatus
+from scores.system_upgrade import SystemUpgrade
+from scores.systemd_unit import SystemdUnit
+
+__all__ = [
+    "Container",
+    "DeploymentStatus",
+    "DeviceInfo",
+    "FieldError",
+    "File",
+    "Healthcheck",
+    "Heartbeat",
+    "HttpProbe",
+    "InitContainer",
+    "InvalidManifest",
+    "Manifest",
+    "Mount",
+    "ObjectRef",
+    "PortMapping",
+    "Probe",
+    "ResourceStatus",
+    "SystemUpgrade",
+    "SystemdUnit",
+    "TcpProbe",
+    "WireManifest",
+]

@@ -1,0 +1,211 @@
+"""The heart: what a reconciler is, what it decides with, and what its plans say.
+
+Pure types; no I/O. A kind is one implementation of `Reconciler`; the engine drives them all in the same way:
+
+    observe -> plan -> (ownership) -> apply each action -> observe -> plan -> … until the plan is Converged or Wait
+
+`plan` is pure. Each action may be cut at any point by SIGKILL or power and is then planned anew from what is observed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+from scores.base import Score
+from scores.manifest import FieldError
+from scores.names import Digest
+from scores.status import Detail, ResourcePhase
+
+Facts = Mapping[str, Any]
+"""What a kind keeps in the ledger about a resource: a small JSON object of names, ids and digests; never content."""
+
+
+class Key(NamedTuple):
+    """One resource on this device."""
+
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}/{self.name}"
+
+    @classmethod
+    def parse(cls, text: str) -> Key:
+        """``File/motd`` in its parts; the wire's models have checked its form."""
+        kind, _, name = text.partition("/")
+        return cls(kind, name)
+
+
+S = TypeVar("S", bound=Score)
+O = TypeVar("O")  # noqa: E741  # observed
+A = TypeVar("A", bound="Action")
+S_co = TypeVar("S_co", bound=Score, covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Desired(Generic[S_co]):
+    """A spec with what its manifest says around it.
+
+    `generation` is the one in which this spec last changed. `restart_token` and `reload_token` are digests of the
+    specs that `restart_on` and `reload_on` name ("" where there are none): another token means another restart or
+    reload, once.
+    """
+
+    spec: S_co
+    digest: Digest
+    generation: int
+    deployment: str
+    restart_token: str = ""
+    reload_token: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What the ledger holds of a resource that this agent owns, durable before anything is done to it.
+
+    `claims` are the device's objects that it occupies (``path:/srv/a``, ``unit:web.service``, ``container:web``,
+    ``port:tcp:8080``): no two records share one. `applied` is the spec digest that last converged ("" before the
+    first time): what differs from it later, with the same spec, is drift. `facts` are the kind's own.
+    """
+
+    kind: str
+    name: str
+    deployment: str
+    spec_digest: str
+    generation: int
+    on_remove: str
+    claims: frozenset[str]
+    applied: str = ""
+    facts: Facts = field(default_factory=dict)
+
+    @property
+    def key(self) -> Key:
+        """Whose record it is."""
+        return Key(self.kind, self.name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action:
+    """One step towards the desired state, idempotent. Kinds subclass it.
+
+    `reason` is for people: what differs, as ``content differs`` or ``the unit is inactive``; never a value.
+    `disturbs` is whether it changes or stops something that was there before: such an action is never taken on an
+    object that the ledger doesn't show as ours, unless the Score says `adopt`. Mark content `field(repr=False)`.
+    """
+
+    name: str
+    reason: str
+    disturbs: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Converged:
+    """Nothing to do: the device is as wanted (with `desired` None: the resource is gone)."""
+
+    phase: ResourcePhase = "Ready"
+
+
+@dataclass(frozen=True, slots=True)
+class Act(Generic[A]):
+    """What to do next, in this order. `fields` are the names of the Score's fields that differ."""
+
+    actions: tuple[A, ...]
+    fields: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Nothing can be done now; look again after `seconds`, or when an event comes.
+
+    `phase` Progressing: it is on its way. Degraded: it failed and is being retried. Blocked: an outside cause, named
+    in `message`. Failed: it ended badly, and only another spec can help. `reason` is a code of ``docs/reasons.md``.
+    """
+
+    reason: str
+    message: str = ""
+    phase: ResourcePhase = "Progressing"
+    seconds: float = 1.0
+
+
+Plan = Converged | Act[A] | Wait
+
+
+class Store(Protocol):
+    """What a reconciler may know of its own kind: what is wanted, and what the ledger says is ours."""
+
+    def desired(self, name: str) -> Desired[Any] | None:
+        """What an accepted manifest wants of `name` now."""
+        ...
+
+    def record(self, name: str) -> Record | None:
+        """What the ledger holds of `name`."""
+        ...
+
+    def names(self) -> Collection[str]:
+        """Every name of this kind that is wanted or owned."""
+        ...
+
+    async def note(self, name: str, facts: Facts) -> None:
+        """Replace the facts in the record of `name`, durably before this returns. The record must exist."""
+        ...
+
+
+class Reconciler(Protocol[S, O, A]):
+    """One kind on this device. Everything that is called often is cheap; every outside call has its own timeout.
+
+    The three outcomes of an error are in `errors`: Transient (again later), Terminal (not until the spec changes), and
+    a plan of `Wait` (look again). What escapes besides is a defect, and is reported as such.
+    """
+
+    kind: str
+    spec_type: type[S]
+
+    def admit(self, spec: S) -> Iterable[FieldError]:
+        """What this device's configuration forbids of `spec`, with fields relative to it (``path``). Pure."""
+        ...
+
+    def claims(self, spec: S) -> frozenset[str]:
+        """The device's objects that `spec` occupies. Pure."""
+        ...
+
+    async def relist(self) -> Mapping[str, O]:
+        """All of this kind that is wanted or owned and exists, by name. Cheap enough for every period."""
+        ...
+
+    async def observe(self, name: str) -> O | None:
+        """One, fresh. None: nothing of it exists (nor anything of an older spec that we own)."""
+        ...
+
+    def plan(self, name: str, desired: Desired[S] | None, observed: O | None) -> Plan[A]:
+        """What to do. Pure. `desired` None means remove what we own; `observed` None means absent."""
+        ...
+
+    async def apply(self, action: A) -> None:
+        """Take one step; idempotent."""
+        ...
+
+    def facts(self, name: str, desired: Desired[S], observed: O | None) -> Facts:
+        """What to record when `name` is claimed, before anything is done: with `adopt`, also how it was before."""
+        ...
+
+    def detail(self, name: str, observed: O | None) -> Detail | None:
+        """The typed status of what was observed. Pure."""
+        ...
+
+    def expect(self, names: Collection[str]) -> None:
+        """These are about to be worked on together (one daemon-reload may serve them all). Each ends with `done`."""
+        ...
+
+    def done(self, name: str) -> None:
+        """The pass over `name` ended, in whatever way."""
+        ...
+
+    async def logs(self, name: str, lines: int) -> list[str]:
+        """The last lines that `name` logged, oldest first."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of connections and descriptors; leave what runs as it is."""
+        ...

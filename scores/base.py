@@ -1,0 +1,83 @@
+"""What every model here shares: strict, frozen, no unknown field, and dumped as the author set it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar, Final, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic_core import PydanticCustomError
+
+from scores.canonical import canonical, digest
+from scores.names import ResourceName
+
+
+class Model(BaseModel):
+    """A strict, frozen model. On the wire is what was set, so that a new field with a default changes no digest."""
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid", hide_input_in_errors=True, allow_inf_nan=False)
+
+    def wire(self) -> dict[str, Any]:
+        """The JSON value of what was set, ready for `canonical`."""
+        return self.model_dump(mode="json", exclude_unset=True)
+
+    def canonical(self) -> bytes:
+        """The canonical bytes of what was set."""
+        return canonical(self.wire())
+
+
+KINDS: Final = ("File", "SystemdUnit", "Container", "SystemUpgrade")
+
+
+def _key(value: str) -> str:
+    kind, slash, name = value.partition("/")
+    if not slash or kind not in KINDS or not name:
+        raise PydanticCustomError("InvalidResourceKey", "must be <Kind>/<name>, as File/motd")
+    return value
+
+
+ResourceKey = Annotated[str, AfterValidator(_key)]
+"""``<Kind>/<name>``: how one resource of a manifest names another."""
+
+
+class Score(Model):
+    """One resource of a manifest: typed, idempotent desired state."""
+
+    restarts: ClassVar[bool] = False
+    """Whether this kind has a process that `restart_on` could restart."""
+
+    kind: str
+    name: ResourceName
+    after: Sequence[ResourceKey] = Field(
+        default=(), description="Resources of this manifest that must be Ready or Completed first."
+    )
+    restart_on: Sequence[ResourceKey] = Field(
+        default=(), description="When the spec of one of these changes, this one is restarted after it."
+    )
+    drift: Literal["enforce", "report"] = Field(
+        default="enforce", description="What to do when the device no longer is as wanted: repair it, or only say so."
+    )
+    on_remove: Literal["delete", "orphan"] = Field(
+        default="delete", description="When this resource leaves the manifest: take it away, or leave it and let go."
+    )
+    adopt: bool = Field(
+        default=False,
+        description="Take over what exists already and isn't ours; its former content is kept and put back on removal.",
+    )
+
+    def model_post_init(self, _context: Any) -> None:
+        """The kind always stands on the wire, though an author leaves it to the class."""
+        self.__pydantic_fields_set__.add("kind")
+
+    def spec_digest(self) -> str:
+        """The digest of the canonical bytes of this Score as it stands in its manifest."""
+        return digest(self.canonical())
+
+    @property
+    def key(self) -> str:
+        """``<Kind>/<name>``, unique in a manifest."""
+        return f"{self.kind}/{self.name}"
+
+    def needs(self) -> tuple[str, ...]:
+        """Every key that must be settled before this one: `after`, and what it restarts or reloads on."""
+        return tuple(dict.fromkeys((*self.after, *self.restart_on)))

@@ -1,0 +1,86 @@
+"""Canonical JSON and digests: the same content is the same bytes, whoever writes it.
+
+UTF-8, sorted keys, no insignificant white space, no NaN. `read` is as strict as `canonical`: it refuses what two
+readers could understand differently (duplicate keys, NaN) and what could exhaust one (depth, size).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any, Final, NoReturn
+
+MAX_DEPTH: Final = 32
+"""Levels of nesting that are read; the deepest Score needs 8."""
+
+
+class NotCanonical(ValueError):
+    """The bytes are no JSON that may be trusted. `code` is stable; the message holds no value."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def canonical(value: Any) -> bytes:
+    """The canonical bytes of a JSON value. ValueError on NaN or a lone surrogate."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return text.encode("utf-8")
+
+
+def digest(data: bytes) -> str:
+    """``sha256:`` and 64 hex digits."""
+    return "sha256:" + hashlib.sha256(data).hexdigest()
+
+
+def read(data: bytes, limit: int) -> Any:
+    """Parse bytes strictly. `limit` is in bytes. Raises NotCanonical with a code of ``docs/reasons.md``."""
+    if len(data) > limit:
+        raise NotCanonical("TooLarge", f"{len(data)} bytes, at most {limit} are read")
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise NotCanonical("NotUtf8", f"not UTF-8 at byte {error.start}") from None
+    _check_depth(text)
+    try:
+        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
+    except NotCanonical:
+        raise
+    except json.JSONDecodeError as error:
+        raise NotCanonical("NotJson", f"not JSON at line {error.lineno}, column {error.colno}") from None
+    except ValueError:  # an integer of more digits than Python converts
+        raise NotCanonical("NumberTooLarge", "an integer has too many digits") from None
+    return value
+
+
+def _check_depth(text: str) -> None:
+    """Count brackets outside strings before parsing, so that depth costs no stack."""
+    depth = 0
+    inside = escaped = False
+    for char in text if text.count("[") + text.count("{") > MAX_DEPTH else "":
+        if inside:
+            if escaped:
+                escaped = False
+            elif char == "\\":
+                escaped = True
+            elif char == '"':
+                inside = False
+        elif char == '"':
+            inside = True
+        elif char in "[{":
+            depth += 1
+            if depth > MAX_DEPTH:
+                raise NotCanonical("TooDeep", f"nested deeper than {MAX_DEPTH} levels")
+        elif char in "]}":
+            depth -= 1
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        raise NotCanonical("DuplicateKey", "an object has the same key twice")
+    return value
+
+
+def _no_constant(_name: str) -> NoReturn:
+    raise NotCanonical("NotFinite", "NaN and Infinity are no JSON")

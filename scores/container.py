@@ -1,0 +1,173 @@
+"""Container: one container, its resources and its health, as podman runs it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Final, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from scores.base import Model, Score
+from scores.file import Path
+from scores.names import Text
+from scores.probes import Period, Port, Probe, Seconds, Threshold
+
+_NAME: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]*")
+_QUANTITY: Final = re.compile(r"(?P<number>[1-9][0-9]{0,15})(?P<unit>|Ki|Mi|Gi)")
+_UNITS: Final = {"": 1, "Ki": 1024, "Mi": 1024**2, "Gi": 1024**3}
+LABEL_PREFIX: Final = "io.harmony."
+
+
+def _quantity(value: int | str) -> int | str:
+    if isinstance(value, str) and not _QUANTITY.fullmatch(value):
+        raise PydanticCustomError("InvalidQuantity", "must be bytes, or a number with Ki, Mi or Gi, as 64Mi")
+    if isinstance(value, int) and value <= 0:
+        raise PydanticCustomError("InvalidQuantity", "must be more than 0")
+    return value
+
+
+def in_bytes(quantity: int | str) -> int:
+    """``64Mi`` as 67108864; an integer is bytes already."""
+    if isinstance(quantity, int):
+        return quantity
+    match = _QUANTITY.fullmatch(quantity)
+    if match is None:
+        raise ValueError("no quantity")
+    return int(match["number"]) * _UNITS[match["unit"]]
+
+
+def _env_name(value: str) -> str:
+    if not value or "=" in value:
+        raise PydanticCustomError("InvalidEnvName", "an environment variable's name is not empty and has no =")
+    return value
+
+
+def _own_labels(value: Mapping[str, str]) -> Mapping[str, str]:
+    if any(key.startswith(LABEL_PREFIX) for key in value):
+        raise PydanticCustomError("ReservedLabel", "labels that start with io.harmony. are the agent's")
+    return value
+
+
+Quantity = Annotated[int | str, AfterValidator(_quantity)]
+EnvName = Annotated[Text, AfterValidator(_env_name)]
+Env = Mapping[EnvName, Text]
+Args = Annotated[Sequence[Text], Field(max_length=1024)]
+Image = Annotated[Text, Field(min_length=1, max_length=512, pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/@-]*$")]
+Capability = Annotated[str, Field(pattern=r"^(CAP_)?[A-Z_]+$", max_length=64)]
+Signal = Annotated[str, Field(pattern=r"^SIG[A-Z0-9+-]+$", max_length=16)]
+
+
+class PortMapping(Model):
+    """A port of the device that leads to one of the container."""
+
+    host_port: Port
+    container_port: Port
+    protocol: Literal["tcp", "udp"] = "tcp"
+    host_ip: Annotated[Text, Field(pattern=r"^[0-9A-Fa-f.:]*$", max_length=45)] = Field(
+        default="", description="An address of the device; empty is all of them."
+    )
+
+
+class Mount(Model):
+    """A bind of a path of the device, a named volume, or a tmpfs, at `target` in the container."""
+
+    type: Literal["bind", "volume", "tmpfs"]
+    target: Path
+    source: Annotated[Text, Field(min_length=1, max_length=4095)] | None = None
+    read_only: bool = False
+    size: Quantity | None = Field(default=None, description="Of a tmpfs.")
+
+    @model_validator(mode="after")
+    def _fits_its_type(self) -> Mount:
+        if (self.type == "tmpfs") != (self.source is None):
+            raise PydanticCustomError("FieldNotForType", "a bind or a volume needs a source, a tmpfs has none")
+        if self.type == "bind" and not (self.source or "").startswith("/"):
+            raise PydanticCustomError("PathNotNormal", "the source of a bind must be absolute")
+        if self.type == "volume" and not _NAME.fullmatch(self.source or ""):
+            raise PydanticCustomError("InvalidName", "the source of a volume must be a volume's name")
+        if self.size is not None and self.type != "tmpfs":
+            raise PydanticCustomError("FieldNotForType", "only a tmpfs has a size")
+        return self
+
+
+class Healthcheck(Model):
+    """Podman's own health check: an argument list run in the container (no shell)."""
+
+    command: Annotated[Sequence[Text], Field(min_length=1, max_length=256)]
+    interval_seconds: Period = 30
+    timeout_seconds: Period = 30
+    start_period_seconds: Seconds = 0
+    retries: Threshold = 3
+
+
+class InitContainer(Model):
+    """Runs to its end, with exit code 0, before the container starts; has its mounts unless it sets some."""
+
+    name: Annotated[Text, Field(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9_.-]*$", max_length=63)]
+    image: Image | None = Field(default=None, description="None: the container's own.")
+    command: Args | None = None
+    args: Args | None = None
+    env: Env = Field(default_factory=dict, repr=False)
+    mounts: Annotated[Sequence[Mount], Field(max_length=64)] | None = None
+    user: Annotated[Text, Field(max_length=64)] | None = None
+    timeout_seconds: Period = 300
+
+
+class Container(Score):
+    """A container that podman runs under this name.
+
+    Example: ``Container(name="web", image="localhost/busybox", command=["httpd", "-f", "-p", "8080"])``
+    """
+
+    restarts = True
+
+    kind: Literal["Container"] = "Container"
+    image: Image
+    command: Args | None = Field(default=None, description="Replaces the image's entrypoint.")
+    args: Args | None = Field(default=None, description="Replaces the image's command: arguments to the entrypoint.")
+    env: Env = Field(default_factory=dict, repr=False)
+    env_files: Annotated[Sequence[Path], Field(max_length=16)] = Field(
+        default=(), description="Files of NAME=value lines on the device, read when the container is made; env wins."
+    )
+    ports: Annotated[Sequence[PortMapping], Field(max_length=128)] = ()
+    mounts: Annotated[Sequence[Mount], Field(max_length=64)] = ()
+    network: Annotated[Text, Field(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9_.-]*$", max_length=63)] | None = Field(
+        default=None, description="host, none, or a network's name; None is podman's default."
+    )
+    user: Annotated[Text, Field(max_length=64)] | None = None
+    working_dir: Path | None = None
+    hostname: Annotated[Text, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]*$", max_length=63)] | None = None
+    labels: Annotated[Mapping[Text, Text], AfterValidator(_own_labels)] = Field(default_factory=dict)
+    restart: Literal["always", "on-failure", "never"] = "always"
+    state: Literal["running", "stopped"] = "running"
+    pull: Literal["missing", "always", "never"] = "missing"
+    stop_signal: Signal | None = None
+    stop_grace_seconds: Annotated[int, Field(ge=0, le=3600)] = 10
+    memory: Quantity | None = None
+    cpus: Annotated[float, Field(gt=0, le=1024, strict=False)] | None = None
+    pids: Annotated[int, Field(ge=1, le=4_194_304)] | None = None
+    cap_add: Annotated[Sequence[Capability], Field(max_length=64)] = ()
+    cap_drop: Annotated[Sequence[Capability], Field(max_length=64)] = ()
+    read_only: bool = False
+    no_new_privileges: bool = False
+    init_containers: Annotated[Sequence[InitContainer], Field(max_length=16)] = ()
+    healthcheck: Healthcheck | None = None
+    readiness: Probe | None = None
+    liveness: Probe | None = None
+
+    @model_validator(mode="after")
+    def _holds_together(self) -> Container:
+        if not _NAME.fullmatch(self.name):
+            raise PydanticCustomError("InvalidContainerName", "the name must be of A-Z a-z 0-9 . _ - for podman")
+        targets = [mount.target for mount in self.mounts]
+        if len(set(targets)) != len(targets):
+            raise PydanticCustomError("DuplicateMount", "two mounts have the same target")
+        hosts = [(port.host_ip, port.host_port, port.protocol) for port in self.ports]
+        if len(set(hosts)) != len(hosts):
+            raise PydanticCustomError("DuplicatePort", "two ports have the same port of the device")
+        names = [init.name for init in self.init_containers]
+        if len(set(names)) != len(names):
+            raise PydanticCustomError("DuplicateResource", "two init containers have the same name")
+        return self

@@ -1,0 +1,239 @@
+"""Manifest: what one deployment wants of one device; and how the bytes of one are read.
+
+`Manifest` is what an author writes; `WireManifest` is the same with everything that the control plane adds, and what
+stands in ``desired-state``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar
+
+from pydantic import Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails, PydanticCustomError
+
+from scores.base import Model, Score
+from scores.canonical import NotCanonical, canonical, digest, read
+from scores.container import Container
+from scores.file import File
+from scores.names import MAX_GENERATION, DeploymentName, DeviceName, Lineage
+from scores.system_upgrade import SystemUpgrade
+from scores.systemd_unit import SystemdUnit
+
+MAX_MANIFEST: Final = 1024 * 1024
+"""Bytes of a manifest: what a NATS server carries by default."""
+MAX_SCORES: Final = 1000
+MAX_ERRORS: Final = 20
+"""Field errors that one rejection names; a status stays small however bad the input was."""
+
+AnyScore = Annotated[File | SystemdUnit | Container | SystemUpgrade, Field(discriminator="kind")]
+SCORE_TYPES: Final[Mapping[str, type[Score]]] = {
+    "File": File,
+    "SystemdUnit": SystemdUnit,
+    "Container": Container,
+    "SystemUpgrade": SystemUpgrade,
+}
+
+M = TypeVar("M", bound=Model)
+
+Generation = Annotated[int, Field(ge=1, le=MAX_GENERATION)]
+
+
+class FieldError(NamedTuple):
+    """Where an input is wrong (``scores[0].path``) and how, by a stable code; never the value."""
+
+    field: str
+    code: str
+
+
+class InvalidManifest(ValueError):
+    """The input is no manifest. `code` says why as a whole, `errors` where; the message is for people."""
+
+    def __init__(self, code: str, errors: Sequence[FieldError], message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.errors = tuple(errors)
+
+
+class Manifest(Model):
+    """What a Score author writes: a deployment's name and its Scores.
+
+    Example: ``manifest = Manifest(deployment="web", scores=[File(name="motd", path="/srv/motd", content="hi")])``
+    """
+
+    api: Literal["harmony/v1"] = "harmony/v1"
+    device: DeviceName | None = None
+    deployment: DeploymentName
+    lineage: Lineage | None = None
+    generation: Generation | None = None
+    scores: Annotated[Sequence[AnyScore], Field(max_length=MAX_SCORES)] = ()
+    removed: bool = False
+    supersedes: Lineage | None = None
+    allow_prune: Annotated[int, Field(ge=0, le=MAX_SCORES)] | None = None
+
+    @model_validator(mode="after")
+    def _holds_together(self) -> Manifest:
+        if self.removed and self.scores:
+            raise PydanticCustomError("RemovedWithScores", "a manifest with removed: true has no scores")
+        keys = [score.key for score in self.scores]
+        if len(set(keys)) != len(keys):
+            raise PydanticCustomError("DuplicateResource", "two resources have the same kind and name")
+        paths = [score.path for score in self.scores if isinstance(score, File)]
+        if len(set(paths)) != len(paths):
+            raise PydanticCustomError("DuplicatePath", "two Files have the same path")
+        known = set(keys)
+        for score in self.scores:
+            _check_references(score, known)
+        if cycle({score.key: score.needs() for score in self.scores}):
+            raise PydanticCustomError("AfterCycle", "after, restart_on and reload_on go in a circle")
+        return self
+
+    def bind(self, device: str, lineage: str, generation: int, supersedes: str | None = None) -> WireManifest:
+        """This manifest for one device and generation, as it goes on the wire."""
+        fields: dict[str, Any] = {"api": self.api, "deployment": self.deployment, "device": device}
+        fields |= {"lineage": lineage, "generation": generation, "scores": self.scores}
+        if self.removed:
+            fields["removed"] = True
+        if self.allow_prune is not None:
+            fields["allow_prune"] = self.allow_prune
+        if supersedes is not None or self.supersedes is not None:
+            fields["supersedes"] = supersedes or self.supersedes
+        return WireManifest(**fields)
+
+    def content(self) -> bytes:
+        """The canonical bytes of what the author decides: equal bytes need no new generation."""
+        wire = self.wire()
+        return canonical({key: wire.get(key, default) for key, default in (("scores", []), ("removed", False))})
+
+
+class WireManifest(Manifest):
+    """A Manifest as it stands in ``desired-state``: for one device, of one lineage, at one generation."""
+
+    api: Literal["harmony/v1"]
+    device: DeviceName
+    lineage: Lineage
+    generation: Generation
+    scores: Annotated[Sequence[AnyScore], Field(max_length=MAX_SCORES)]
+
+
+def _check_references(score: Score, known: set[str]) -> None:
+    if not score.restarts and score.restart_on:
+        raise PydanticCustomError("NotRestartable", "restart_on is for kinds that run: SystemdUnit and Container")
+    unknown = [key for key in score.needs() if key not in known]
+    if unknown:
+        raise PydanticCustomError("AfterUnknown", "after, restart_on or reload_on names no resource of this manifest")
+
+
+def cycle(edges: Mapping[str, Iterable[str]]) -> bool:
+    """Whether the graph (key -> what it needs) goes in a circle."""
+    waiting = {key: {need for need in needs if need in edges} for key, needs in edges.items()}
+    users: dict[str, list[str]] = {key: [] for key in edges}
+    for key, needs in waiting.items():
+        for need in needs:
+            users[need].append(key)
+    free = [key for key, needs in waiting.items() if not needs]
+    settled = 0
+    while free:
+        settled += 1
+        done = free.pop()
+        for user in users[done]:
+            waiting[user].discard(done)
+            if not waiting[user]:
+                free.append(user)
+    return settled < len(waiting)
+
+
+def decode(data: bytes, *, device: str, deployment: str, limit: int = MAX_MANIFEST) -> WireManifest:
+    """Read a value of ``desired-state``. `device` and `deployment` are the key's. Raises InvalidManifest."""
+    try:
+        value = read(data, limit)
+    except NotCanonical as error:
+        raise InvalidManifest(error.code, (FieldError("", error.code),), str(error)) from None
+    manifest = validate(WireManifest, value)
+    wrong = [name for name, want in (("device", device), ("deployment", deployment)) if getattr(manifest, name) != want]
+    if wrong:
+        errors = [FieldError(name, "KeyMismatch") for name in wrong]
+        raise InvalidManifest("KeyMismatch", errors, f"{' and '.join(wrong)} isn't the key's")
+    return manifest
+
+
+def validate(model: type[M], value: Any) -> M:
+    """`value` (from JSON or YAML) as a `model`. Raises InvalidManifest with field paths and codes, never values."""
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        details = error.errors(include_url=False, include_context=False, include_input=False)
+        named = [_field_error(detail) for detail in details[:MAX_ERRORS]]
+        lines = [
+            f"{_place(item.field)}: {_sentence(item, detail)}" for item, detail in zip(named, details, strict=False)
+        ]
+        more = len(details) - len(named)
+        lines += [f"and {more} more"] if more else []
+        raise InvalidManifest(_overall(named), named, "; ".join(lines)) from None
+
+
+def _place(field: str) -> str:
+    return field or "the manifest"
+
+
+def _sentence(error: FieldError, detail: ErrorDetails) -> str:
+    """Pydantic's sentence, but where that repeats the input."""
+    if error.code == "UnknownKind":
+        return f"kind must be one of {', '.join(SCORE_TYPES)}"
+    return detail["msg"]
+
+
+def _overall(errors: Sequence[FieldError]) -> str:
+    """The one code for the whole: a code of ours where there is just one, else Invalid."""
+    codes = {error.code for error in errors}
+    return codes.pop() if len(codes) == 1 else "Invalid"
+
+
+_CODES: Final = {
+    "missing": "Missing",
+    "extra_forbidden": "UnknownField",
+    "union_tag_invalid": "UnknownKind",
+    "union_tag_not_found": "UnknownKind",
+    "string_unicode": "NotUnicode",
+    "string_too_long": "TooLong",
+    "string_too_short": "TooShort",
+    "too_long": "TooMany",
+    "too_short": "TooFew",
+    "string_pattern_mismatch": "InvalidFormat",
+    "literal_error": "NotAllowed",
+    "frozen_field": "NotAllowed",
+}
+
+
+def _field_error(detail: ErrorDetails) -> FieldError:
+    kind = detail["type"]
+    code = _CODES.get(kind)
+    if code is None:
+        code = kind if kind[:1].isupper() else _by_shape(kind)
+    return FieldError(field_path(detail["loc"]), code)
+
+
+def _by_shape(kind: str) -> str:
+    if kind.endswith("_type") or kind.endswith("_parsing") or kind in ("int_from_float", "is_instance_of"):
+        return "WrongType"
+    if kind.startswith(("greater_than", "less_than", "finite_number")):
+        return "OutOfRange"
+    return "Invalid"
+
+
+def field_path(loc: Iterable[int | str]) -> str:
+    """``scores[0].path`` from pydantic's location; the union's own tag is left out and an odd name is cut."""
+    path = ""
+    parts = list(loc)
+    for index, part in enumerate(parts):
+        if isinstance(part, int):
+            path += f"[{part}]"
+        elif not (index == 2 and parts[0] == "scores" and part in SCORE_TYPES):
+            name = "".join(char if char.isprintable() else "?" for char in part[:64])
+            path += f".{name}" if path else name
+    return path
+
+
+def wire_digest(manifest: WireManifest) -> str:
+    """The digest of a manifest's canonical bytes."""
+    return digest(manifest.canonical())

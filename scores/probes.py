@@ -1,0 +1,50 @@
+"""Probes: how it is judged that something answers. There is no probe that runs a command on the device itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from scores.base import Model
+from scores.names import Text
+
+Port = Annotated[int, Field(ge=1, le=65535)]
+Seconds = Annotated[float, Field(ge=0, le=86_400, strict=False)]
+Period = Annotated[float, Field(gt=0, le=86_400, strict=False)]
+Threshold = Annotated[int, Field(ge=1, le=1000)]
+
+
+class HttpProbe(Model):
+    """GET on the device's loopback; a status from 200 to 399 is a success. TLS certificates aren't verified."""
+
+    port: Port
+    path: Annotated[Text, Field(pattern=r"^/[!-~]*$", max_length=2048)] = "/"
+    scheme: Literal["http", "https"] = "http"
+
+
+class TcpProbe(Model):
+    """A connection to the device's loopback that is accepted is a success."""
+
+    port: Port
+
+
+class Probe(Model):
+    """Exactly one of `http`, `tcp` and, for a container, `exec` (an argument list, run in it; 0 is a success)."""
+
+    http: HttpProbe | None = None
+    tcp: TcpProbe | None = None
+    exec: Annotated[Sequence[Text], Field(min_length=1, max_length=256)] | None = None
+    period_seconds: Period = 10
+    timeout_seconds: Period = 1
+    initial_delay_seconds: Seconds = 0
+    success_threshold: Threshold = 1
+    failure_threshold: Threshold = 3
+
+    @model_validator(mode="after")
+    def _one(self) -> Probe:
+        if sum(way is not None for way in (self.http, self.tcp, self.exec)) != 1:
+            raise PydanticCustomError("ExactlyOneOf", "needs exactly one of http, tcp, exec")
+        return self

@@ -1,0 +1,209 @@
+"""What a device says of itself: DeploymentStatus, DeviceInfo, Heartbeat. Names and digests only, never a value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
+
+from scores.base import Model
+from scores.manifest import MAX_ERRORS, Generation
+from scores.names import DeploymentName, DeviceName, Digest, Lineage, Time
+
+DeploymentPhase = Literal[
+    "Converged", "Progressing", "Degraded", "Failed", "Held", "Fenced", "Rejected", "Removing", "Removed"
+]
+ResourcePhase = Literal[
+    "Pending", "Progressing", "Ready", "Completed", "Degraded", "Failed", "Blocked", "Removing", "Unknown"
+]
+SETTLED: Final = frozenset({"Ready", "Completed"})
+"""Resource phases that let what comes `after` go on."""
+
+
+class Reported(Model):
+    """A model that is written whole: readers find every field, set or not."""
+
+    def wire(self) -> dict[str, Any]:
+        """The JSON value with every field."""
+        return self.model_dump(mode="json")
+
+
+class FileDetail(Reported):
+    """A File as found. `digest` is of the content, `mode` four octal digits; null where the type has none."""
+
+    kind: Literal["File"] = "File"
+    state: Literal["PresentAt", "Absent", "Directory", "Symlink"]
+    digest: Digest | None = None
+    mode: str | None = None
+    owner: str | None = None
+    group: str | None = None
+
+
+class UnitDetail(Reported):
+    """A unit as systemd's manager shows it; `since` is when `active_state` was entered."""
+
+    kind: Literal["SystemdUnit"] = "SystemdUnit"
+    load_state: str
+    active_state: str
+    sub_state: str
+    unit_file_state: str
+    main_pid: int = 0
+    restarts: int = 0
+    since: Time | None = None
+    condition: bool | None = None
+    ready: bool = False
+
+
+class ContainerDetail(Reported):
+    """A container as podman shows it; `since` is when it entered `state`."""
+
+    kind: Literal["Container"] = "Container"
+    state: Literal["Running", "Created", "Exited", "Paused", "Absent"]
+    id: str | None = None
+    image_digest: str | None = None
+    since: Time | None = None
+    restarts: int = 0
+    exit_code: int | None = None
+    ready: bool = False
+
+
+class UpgradeResult(Reported):
+    """What an upgrade did: package names (with versions), kept conffiles, dpkg's audit lines."""
+
+    upgraded: Sequence[str] = ()
+    installed: Sequence[str] = ()
+    removed: Sequence[str] = ()
+    held: Sequence[str] = ()
+    keptConffiles: Sequence[str] = ()  # the wire's name
+    dpkgAudit: Sequence[str] = ()
+
+
+class UpgradeDetail(Reported):
+    """The updater's own word on an attempt, field for field."""
+
+    kind: Literal["SystemUpgrade"] = "SystemUpgrade"
+    attemptId: str
+    runUid: str
+    deviceId: str
+    phase: Literal[
+        "blocked", "preflight", "applying", "rebooting", "verifying", "complete", "failed", "repair-required"
+    ]
+    reason: str = ""
+    message: str = ""
+    startedAt: str | None = None
+    updatedAt: str | None = None
+    bootIdBefore: str | None = None
+    bootIdAfter: str | None = None
+    result: UpgradeResult | None = None
+
+
+Detail = Annotated[FileDetail | UnitDetail | ContainerDetail | UpgradeDetail, Field(discriminator="kind")]
+
+
+class Drift(Reported):
+    """An episode in which the device was found not as wanted. `fields` are field names; `count` is of repairs."""
+
+    count: int
+    fields: Sequence[str]
+    first_seen: Time
+    last_seen: Time
+    action: Literal["repaired", "reported", "contended"]
+
+
+class ResourceStatus(Reported):
+    """One resource. `generation` is the one in which its own spec last changed; `since` is when `phase` was entered."""
+
+    phase: ResourcePhase
+    reason: str = ""
+    message: str = ""
+    generation: Generation
+    since: Time
+    spec_digest: Digest
+    drift: Drift | None = None
+    status: Detail | None = None
+
+
+class RejectedField(Reported):
+    """Where a rejected manifest is wrong, and how."""
+
+    field: str
+    code: str
+
+
+class Rejection(Reported):
+    """A newer manifest that was not accepted; `generation` is null where it could not be read."""
+
+    generation: int | None
+    reason: str
+    errors: Annotated[Sequence[RejectedField], Field(max_length=MAX_ERRORS)] = ()
+
+
+class DeploymentStatus(Reported):
+    """A value of ``actual-state``. `generation`, `lineage` and `digest` are of the manifest that is enforced.
+
+    They are null where none was ever accepted; they never go back.
+    """
+
+    api: Literal["harmony/v1"] = "harmony/v1"
+    device: DeviceName
+    deployment: DeploymentName
+    lineage: Lineage | None
+    generation: Generation | None
+    digest: Digest | None
+    phase: DeploymentPhase
+    reason: str = ""
+    message: str = ""
+    resources: Mapping[str, ResourceStatus] = Field(default_factory=dict)
+    rejected: Rejection | None = None
+
+
+class OsInfo(Reported):
+    """From os-release and uname."""
+
+    id: str
+    version_id: str
+    arch: str
+    kernel: str
+
+
+class UpdaterInfo(Reported):
+    """What the root updater offers."""
+
+    protocol: int
+    operations: Sequence[str]
+
+
+class Capabilities(Reported):
+    """Versions of what the device offers; null where it isn't there."""
+
+    systemd: str | None = None
+    podman: str | None = None
+    updater: UpdaterInfo | None = None
+
+
+class DeviceInfo(Reported):
+    """A value of ``device-info``, written on change."""
+
+    api: Literal["harmony/v1"] = "harmony/v1"
+    device: DeviceName
+    labels: Mapping[str, str]
+    agent_version: str
+    boot_id: str
+    os: OsInfo
+    kinds: Sequence[str]
+    capabilities: Capabilities
+
+
+class Heartbeat(Reported):
+    """A value of ``device-heartbeat``: at most 256 bytes. Ages are in seconds and never of another machine's clock."""
+
+    device: DeviceName
+    seq: int
+    desired_revision: int
+    oldest_unsettled_seconds: int
+    relist_age_seconds: int
+    clock_synchronized: bool | None
+
+
+MAX_HEARTBEAT: Final = 256

@@ -1,0 +1,97 @@
+"""SystemdUnit: a unit with its file, drop-ins, and whether it is to run, be enabled or be masked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Final, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from scores.base import ResourceKey, Score
+from scores.names import Text
+from scores.probes import Probe
+
+_UNIT: Final = re.compile(
+    r"(?P<stem>[A-Za-z0-9:_.\\-]+)(?P<at>@[A-Za-z0-9:_.\\-]*)?"
+    r"\.(service|socket|device|mount|automount|swap|target|path|timer|slice|scope)"
+)
+_DROPIN: Final = re.compile(r"[A-Za-z0-9_@:\\-][A-Za-z0-9._@:\\-]*\.conf")
+MAX_UNIT_FILE: Final = 512 * 1024
+
+
+def _unit_text(value: str) -> str:
+    if len(value.encode()) > MAX_UNIT_FILE:
+        raise PydanticCustomError("ContentTooLarge", "a unit file is at most 512 KiB")
+    return value
+
+
+def _dropin_name(value: str) -> str:
+    if not _DROPIN.fullmatch(value) or len(value) > 255:
+        raise PydanticCustomError("InvalidDropinName", "must be a plain file name that ends in .conf, as 10-mem.conf")
+    return value
+
+
+UnitText = Annotated[Text, AfterValidator(_unit_text)]
+DropinName = Annotated[Text, AfterValidator(_dropin_name)]
+
+
+class SystemdUnit(Score):
+    """A systemd unit of any type, by its full name.
+
+    Example: ``SystemdUnit(name="web.service", content="[Service]\\nExecStart=/usr/bin/web\\n", enabled=True)``
+    """
+
+    restarts = True
+
+    kind: Literal["SystemdUnit"] = "SystemdUnit"
+    content: UnitText | None = Field(
+        default=None, repr=False, description="The unit file; None for a unit that the system already has."
+    )
+    dropins: Mapping[DropinName, UnitText] = Field(
+        default_factory=dict, repr=False, description='Drop-in files by name, as {"10-mem.conf": "[Service]\\n…"}.'
+    )
+    state: Literal["running", "stopped", "none"] | None = Field(
+        default=None, description="None means running, for a template (x@.service) or a masked unit none."
+    )
+    enabled: bool | None = Field(default=None, description="None: neither enabled nor disabled by us.")
+    masked: bool = False
+    reload_on: Sequence[ResourceKey] = Field(
+        default=(), description="When the spec of one of these changes, this unit is reloaded after it."
+    )
+    readiness: Probe | None = None
+    liveness: Probe | None = None
+
+    @property
+    def is_template(self) -> bool:
+        """Whether this is ``x@.service``, which may be installed and not started."""
+        match = _UNIT.fullmatch(self.name)
+        return match is not None and match["at"] == "@"
+
+    @property
+    def wanted_state(self) -> Literal["running", "stopped", "none"]:
+        """`state` with its default filled in."""
+        if self.state is not None:
+            return self.state
+        return "none" if self.is_template or self.masked else "running"
+
+    def needs(self) -> tuple[str, ...]:
+        """Every key that must be settled before this one."""
+        return tuple(dict.fromkeys((*super().needs(), *self.reload_on)))
+
+    @model_validator(mode="after")
+    def _holds_together(self) -> SystemdUnit:
+        if not _UNIT.fullmatch(self.name):
+            raise PydanticCustomError("InvalidUnitName", "the name must be a unit's full name, as web.service")
+        if self.is_template and self.wanted_state != "none":
+            raise PydanticCustomError("TemplateNotStartable", "a template can't be started: start an instance of it")
+        if self.masked and self.wanted_state == "running":
+            raise PydanticCustomError("MaskedNotStartable", "a masked unit can't run")
+        if self.masked and self.content is not None:
+            raise PydanticCustomError("MaskedWithContent", "a mask stands where the unit file would: leave out content")
+        if self.masked and self.enabled:
+            raise PydanticCustomError("MaskedNotEnabled", "a masked unit can't be enabled")
+        if any(probe is not None and probe.exec is not None for probe in (self.readiness, self.liveness)):
+            raise PydanticCustomError("ExecProbeNotForUnit", "only a container's probe has exec: use http or tcp")
+        return self
