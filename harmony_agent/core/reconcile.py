@@ -9,7 +9,7 @@ Pure types; no I/O. A kind is one implementation of `Reconciler`; the engine dri
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -109,10 +109,14 @@ class Converged:
 
 @dataclass(frozen=True, slots=True)
 class Act(Generic[A]):
-    """What to do next, in this order. `fields` are the names of the Score's fields that differ."""
+    """What to do next, in this order. `fields` are the names of the Score's fields that differ.
+
+    `again`: this starts anew what had ended by itself, so the engine paces it (10 s doubling to 300 s).
+    """
 
     actions: tuple[A, ...]
     fields: tuple[str, ...] = ()
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +204,21 @@ class Reconciler(Protocol[S, O, A]):
 
     def done(self, name: str) -> None:
         """The pass over `name` ended, in whatever way."""
+        ...
+
+    async def watch(self, changed: Callable[[str], None]) -> None:
+        """Call `changed` with a name whenever an event says that it may look different; run until cancelled.
+
+        Events only make a look sooner: they may be missed, doubled or late. Reconnects by itself, with backoff.
+        """
+        ...
+
+    def instance(self, observed: O | None) -> str:
+        """Which run of a process this is, unique on this device; "" where nothing runs. Pure."""
+        ...
+
+    async def restart(self, name: str) -> None:
+        """Restart what runs under `name`, because its liveness probe failed. Only of kinds that restart."""
         ...
 
     async def logs(self, name: str, lines: int) -> list[str]:
