@@ -1,0 +1,203 @@
+"""Base images of Debian for the device harness, built once and cached.
+
+    python -m tests.device.image build [SUITE…]      builds all layers; bookworm and trixie when none is named
+    python -m tests.device.image clean               unmounts and removes the whole cache
+
+An image is made in layers, each a snapshot of the one before: Debian, prepared (by the week); the agent's dependencies
+in /opt/harmony; the project itself. A layer's name is the hash of all that went into it. Must not import pytest.
+"""
+
+import argparse
+import datetime
+import hashlib
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.device import prepare, wheels
+from tests.device.claims import Run, sweep
+from tests.device.storage import Pool, locked
+from tests.device.tools import HarnessError, call
+
+SUITES = ("bookworm", "trixie")
+PYTHON = {"bookworm": "3.11", "trixie": "3.13"}
+VENV = "/opt/harmony"
+FALLBACK_MIRROR, FALLBACK_SECURITY = "http://deb.debian.org/debian", "http://deb.debian.org/debian-security"
+_KEPT_FOR = 3 * 24 * 3600.0
+_DISK_SIZE = "4G"
+
+
+class Images:
+    """The images of one pool. Each method returns at once when the image is there, and builds it when it isn't."""
+
+    def __init__(self, pool: Pool, run: Run) -> None:
+        self._pool, self._run = pool, run
+
+    def base(self, suite: str) -> Path:
+        """Debian `suite`, prepared, with the image for containers loaded for root and fleet-agent."""
+        if suite not in SUITES:
+            raise HarnessError(f"cannot build an image of {suite!r}: only of {', '.join(SUITES)}")
+        made_of = [suite, *packages(suite), Path(prepare.__file__).read_text(encoding="utf-8")]
+        year, week, _ = datetime.datetime.now(datetime.UTC).isocalendar()
+        stem = f"{suite}-base-{_digest(*made_of)}"
+        try:
+            return self._layer(suite, f"{stem}-{year}w{week:02}", lambda: self._build_base(suite))
+        except HarnessError:
+            older = sorted((self._pool.path / "images").glob(f"{stem}-*"))
+            if not older:
+                raise
+            return older[-1]  # last week's Debian is better than none when no mirror answers
+
+    def agent(self, suite: str) -> Path:
+        """The base with everything in /opt/harmony that the agent needs, but the project itself."""
+        base = self.base(suite)
+        house = wheels.dependencies(self._pool.cache, PYTHON[suite])
+        return self._layer(
+            suite, f"{suite}-deps-{_digest(base.name, house.name)}", lambda: self._build_deps(base, house)
+        )
+
+    def project(self, suite: str) -> Path:
+        """The image that devices are made of: the agent's dependencies and the project as it is now."""
+        deps = self.agent(suite)
+        wheel = wheels.project(self._pool.cache)
+        name = f"{suite}-project-{_digest(deps.name, wheel.parent.name)}"
+        return self._layer(suite, name, lambda: self._build_project(deps, wheel))
+
+    def disk(self, suite: str) -> Path:
+        """The same as an ext4 file system in a file, for devices whose power can be cut."""
+        project = self.project(suite)
+        return self._layer(suite, f"{project.name}.img", lambda: self._build_disk(project))
+
+    def _layer(self, suite: str, name: str, build: Callable[[], Path]) -> Path:
+        target = self._pool.path / "images" / name
+        if not target.exists():
+            with locked(self._pool.cache / f"build-{suite}.lock"):
+                if not target.exists():
+                    self._pool.publish(build(), name)
+                    self._forget_old(suite)
+        os.utime(target)
+        return target
+
+    def _forget_old(self, suite: str) -> None:
+        """Remove this suite's images that nothing has used for days."""
+        for path in (self._pool.path / "images").glob(f"{suite}-*"):
+            if time.time() - path.stat().st_mtime > _KEPT_FOR:
+                self._run.free(self._run.claim("tree" if path.is_file() else "subvolume", str(path)))
+
+    def _build_base(self, suite: str) -> Path:
+        root = self._pool.draft(self._run)
+        include = ",".join(packages(suite))
+        argv = ["mmdebstrap", "--quiet", "--variant=apt", f"--include={include}", suite, str(root), "-"]
+        call(*argv, stdin=mirror_sources(suite).encode(), timeout=900)
+        prepare.prepare(root)
+        self._load_busybox(root)
+        prepare.forget_first_boot(root)
+        return root
+
+    def _load_busybox(self, root: Path) -> None:
+        """Boot the new base once, because only podman itself writes what podman reads."""
+        from tests.device.machine import Device
+
+        name = self._run.unique("build")
+        console = self._run.folder / f"{name}.console"
+        device = Device(
+            self._run, root, name=name, suite="", hostname="build", link=None, console=console, claims=[]
+        ).boot()  # fmt: skip
+        try:
+            for as_root in (True, False):
+                device.podman("import", prepare.BUSYBOX_TAR, prepare.BUSYBOX, root=as_root)
+            device.stop()
+        finally:
+            device.close()
+
+    def _build_deps(self, base: Path, house: Path) -> Path:
+        root = self._pool.draft(self._run, base)
+        call("chroot", str(root), "python3", "-m", "venv", VENV)
+        inside = root / "tmp/wheels"
+        shutil.copytree(house, inside)
+        names = [f"/tmp/wheels/{path.name}" for path in sorted(inside.glob("*.whl"))]
+        _pip_install(root, *names)
+        shutil.rmtree(inside)
+        return root
+
+    def _build_project(self, deps: Path, wheel: Path) -> Path:
+        root = self._pool.draft(self._run, deps)
+        inside = root / "tmp" / wheel.name
+        shutil.copy(wheel, inside)
+        _pip_install(root, f"/tmp/{wheel.name}")
+        inside.unlink()
+        for script in ("harmony", "harmony-agent", "harmony-updater"):
+            (root / "usr/local/bin" / script).symlink_to(f"{VENV}/bin/{script}")
+        return root
+
+    def _build_disk(self, project: Path) -> Path:
+        image = self._pool.path / "work" / self._run.unique("disk")
+        self._run.claim("tree", str(image))
+        call("truncate", "--size", _DISK_SIZE, str(image))
+        call("mke2fs", "-q", "-F", "-t", "ext4", "-d", str(project), str(image), timeout=300)
+        return image
+
+
+def packages(suite: str) -> list[str]:
+    """The packages that the base image of `suite` is made with."""
+    return prepare.PACKAGES + prepare.PACKAGES_ON[suite]
+
+
+def _pip_install(root: Path, *names: str) -> None:
+    argv = ["chroot", str(root), f"{VENV}/bin/python", "-m", "pip", "install", "--quiet", "--no-index", "--no-deps"]
+    env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "PIP_ROOT_USER_ACTION": "ignore"}
+    call(*argv, "--no-cache-dir", "--disable-pip-version-check", *names, env=env, timeout=300)
+
+
+def mirror_sources(suite: str) -> str:
+    """The sources.list to build `suite` from: the host's own mirrors with the suite swapped, else Debian's."""
+    release = dict(
+        line.split("=", 1) for line in Path("/etc/os-release").read_text(encoding="utf-8").splitlines() if "=" in line
+    )
+    main, security = FALLBACK_MIRROR, FALLBACK_SECURITY
+    if release.get("ID") == "debian":
+        codename = release.get("VERSION_CODENAME", "").strip('"')
+        listed = call(
+            "apt-get", "indextargets", "--format", "$(RELEASE) $(COMPONENT) $(REPO_URI)", "Created-By: Packages"
+        )
+        for line in listed.splitlines():
+            name, component, uri = line.split(" ", 2)
+            if component == "main" and name == codename:
+                main = uri
+            elif component == "main" and name == f"{codename}-security":
+                security = uri
+    lines = [(main, suite), (main, f"{suite}-updates"), (security, f"{suite}-security")]
+    return "".join(f"deb {uri} {name} main\n" for uri, name in lines)
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
+
+
+def main() -> int:
+    """Entry point of `python -m tests.device.image`."""
+    parser = argparse.ArgumentParser(prog="python -m tests.device.image", description=__doc__.split("\n", 1)[0])
+    parser.add_argument("action", choices=("build", "clean"))
+    parser.add_argument("suites", nargs="*", metavar="SUITE", help="bookworm, trixie (default: both)")
+    arguments = parser.parse_args()
+    try:
+        sweep()
+        if arguments.action == "clean":
+            Pool().remove()
+            return 0
+        with Pool() as pool, Run() as run:
+            for suite in arguments.suites or SUITES:
+                begun = time.monotonic()
+                image = Images(pool, run).project(suite)
+                print(f"{image.name}: {time.monotonic() - begun:.1f} s")
+    except HarnessError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,105 @@
+"""Where devices, lans and servers are made, and where all of them go again.
+
+    with Lab() as lab:
+        lan = lab.lan()
+        device = lab.device("bookworm", lan)
+        device.run(["systemctl", "--version"])
+
+Must not import pytest: the demonstration uses it as the tests do.
+"""
+
+import os
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+
+from tests.device.claims import Run, sweep
+from tests.device.image import SUITES, Images
+from tests.device.machine import Device
+from tests.device.nats import NatsServer
+from tests.device.network import GATEWAY, NATS_HOST, Lan
+from tests.device.storage import Pool
+
+_TOOLS = ["systemd-nspawn", "mmdebstrap", "mkfs.btrfs", "btrfs", "mke2fs", "ip", "iptables", "nsenter", "setpriv", "systemd-socket-activate", "journalctl", "busybox", "losetup"]  # fmt: skip
+
+
+def missing() -> list[str]:
+    """What this machine lacks for booting a device, each a sentence; nothing when all is there."""
+    lacks = [] if os.geteuid() == 0 else ["cannot boot a device: not root"]
+    absent = [tool for tool in _TOOLS if shutil.which(tool, path="/usr/sbin:/usr/bin:/sbin:/bin") is None]
+    if absent:
+        lacks.append(f"cannot boot a device: {', '.join(absent)} not installed; see tests/device/apt-packages.txt")
+    lacks += [f"cannot boot a device: {node} is missing" for node in ("/dev/fuse", "/dev/net/tun", "/dev/loop-control")
+              if not Path(node).exists()]  # fmt: skip
+    return lacks
+
+
+class Lab:
+    """One process's devices and networks. A context manager; closing it removes everything that it made."""
+
+    def __init__(self, cache: Path | None = None) -> None:
+        self._cache, self._stack = cache, ExitStack()
+
+    def __enter__(self) -> "Lab":
+        sweep()
+        with ExitStack() as stack:
+            self._pool = stack.enter_context(Pool(self._cache))
+            self._run = stack.enter_context(Run())
+            self._stack = stack.pop_all()
+        self.images = Images(self._pool, self._run)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._stack.close()
+
+    @property
+    def folder(self) -> Path:
+        """A folder of this run on the host that goes with it."""
+        return self._run.folder
+
+    def lan(
+        self, *, max_payload: int | None = None, sync_interval: str | None = None, extra: str = ""
+    ) -> "ServedLan":  # fmt: skip
+        """A network with a running nats-server in it."""
+        lan = ServedLan(self._run)
+        lan.nats = NatsServer(self._run, lan, max_payload=max_payload, sync_interval=sync_interval, extra=extra)
+        lan.nats.start()
+        return lan
+
+    def device(
+        self, suite: str = SUITES[0], lan: Lan | None = None, *, durable: bool = False, boot: bool = True,
+        hostname: str | None = None,
+    ) -> Device:  # fmt: skip
+        """A new device of `suite`, linked to `lan`. A `durable` one is on a disk of its own, for power cuts."""
+        name = self._run.unique(suite[0])
+        if durable:
+            disk, root, claims = self._pool.disk(self._run, self.images.disk(suite), name)
+        else:
+            disk = None
+            root, claims = self._pool.snapshot(self._run, self.images.project(suite), name)
+        link = lan.attach(name) if lan else None
+        device = Device(
+            self._run, root, name=name, suite=suite, hostname=hostname or suite, link=link, claims=claims, disk=disk,
+            console=self.folder / f"{name}.console",
+        )  # fmt: skip
+        device.know_hosts({NATS_HOST: GATEWAY})
+        return device.boot() if boot else device
+
+    def devices(self, count: int, suite: str = SUITES[0], lan: Lan | None = None) -> list[Device]:
+        """Several devices, booted side by side; their hostnames are the suite and a number."""
+        made = [self.device(suite, lan, boot=False, hostname=f"{suite}-{n}") for n in range(1, count + 1)]
+        with ThreadPoolExecutor(max_workers=8) as workers:
+            return list(workers.map(Device.boot, made))
+
+
+class ServedLan(Lan):
+    """A lan with its nats-server."""
+
+    nats: NatsServer
+
+    def close(self) -> None:
+        """End the server, and remove the network and the links to it."""
+        self.nats.close()
+        super().close()
