@@ -67,7 +67,8 @@ class Record:
 
     `claims` are the device's objects that it occupies (``path:/srv/a``, ``unit:web.service``, ``container:web``,
     ``port:tcp:8080``): no two records share one. `applied` is the spec digest that last converged ("" before the
-    first time): what differs from it later, with the same spec, is drift. `facts` are the kind's own.
+    first time): what differs from it later, with the same spec, is drift. `facts` are the kind's own. `needs` are the resource keys that
+    must outlive this one.
     """
 
     kind: str
@@ -79,6 +80,7 @@ class Record:
     claims: frozenset[str]
     applied: str = ""
     facts: Facts = field(default_factory=dict)
+    needs: tuple[str, ...] = ()
 
     @property
     def key(self) -> Key:

@@ -1,0 +1,168 @@
+"""The acceptance table: what becomes of a manifest that arrives. Fence, lineage, allowlist, ownership, prune guard.
+
+Pure. The answer is one of Accept, Same and Keep; with Keep the last accepted manifest stays enforced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from harmony_agent.core.reconcile import Key, Record
+from scores.base import Score
+from scores.manifest import MAX_ERRORS, FieldError, InvalidManifest, WireManifest
+
+KeepPhase = Literal["Rejected", "Fenced", "Held"]
+
+
+@dataclass(frozen=True, slots=True)
+class Last:
+    """The manifest that is enforced or, where the device's own state was lost, that ``actual-state`` shows."""
+
+    lineage: str
+    generation: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Accept:
+    """Persist it, then converge to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Same:
+    """Already accepted: nothing to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """Keep what is enforced and say why: `phase`/`reason` of the deployment; `generation` is the newcomer's, if known."""
+
+    phase: KeepPhase
+    reason: str
+    message: str
+    errors: tuple[FieldError, ...] = ()
+    generation: int | None = None
+
+
+Verdict = Accept | Same | Keep
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What admission asks of a kind: what its configuration forbids of a Score, and what a Score occupies."""
+
+    admit: Callable[[Score], Iterable[FieldError]]
+    claims: Callable[[Score], frozenset[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """What admission knows of the device: its kinds, what the ledger owns, and who occupies what."""
+
+    kinds: Mapping[str, Kind]
+    records: Mapping[Key, Record]
+    taken: Mapping[str, str]
+    """claim -> the deployment that wants or owns it; a resource's own name is the claim ``<Kind>/<name>``."""
+
+
+def judge(last: Last | None, manifest: WireManifest, digest: str, device: Device) -> Verdict:
+    """Decide on a manifest that was decoded. `digest` is of its bytes as they arrived."""
+    verdict = _fence(last, manifest, digest)
+    if verdict is not None:
+        return verdict
+    errors = list(_forbidden(manifest, device))
+    if errors:
+        codes = {error.code for error in errors}
+        reason = codes.pop() if len(codes) == 1 else "Invalid"
+        return Keep("Rejected", reason, _list(errors), tuple(errors[:MAX_ERRORS]), manifest.generation)
+    return _prune_guard(manifest, device) or Accept()
+
+
+def rejected(error: InvalidManifest, generation: int | None) -> Keep:
+    """The verdict on bytes that are no manifest."""
+    return Keep("Rejected", error.code, _list(error.errors), error.errors, generation)
+
+
+def _fence(last: Last | None, manifest: WireManifest, digest: str) -> Verdict | None:
+    """The rows on lineage and generation; None where it may go on."""
+    if last is None:
+        return None
+    generation = manifest.generation
+    if manifest.lineage != last.lineage and manifest.supersedes != last.lineage:
+        return Keep(
+            "Fenced",
+            "LineageChanged",
+            f"lineage {manifest.lineage} does not supersede the enforced one, {last.lineage}",
+            generation=generation,
+        )
+    if generation < last.generation:
+        return Keep(
+            "Fenced",
+            "StaleGeneration",
+            f"generation {generation} is older than the enforced one, {last.generation}",
+            generation=generation,
+        )
+    if generation == last.generation:
+        if digest == last.digest:
+            return Same()
+        return Keep(
+            "Rejected",
+            "GenerationReused",
+            f"generation {generation} was accepted with other content: write the next generation",
+            (FieldError("generation", "GenerationReused"),),
+            generation,
+        )
+    return None
+
+
+def _forbidden(manifest: WireManifest, device: Device) -> Iterable[FieldError]:
+    """What this device doesn't allow, or another deployment owns."""
+    occupied: dict[str, str] = {}
+    for index, score in enumerate(manifest.scores):
+        place = f"scores[{index}]"
+        kind = device.kinds.get(score.kind)
+        if kind is None:
+            yield FieldError(f"{place}.kind", "KindNotAllowed")
+            continue
+        if device.taken.get(score.key, manifest.deployment) != manifest.deployment:
+            yield FieldError(f"{place}.name", "OwnedByAnotherDeployment")
+            continue
+        for error in kind.admit(score):
+            yield FieldError(f"{place}.{error.field}" if error.field else place, error.code)
+        for claim in sorted(kind.claims(score)):
+            if device.taken.get(claim, manifest.deployment) != manifest.deployment:
+                yield FieldError(f"{place}.{_field_of(claim)}", "OwnedByAnotherDeployment")
+            elif claim in occupied:
+                yield FieldError(f"{place}.{_field_of(claim)}", "DuplicateClaim")
+            occupied[claim] = place
+
+
+def _field_of(claim: str) -> str:
+    """The field that a claim comes from."""
+    return {"path": "path", "port": "ports"}.get(claim.partition(":")[0], "name")
+
+
+def _prune_guard(manifest: WireManifest, device: Device) -> Keep | None:
+    """Held where more than half (and more than one) of what the deployment owns would go, and nobody said so."""
+    if manifest.removed:
+        return None
+    wanted = {score.key for score in manifest.scores}
+    owned = [record for record in device.records.values() if record.deployment == manifest.deployment]
+    going = sum(1 for record in owned if str(record.key) not in wanted and record.on_remove == "delete")
+    if going <= 1 or going * 2 <= len(owned) or going <= (manifest.allow_prune or 0):
+        return None
+    return Keep(
+        "Held",
+        "PruneGuard",
+        f"generation {manifest.generation} would remove {going} of {len(owned)} resources: "
+        f"if that is meant, write it again with allow_prune: {going}",
+        (FieldError("allow_prune", "PruneGuard"),),
+        manifest.generation,
+    )
+
+
+def _list(errors: Sequence[FieldError]) -> str:
+    shown = ", ".join(f"{error.field or 'manifest'}: {error.code}" for error in errors[:5])
+    return shown + (f" and {len(errors) - 5} more" if len(errors) > 5 else "")

@@ -1,0 +1,125 @@
+"""Folds: an outcome becomes a resource's status, and the resources' become their deployment's. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from harmony_agent.core.admission import Keep
+from scores.status import (
+    DeploymentPhase,
+    DeploymentStatus,
+    Detail,
+    Drift,
+    RejectedField,
+    Rejection,
+    ResourcePhase,
+    ResourceStatus,
+)
+
+MAX_MESSAGE: Final = 512
+"""Characters of a message; statuses stay small."""
+
+_WEIGHT: Final[Mapping[str, int]] = {
+    "Failed": 5,
+    "Blocked": 4,
+    "Unknown": 3,
+    "Degraded": 3,
+    "Removing": 2,
+    "Pending": 1,
+    "Progressing": 1,
+    "Ready": 0,
+    "Completed": 0,
+}
+_FOLDED: Final[Mapping[int, DeploymentPhase]] = {
+    5: "Failed",
+    4: "Degraded",
+    3: "Degraded",
+    2: "Progressing",
+    1: "Progressing",
+    0: "Converged",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a pass over a resource ended."""
+
+    phase: ResourcePhase
+    reason: str = ""
+    message: str = ""
+    detail: Detail | None = None
+    drift: Drift | None = None
+
+
+def resource_status(
+    old: ResourceStatus | None, outcome: Outcome, generation: int, spec_digest: str, now: str
+) -> ResourceStatus:
+    """The status after `outcome`; `since` stays while the phase does. A look that failed keeps the last known detail."""
+    unchanged = old is not None and old.phase == outcome.phase and old.spec_digest == spec_digest
+    detail = outcome.detail
+    if detail is None and outcome.phase == "Unknown" and old is not None:
+        detail = old.status
+    return ResourceStatus(
+        phase=outcome.phase,
+        reason=outcome.reason,
+        message=outcome.message[:MAX_MESSAGE],
+        generation=generation,
+        since=old.since if unchanged and old is not None else now,
+        spec_digest=spec_digest,
+        drift=outcome.drift,
+        status=detail,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Enforced:
+    """The manifest that a deployment is held to."""
+
+    lineage: str
+    generation: int
+    digest: str
+    removed: bool
+
+
+def deployment_status(
+    device: str,
+    deployment: str,
+    enforced: Enforced | None,
+    kept: Keep | None,
+    resources: Mapping[str, ResourceStatus],
+) -> DeploymentStatus:
+    """Fold a deployment. A manifest that was not accepted (`kept`) is what its phase tells first."""
+    phase, reason, message = _fold(enforced, resources)
+    rejection = None
+    if kept is not None:
+        phase, reason, message = kept.phase, kept.reason, kept.message
+        if kept.generation is not None or kept.errors:
+            fields = [RejectedField(field=error.field, code=error.code) for error in kept.errors]
+            rejection = Rejection(generation=kept.generation, reason=kept.reason, errors=fields)
+    return DeploymentStatus(
+        device=device,
+        deployment=deployment,
+        lineage=enforced.lineage if enforced else None,
+        generation=enforced.generation if enforced else None,
+        digest=enforced.digest if enforced else None,
+        phase=phase,
+        reason=reason,
+        message=message[:MAX_MESSAGE],
+        resources=dict(sorted(resources.items())),
+        rejected=rejection,
+    )
+
+
+def _fold(enforced: Enforced | None, resources: Mapping[str, ResourceStatus]) -> tuple[DeploymentPhase, str, str]:
+    if enforced is not None and enforced.removed and not resources:
+        return "Removed", "", ""
+    worst = max(resources.items(), key=lambda item: _WEIGHT[item[1].phase], default=None)
+    weight = _WEIGHT[worst[1].phase] if worst else 0
+    phase = "Removing" if enforced is not None and enforced.removed else _FOLDED[weight]
+    if worst is None or weight == 0:
+        return phase, "", ""
+    behind = sum(1 for status in resources.values() if _WEIGHT[status.phase])
+    key, status = worst
+    return phase, status.reason, f"{behind} of {len(resources)} not settled; {key}: {status.message or status.phase}"
