@@ -14,7 +14,8 @@ from tests.device.prepare import HOME, USER
 from tests.device.tools import HarnessError
 
 if TYPE_CHECKING:
-    from tests.device.machine import Device, Result
+    from tests.device.commands import Result
+    from tests.device.machine import Device
 
 CONFIG = "/etc/harmony/agent.toml"
 UNIT = "harmony-agent.service"
@@ -23,7 +24,7 @@ UNIT_PATH = f"{HOME}/.config/systemd/user/{UNIT}"
 
 
 def to_toml(config: Mapping[str, Mapping[str, Any]]) -> str:
-    """The tables of a configuration as TOML. Values are text, numbers, booleans and lists, which TOML spells as JSON."""
+    """A configuration's tables as TOML. Values are text, numbers, booleans and lists: TOML spells them as JSON."""
     lines: list[str] = []
     for table, entries in config.items():
         lines.append(f"[{table}]")

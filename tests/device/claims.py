@@ -121,7 +121,7 @@ class Run:
 
     def __init__(self) -> None:
         STATE.mkdir(parents=True, exist_ok=True)
-        self.name = PREFIX + secrets.token_hex(3)
+        self.name = PREFIX + secrets.token_hex(4)
         self._path = STATE / f"{self.name}.jsonl"
         fresh = STATE / f".{self.name}"  # locked before it has its name, so that nobody takes it for a dead run's
         self._fd = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)

@@ -22,7 +22,10 @@ from tests.device.nats import NatsServer
 from tests.device.network import GATEWAY, NATS_HOST, Lan
 from tests.device.storage import Pool
 
-_TOOLS = ["systemd-nspawn", "mmdebstrap", "mkfs.btrfs", "btrfs", "mke2fs", "ip", "iptables", "nsenter", "setpriv", "systemd-socket-activate", "journalctl", "busybox", "losetup"]  # fmt: skip
+_TOOLS = (
+    *("systemd-nspawn", "systemd-socket-activate", "journalctl", "nsenter", "setpriv", "losetup", "ip", "iptables"),
+    *("mmdebstrap", "mkfs.btrfs", "btrfs", "mke2fs", "busybox"),
+)
 
 
 def missing() -> list[str]:
@@ -41,6 +44,7 @@ class Lab:
 
     def __init__(self, cache: Path | None = None) -> None:
         self._cache, self._stack = cache, ExitStack()
+        self._devices: list[Device] = []
 
     def __enter__(self) -> "Lab":
         sweep()
@@ -59,11 +63,17 @@ class Lab:
         """A folder of this run on the host that goes with it."""
         return self._run.folder
 
+    @property
+    def running(self) -> list[Device]:
+        """The devices that run now."""
+        return [device for device in self._devices if device.running]
+
     def lan(
         self, *, max_payload: int | None = None, sync_interval: str | None = None, extra: str = ""
     ) -> "ServedLan":  # fmt: skip
         """A network with a running nats-server in it."""
         lan = ServedLan(self._run)
+        self._stack.callback(lan.close)
         lan.nats = NatsServer(self._run, lan, max_payload=max_payload, sync_interval=sync_interval, extra=extra)
         lan.nats.start()
         return lan
@@ -84,6 +94,8 @@ class Lab:
             self._run, root, name=name, suite=suite, hostname=hostname or suite, link=link, claims=claims, disk=disk,
             console=self.folder / f"{name}.console",
         )  # fmt: skip
+        self._stack.callback(device.close)
+        self._devices.append(device)
         device.know_hosts({NATS_HOST: GATEWAY})
         return device.boot() if boot else device
 
@@ -101,5 +113,6 @@ class ServedLan(Lan):
 
     def close(self) -> None:
         """End the server, and remove the network and the links to it."""
-        self.nats.close()
+        if hasattr(self, "nats"):
+            self.nats.close()
         super().close()

@@ -16,7 +16,11 @@ HOME = f"/home/{USER}"
 BUSYBOX = "localhost/busybox:latest"
 BUSYBOX_TAR = "/usr/share/harmony-device/busybox.tar"
 
-PACKAGES = ["systemd", "systemd-sysv", "dbus", "dbus-user-session", "libpam-systemd", "udev", "polkitd", "podman", "runc", "netavark", "aardvark-dns", "iptables", "uidmap", "slirp4netns", "fuse-overlayfs", "python3", "python3-venv", "ca-certificates", "iproute2", "procps", "strace", "faketime", "gpgv"]
+PACKAGES = [
+    *("systemd", "systemd-sysv", "dbus", "dbus-user-session", "libpam-systemd", "udev", "polkitd"),
+    *("podman", "runc", "netavark", "aardvark-dns", "iptables", "uidmap", "slirp4netns", "fuse-overlayfs"),
+    *("python3", "python3-venv", "ca-certificates", "iproute2", "procps", "strace", "faketime", "gpgv"),
+]
 PACKAGES_ON = {"bookworm": [], "trixie": ["passt", "nftables"]}  # podman 5.4's defaults
 
 _FILES = {
@@ -86,7 +90,7 @@ def forget_first_boot(root: Path) -> None:
 
 
 def busybox_layer() -> bytes:
-    """A tar archive with the host's static busybox, a link for each of its applets, and the folders a container needs."""
+    """A tar archive: the host's static busybox, a link for each applet, and the folders that a container needs."""
     busybox = shutil.which("busybox")
     if busybox is None:
         raise HarnessError("cannot make an image for containers: install busybox-static on this host")

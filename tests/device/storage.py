@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
-from tests.device.claims import Claim, Run
+from tests.device.claims import FREE, Claim, Run
 from tests.device.tools import HarnessError, call
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -63,8 +63,8 @@ class Pool:
             return
         with locked(self._gate):
             try:
-                if _try_exclusive(self._use) and os.path.ismount(self.path):
-                    call("umount", str(self.path))
+                if _try_exclusive(self._use):
+                    FREE["mount"](str(self.path))
             finally:
                 os.close(self._use)
                 self._use = None
@@ -88,8 +88,6 @@ class Pool:
 
     def _clear_devices(self) -> None:
         """Nobody else has the pool open, so what still lies here was left by a run that died."""
-        from tests.device.claims import FREE
-
         for folder in ("devices", "work"):
             for path in sorted((self.path / folder).iterdir()):
                 FREE["mount"](str(path))

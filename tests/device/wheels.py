@@ -11,7 +11,7 @@ import shutil
 import sys
 import tempfile
 import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from tests.device.storage import REPOSITORY, locked
@@ -72,24 +72,24 @@ def project(cache: Path, repository: Path = REPOSITORY) -> Path:
     files = [repository / "pyproject.toml", repository / "README.md"]
     for package in _PACKAGES:
         files += sorted(path for path in (repository / package).rglob("*") if _shipped(path))
-    content = [f"{path.relative_to(repository)}\0{path.read_bytes().hex()}" for path in files]
-    target = cache / "wheels" / f"project-{_digest(content)}"
+    # Read once, so that a file which changes meanwhile can't give a wheel that isn't what its name says.
+    content = {str(path.relative_to(repository)): path.read_bytes() for path in files}
+    target = cache / "wheels" / f"project-{_digest(f'{path} {data.hex()}' for path, data in content.items())}"
     with locked(cache / "wheels.lock"):
         if not target.exists():
-            _into(target, lambda folder: _build(folder, repository, files))
+            _into(target, lambda folder: _build(folder, content))
     found = list(target.glob("*.whl"))
     if len(found) != 1:
         raise HarnessError(f"cannot use {target}: it should hold one wheel; remove it and try again")
     return found[0]
 
 
-def _build(folder: Path, repository: Path, files: Iterable[Path]) -> None:
-    """Build from a copy, so that a file which changes meanwhile can't give a wheel that isn't what its name says."""
+def _build(folder: Path, content: Mapping[str, bytes]) -> None:
     with tempfile.TemporaryDirectory() as copy:
-        for path in files:
-            inside = Path(copy, path.relative_to(repository))
+        for path, data in content.items():
+            inside = Path(copy, path)
             inside.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(path, inside)
+            inside.write_bytes(data)
         argv = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps"]
         argv += ["--no-build-isolation"] if importlib.util.find_spec("hatchling") else []
         call(*argv, "--wheel-dir", str(folder), copy, timeout=300)
