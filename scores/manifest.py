@@ -162,14 +162,17 @@ def validate(model: type[M], value: Any) -> M:
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        details = error.errors(include_url=False, include_context=False, include_input=False)
-        named = [_field_error(detail) for detail in details[:MAX_ERRORS]]
-        lines = [
-            f"{_place(item.field)}: {_sentence(item, detail)}" for item, detail in zip(named, details, strict=False)
-        ]
-        more = len(details) - len(named)
-        lines += [f"and {more} more"] if more else []
-        raise InvalidManifest(_overall(named), named, "; ".join(lines)) from None
+        raise explain(error) from None
+
+
+def explain(error: ValidationError) -> InvalidManifest:
+    """Pydantic's error as ours: field paths, codes and sentences, never values."""
+    details = error.errors(include_url=False, include_context=False, include_input=False)
+    named = [_field_error(detail) for detail in details[:MAX_ERRORS]]
+    lines = [f"{_place(item.field)}: {_sentence(item, detail)}" for item, detail in zip(named, details, strict=False)]
+    more = len(details) - len(named)
+    lines += [f"and {more} more"] if more else []
+    return InvalidManifest(_overall(named), named, "; ".join(lines))
 
 
 def _place(field: str) -> str:
