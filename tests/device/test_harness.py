@@ -11,6 +11,7 @@ from pathlib import Path
 
 import nats
 import pytest
+from nats.aio.client import Client
 from nats.errors import NoRespondersError
 from nats.errors import TimeoutError as NatsTimeoutError
 
@@ -119,9 +120,10 @@ def test_runs_containers(device: Device, root: bool) -> None:
     device.podman(
         "run", "--detach", "--name", "web", "--publish", "8080:80", image, "httpd", "-f", "-h", "/etc", root=root
     )
-    fetch = "import urllib.request; print(urllib.request.urlopen('http://127.0.0.1:8080/passwd', timeout=5).read().decode())"
+    fetch = "import sys, urllib.request as web; print(web.urlopen(sys.argv[1], timeout=5).read().decode())"
+    url = "http://127.0.0.1:8080/passwd"
     deadline = time.monotonic() + 10
-    while (got := device.run(["python3", "-c", fetch], check=False)).rc != 0 and time.monotonic() < deadline:
+    while (got := device.run(["python3", "-c", fetch, url], check=False)).rc != 0 and time.monotonic() < deadline:
         time.sleep(0.1)
     assert "root:x:0:0" in got.stdout, got.stderr
     driver = device.podman("info", "--format", "{{.Store.GraphDriverName}}", root=root).stdout.strip()
@@ -186,7 +188,7 @@ async def test_cuts_and_heals_a_link(device: Device, lan: ServedLan, how: Cut) -
         await client.close()
 
 
-async def _until_answered(client: nats.NATS) -> None:
+async def _until_answered(client: Client) -> None:
     deadline = time.monotonic() + 20
     while True:
         try:
@@ -199,7 +201,7 @@ async def _until_answered(client: nats.NATS) -> None:
 
 
 async def test_the_server_keeps_its_store_over_kill_pause_and_restart(lan: ServedLan) -> None:
-    async def connect() -> nats.NATS:
+    async def connect() -> Client:
         return await nats.connect(lan.nats.host_url, connect_timeout=1, allow_reconnect=False)
 
     client = await connect()
@@ -248,7 +250,10 @@ def test_only_a_durable_device_can_lose_its_power(device: Device) -> None:
 
 
 def test_keeps_the_agents_unit(device: Device) -> None:
-    config = {"agent": {"device_id": "pi-01", "kinds": ["File"]}, "intervals": {"relist": 10}}
+    config: dict[str, dict[str, object]] = {
+        "agent": {"device_id": "pi-01", "kinds": ["File"]},
+        "intervals": {"relist": 10},
+    }
     agent = device.agent.install(config, command=["/usr/bin/sleep", "infinity"])
     assert agent.active
     assert device.read_text("/etc/harmony/agent.toml") == to_toml(config)
