@@ -1,0 +1,216 @@
+"""One connection to NATS: log in, ask, subscribe; the only importer of nats. The library's errors stop here."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import ssl
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Final
+
+import nats.errors
+import nkeys
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+
+from harmony_fleet.context import Context
+from harmony_fleet.errors import HarmonyError, InvalidInput, Unreachable
+
+REQUEST_SECONDS: Final = 5.0
+CONNECT_SECONDS: Final = 5.0
+
+
+class NoResponders(Exception):
+    """Nobody listens on the subject."""
+
+
+class ApiError(Exception):
+    """JetStream's own refusal, by its `code`."""
+
+    def __init__(self, code: int, description: str) -> None:
+        super().__init__(description)
+        self.code = code
+
+
+class Inbox:
+    """A subject of our own on which answers come."""
+
+    def __init__(self, subject: str, subscription: Subscription) -> None:
+        self.subject = subject
+        self._subscription = subscription
+
+    async def next(self, seconds: float) -> Msg | None:
+        """The next message; None after `seconds` of silence or when the connection is gone for good."""
+        try:
+            return await self._subscription.next_msg(seconds)
+        except (OSError, nats.errors.Error):
+            return None
+
+    async def close(self) -> None:
+        """Give the subject up."""
+        with contextlib.suppress(OSError, nats.errors.Error):
+            await self._subscription.unsubscribe()
+
+
+class Connection:
+    """Use as ``async with Connection(context) as connection``. A lost connection is tried again without end."""
+
+    def __init__(self, context: Context, seconds: float = CONNECT_SECONDS) -> None:
+        self._context = context
+        self._seconds = seconds
+        self._client = Client()
+        self._last_error: Exception | None = None
+        self._refused = asyncio.Event()
+
+    async def __aenter__(self) -> Connection:
+        options = self._options()
+        try:
+            async with asyncio.timeout(self._seconds):
+                await self._connect(options)
+        except (TimeoutError, OSError, nats.errors.Error) as error:
+            await self._client.close()
+            raise self.unreachable(error) from None
+        except BaseException:
+            await self._client.close()
+            raise
+        return self
+
+    async def __aexit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        await self._client.close()
+
+    async def _connect(self, options: dict[str, Any]) -> None:
+        """Try until it stands; the client would also try a refused login again and again."""
+        connecting = asyncio.ensure_future(self._client.connect(**options))
+        refused = asyncio.ensure_future(self._refused.wait())
+        try:
+            await asyncio.wait({connecting, refused}, return_when=asyncio.FIRST_COMPLETED)
+            if not connecting.done():
+                raise nats.errors.AuthorizationError
+            await connecting
+        finally:
+            connecting.cancel()
+            refused.cancel()
+            await asyncio.gather(connecting, refused, return_exceptions=True)
+
+    def _options(self) -> dict[str, Any]:
+        async def remember(error: Exception) -> None:
+            self._last_error = error
+            if "authorization" in str(error).lower():
+                self._refused.set()
+
+        options: dict[str, Any] = {
+            "servers": list(self._context.servers),
+            "name": "harmony",
+            "error_cb": remember,
+            "max_reconnect_attempts": -1,
+            "reconnect_time_wait": 0.5,
+            "ping_interval": 10,
+            "max_outstanding_pings": 2,
+        }
+        if self._context.creds is not None:
+            _check_creds(self._context.creds.read_bytes())
+            options["user_credentials"] = str(self._context.creds)
+        if self._context.tls_ca is not None:
+            try:
+                options["tls"] = ssl.create_default_context(cafile=str(self._context.tls_ca))
+            except (ssl.SSLError, OSError):
+                raise InvalidInput(
+                    "TlsInvalid", f"cannot use {self._context.tls_ca}: it holds no certificate", "give a PEM file"
+                ) from None
+        return options
+
+    def unreachable(self, error: Exception) -> HarmonyError:
+        """The connection's fault in an operator's words."""
+        cause = error
+        if isinstance(error, TimeoutError) and not self._client.is_connected and self._last_error is not None:
+            cause = self._last_error
+        place = self._context.place()
+        if "authorization" in str(cause).lower():
+            return Unreachable(
+                "NotAuthorized", f"cannot log in to NATS at {place}", "check --creds, $HARMONY_CREDS or context.toml"
+            )
+        return Unreachable(
+            "NatsUnreachable",
+            f"cannot reach NATS at {place}: {_why(cause)}",
+            "check that it runs, and --server or $HARMONY_SERVER",
+        )
+
+    @property
+    def connected(self) -> bool:
+        """Whether the connection stands at the moment."""
+        return bool(self._client.is_connected)
+
+    @property
+    def max_payload(self) -> int:
+        """Bytes that the server takes in one message, headers included."""
+        return int(self._client.max_payload or 1024 * 1024)
+
+    async def request(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        headers: dict[str, str] | None = None,
+        seconds: float = REQUEST_SECONDS,
+    ) -> bytes:
+        """Ask and wait for one answer. Raises NoResponders, Unreachable."""
+        try:
+            return bytes((await self._client.request(subject, payload, timeout=seconds, headers=headers)).data)
+        except nats.errors.NoRespondersError:
+            raise NoResponders from None
+        except (TimeoutError, OSError, nats.errors.Error) as error:
+            raise self.unreachable(error) from None
+
+    async def api(self, verb: str, request: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """One call of JetStream's JSON API. Raises ApiError, Unreachable."""
+        payload = json.dumps(request).encode() if request is not None else b""
+        try:
+            answer = json.loads(await self.request(f"$JS.API.{verb}", payload))
+        except NoResponders:
+            raise Unreachable(
+                "NoJetStream",
+                f"cannot use JetStream at {self._context.place()}: nothing answers",
+                "enable jetstream in the server, or check the account's permissions",
+            ) from None
+        if "error" in answer:
+            raise ApiError(answer["error"].get("err_code", 0), answer["error"].get("description", ""))
+        return dict(answer)
+
+    async def inbox(self) -> Inbox:
+        """A new subject that only we listen on."""
+        subject = self._client.new_inbox()
+        return Inbox(subject, await self._client.subscribe(subject))
+
+    async def publish(self, subject: str, payload: bytes, reply: str = "") -> None:
+        """Send without waiting. Raises Unreachable where the connection is gone."""
+        try:
+            await self._client.publish(subject, payload, reply=reply)
+        except (OSError, nats.errors.Error) as error:
+            raise self.unreachable(error) from None
+
+
+def _why(cause: Exception) -> str:
+    if isinstance(cause, TimeoutError):
+        return "no answer in time"
+    if isinstance(cause, OSError) and cause.strerror:
+        return cause.strerror
+    return str(cause).removeprefix("nats: ") or type(cause).__name__
+
+
+def _check_creds(data: bytes) -> None:
+    """The client would fail late, and with the library's words."""
+    seed = data.partition(b"-----BEGIN USER NKEY SEED-----")[2].strip().partition(b"\n")[0].strip()
+    try:
+        nkeys.from_seed(bytearray(seed)).wipe()  # type: ignore[no-untyped-call]
+    except Exception:  # the library raises assertions, values' and its own errors
+        raise InvalidInput(
+            "CredsInvalid", "cannot use the credentials file: it holds no user's seed", "give a NATS .creds file"
+        ) from None
+    if b"-----BEGIN NATS USER JWT-----" not in data:
+        raise InvalidInput(
+            "CredsInvalid", "cannot use the credentials file: it holds no user's JWT", "give a NATS .creds file"
+        )

@@ -1,0 +1,161 @@
+"""Which NATS, with what credentials, and in whose name (lineage): flags, environment, context file, in that order.
+
+Reads files and the environment; connects nowhere. The lineage is an operator's authority to write deployments: it is
+made once, kept in ``$HARMONY_HOME/lineage``, and never made anew over a file that can't be read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import tempfile
+import tomllib
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from harmony_fleet.errors import InvalidInput
+
+DEFAULT_SERVER: Final = "nats://127.0.0.1:4222"
+_KEYS: Final = {"server": (str, list), "creds": (str,), "tls_ca": (str,), "replicas": (int,)}
+_SERVER: Final = re.compile(r"((nats|tls|ws|wss)://)?[^\s/]+(:[0-9]+)?/?")
+_LINEAGE: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """Where and as whom a command works. `replicas` is for buckets that it has to make."""
+
+    servers: tuple[str, ...]
+    creds: Path | None
+    tls_ca: Path | None
+    home: Path
+    replicas: int = 1
+
+    def place(self) -> str:
+        """The servers for a message, without a user or password that their URL may hold."""
+        return ", ".join(server.rpartition("@")[2] for server in self.servers)
+
+
+def load_context(
+    *,
+    server: str | None = None,
+    creds: str | None = None,
+    tls_ca: str | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Context:
+    """Flags before ``$HARMONY_SERVER``, ``$HARMONY_CREDS``, ``$HARMONY_TLS_CA`` before ``context.toml``."""
+    env = os.environ if environ is None else environ
+    home = _home(env)
+    saved = _read_file(home / "context.toml")
+    servers = _servers(server or env.get("HARMONY_SERVER") or saved.get("server") or DEFAULT_SERVER)
+    return Context(
+        servers=servers,
+        creds=_existing("credentials", creds or env.get("HARMONY_CREDS"), saved.get("creds"), home),
+        tls_ca=_existing("TLS authority", tls_ca or env.get("HARMONY_TLS_CA"), saved.get("tls_ca"), home),
+        home=home,
+        replicas=saved.get("replicas", 1),
+    )
+
+
+def _home(env: Mapping[str, str]) -> Path:
+    given = env.get("HARMONY_HOME")
+    return Path(given).expanduser() if given else Path("~/.config/harmony").expanduser()
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    try:
+        values = tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise InvalidInput("ContextUnreadable", f"cannot read {path}: {error.strerror}", "mend or remove it") from None
+    except ValueError as error:  # no TOML, or no UTF-8
+        raise InvalidInput("ContextInvalid", f"cannot read {path}: {error}", "mend or remove it") from None
+    for key, value in values.items():
+        if key not in _KEYS:
+            raise InvalidInput(
+                "ContextInvalid", f"cannot use {path}: nothing honours the key {key!r}", f"keys are {', '.join(_KEYS)}"
+            )
+        if not isinstance(value, _KEYS[key]) or isinstance(value, bool):
+            raise InvalidInput("ContextInvalid", f"cannot use {path}: {key} has the wrong type", "see harmony --help")
+    return values
+
+
+def _servers(value: object) -> tuple[str, ...]:
+    parts = value if isinstance(value, list) else str(value).split(",")
+    servers = tuple(str(part).strip() for part in parts)
+    if not servers or not all(_SERVER.fullmatch(server) for server in servers):
+        raise InvalidInput(
+            "ServerInvalid",
+            "cannot read the NATS server's address",
+            f"write it as {DEFAULT_SERVER}, several with commas",
+        )
+    return servers
+
+
+def _existing(what: str, given: str | None, saved: str | None, home: Path) -> Path | None:
+    """A file that must be there; a relative one in the context file is relative to that file."""
+    if not given and not saved:
+        return None
+    path = Path(given).expanduser() if given else home / Path(saved or "").expanduser()
+    if not path.is_file() or not os.access(path, os.R_OK):
+        raise InvalidInput("FileMissing", f"cannot read the {what} file {path}", "check its name and its permissions")
+    return path
+
+
+def load_lineage(context: Context, given: str | None = None, environ: Mapping[str, str] | None = None) -> str:
+    """This operator's lineage: the flag, ``$HARMONY_LINEAGE``, else the file in the home, made on first use."""
+    env = os.environ if environ is None else environ
+    named = given or env.get("HARMONY_LINEAGE")
+    if named:
+        return _check(named.strip(), "the lineage given by --lineage or $HARMONY_LINEAGE")
+    path = context.home / "lineage"
+    try:
+        return _check(path.read_text("ascii").strip(), str(path))
+    except FileNotFoundError:
+        pass
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput("LineageUnreadable", f"cannot read {path}: {error}", "restore it from a backup") from None
+    try:
+        _create_once(path, f"{uuid.uuid4()}\n".encode())
+        return _check(path.read_text("ascii").strip(), str(path))
+    except OSError as error:
+        raise InvalidInput(
+            "LineageUnwritable",
+            f"cannot keep this operator's lineage in {path}: {error.strerror}",
+            "make the folder writable, or set HARMONY_HOME or HARMONY_LINEAGE",
+        ) from None
+
+
+def _check(lineage: str, where: str) -> str:
+    if not _LINEAGE.fullmatch(lineage):
+        raise InvalidInput(
+            "LineageInvalid",
+            f"cannot use {where}: it is no lower-case UUID",
+            "restore the one that wrote your deployments; a new one needs --take-over at each of them",
+        )
+    return lineage
+
+
+def _create_once(path: Path, data: bytes) -> None:
+    """Make the file whole or not at all; where another process was first, its file stays."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, beside = tempfile.mkstemp(dir=path.parent, prefix=".lineage-")  # O_EXCL, mode 0600
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        with contextlib.suppress(FileExistsError):
+            os.link(beside, path)
+    finally:
+        os.unlink(beside)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,81 @@
+"""What can go wrong for an operator, and the exit code of each. Library errors never leave their module.
+
+A message says what cannot be done and where; `hint` says what to do next. Neither holds the content of a File, the
+value of an environment variable or a credential.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from enum import IntEnum
+from typing import Any, Final
+
+from scores.manifest import FieldError
+
+
+class ExitCode(IntEnum):
+    """The exit codes of every command."""
+
+    DONE = 0
+    NOT_CONVERGED = 1
+    INVALID = 2
+    STALE = 3
+    UNREACHABLE = 4
+    REFUSED = 5
+
+
+_FIRST: Final = (ExitCode.STALE, ExitCode.REFUSED, ExitCode.UNREACHABLE, ExitCode.NOT_CONVERGED, ExitCode.INVALID)
+
+
+def worst(codes: Iterable[ExitCode]) -> ExitCode:
+    """The one code for several devices: what needs a person's decision comes before what time may heal."""
+    found = set(codes)
+    return next((code for code in _FIRST if code in found), ExitCode.DONE)
+
+
+class HarmonyError(Exception):
+    """An error that is told, not traced. `code` is a stable CamelCase word, `errors` name fields."""
+
+    exit_code: ExitCode = ExitCode.NOT_CONVERGED
+
+    def __init__(self, code: str, message: str, hint: str = "", errors: Sequence[FieldError] = ()) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.hint = hint
+        self.errors = tuple(errors)
+
+    def as_json(self) -> dict[str, Any]:
+        """The object that ``-o json`` writes to standard error."""
+        fields = [{"field": error.field, "code": error.code} for error in self.errors]
+        return {"error": {"code": self.code, "message": self.message, "hint": self.hint, "errors": fields}}
+
+
+class InvalidInput(HarmonyError):
+    """A usage or an input that is not valid."""
+
+    exit_code = ExitCode.INVALID
+
+
+class Conflict(HarmonyError):
+    """Somebody else wrote: a stale generation or another lineage."""
+
+    exit_code = ExitCode.STALE
+
+
+class Unreachable(HarmonyError):
+    """NATS or the device could not be reached in time."""
+
+    exit_code = ExitCode.UNREACHABLE
+
+
+class Refused(HarmonyError):
+    """A guard holds it back: prune, ownership, missing capability."""
+
+    exit_code = ExitCode.REFUSED
+
+
+class DeviceFailed(HarmonyError):
+    """The device answered, and said no."""
+
+    exit_code = ExitCode.NOT_CONVERGED

@@ -1,0 +1,235 @@
+"""What one apply would do at one device: the generation, the authority, the guards, the changes. Pure.
+
+A guard refuses before anything is written. The device judges again by the same table; this only tells sooner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from harmony_fleet.changes import Change, changes, changes_by_digest
+from harmony_fleet.errors import Conflict, InvalidInput, Refused
+from harmony_fleet.state import Deployment, Device
+from scores.manifest import FieldError, Manifest, WireManifest
+from scores.names import MAX_GENERATION
+from scores.status import DeviceInfo
+
+Action = Literal["create", "update", "remove", "unchanged"]
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What an operator asks for. `allow_prune` None leaves the file's word."""
+
+    manifest: Manifest
+    lineage: str
+    take_over: bool = False
+    allow_prune: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be written at `revision`, or with `unchanged` what stands. `answered` is the status seen before."""
+
+    action: Action
+    wire: WireManifest
+    revision: int
+    answered: int
+    changes: tuple[Change, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """``<device>/<deployment>``, for people."""
+        return f"{self.wire.device}/{self.wire.deployment}"
+
+
+def plan(wish: Wish, found: Deployment, device: Device) -> Plan:
+    """Decide. Raises InvalidInput, Conflict or Refused."""
+    manifest = wish.manifest
+    if wish.allow_prune is not None:
+        manifest = manifest.model_copy(update={"allow_prune": wish.allow_prune})
+    _check_named(manifest, found, wish.lineage)
+    _check_readable(found, wish)
+    supersedes = _authority(manifest, found, wish)
+    standing = found.desired.manifest
+    if standing is not None and _stands(manifest, found, supersedes, wish.lineage):
+        _check_generation(manifest, standing.generation)
+        return Plan("unchanged", standing, found.desired.revision, 0)
+    generation = found.generation() + 1
+    _check_generation(manifest, generation)
+    if generation > MAX_GENERATION:
+        raise Conflict("GenerationExhausted", f"cannot write {found.key}: no generation is left", "use another name")
+    wire = manifest.bind(found.key.device, wish.lineage, generation, supersedes)
+    _check_kinds(wire, device)
+    _check_prune(wire, found)
+    warnings = () if device.info else (f"{device.name} never told of itself: is the name right, does its agent run?",)
+    return Plan(
+        _action(wire, found), wire, found.desired.revision, found.actual.revision, _changes(wire, found), warnings
+    )
+
+
+def _action(wire: WireManifest, found: Deployment) -> Action:
+    if wire.removed:
+        return "remove"
+    old = found.desired.manifest
+    status = found.actual.status
+    known = (old is not None and not old.removed) or (status is not None and status.phase != "Removed")
+    return "update" if known or found.desired.problem else "create"
+
+
+def _check_named(manifest: Manifest, found: Deployment, lineage: str) -> None:
+    """A file that names a device or lineage is held to it."""
+    if manifest.device is not None and manifest.device != found.key.device:
+        raise InvalidInput(
+            "DeviceMismatch",
+            f"cannot apply {found.key.deployment} to {found.key.device}: the file is for {manifest.device}",
+            "take device out of the file, or choose that device",
+            [FieldError("device", "DeviceMismatch")],
+        )
+    if manifest.lineage is not None and manifest.lineage != lineage:
+        raise Conflict(
+            "LineageMismatch",
+            f"cannot apply {found.key.deployment}: the file is of lineage {manifest.lineage}, this operator of {lineage}",
+            "take lineage out of the file, or set --lineage or $HARMONY_LINEAGE",
+            [FieldError("lineage", "LineageMismatch")],
+        )
+
+
+def _check_generation(manifest: Manifest, generation: int) -> None:
+    if manifest.generation is not None and manifest.generation != generation:
+        raise Conflict(
+            "GenerationMismatch",
+            f"cannot apply {manifest.deployment}: the file is for generation {manifest.generation}, "
+            f"and {generation} is the one to write",
+            "take generation out of the file, or look at what was written meanwhile with: harmony get",
+            [FieldError("generation", "GenerationMismatch")],
+        )
+
+
+def _check_readable(found: Deployment, wish: Wish) -> None:
+    if found.actual.problem:
+        raise Conflict(
+            "StatusUnreadable",
+            f"cannot tell the next generation of {found.key}: its actual state can't be read ({found.actual.problem})",
+            "a newer agent may have written it: use a harmony of that version",
+        )
+    if found.desired.problem and not wish.take_over:
+        raise Conflict(
+            "DesiredUnreadable",
+            f"cannot write {found.key}: what stands there can't be read ({found.desired.problem})",
+            "if it may be written over: --take-over",
+        )
+
+
+def _authority(manifest: Manifest, found: Deployment, wish: Wish) -> str | None:
+    """The lineage to supersede; None where nobody else's is in the way. Raises Conflict without consent."""
+    standing, status = found.desired.manifest, found.actual.status
+    enforced = status.lineage if status is not None else None
+    in_the_way = {lineage for lineage in (standing.lineage if standing else None, enforced) if lineage} - {wish.lineage}
+    if not in_the_way:
+        return None
+    agreed = {manifest.supersedes}
+    if standing is not None and standing.lineage == wish.lineage:
+        agreed.add(standing.supersedes)
+    if status is not None and status.phase == "Removed" and standing is None:
+        agreed.add(enforced)  # nothing of theirs is left there
+    if not wish.take_over and not in_the_way <= agreed:
+        other = enforced if enforced in in_the_way else next(iter(in_the_way))
+        raise Conflict(
+            "LineageChanged",
+            f"cannot write {found.key}: it belongs to lineage {other}, and this operator writes as {wish.lineage}",
+            "to own it from now on: --take-over; else use that operator's $HARMONY_LINEAGE",
+        )
+    replaced = enforced or (standing.lineage if standing else None)
+    return None if replaced == wish.lineage else replaced
+
+
+def _stands(manifest: Manifest, found: Deployment, supersedes: str | None, lineage: str) -> bool:
+    """Whether what is desired already is this, and nothing makes it worth writing again."""
+    standing, status = found.desired.manifest, found.actual.status
+    if standing is None or standing.lineage != lineage or standing.content() != manifest.content():
+        return False
+    if standing.generation != found.generation():
+        return False  # the bucket was restored: the device has seen a newer one
+    if supersedes is not None and standing.supersedes != supersedes:
+        return False
+    held = status is not None and status.rejected is not None and status.rejected.reason == "PruneGuard"
+    return not (held and (manifest.allow_prune or 0) > (standing.allow_prune or 0))
+
+
+def _check_kinds(wire: WireManifest, device: Device) -> None:
+    """What the device says it can't do is refused here already."""
+    info = device.info
+    if info is None:
+        return
+    refused = [(at, score.kind) for at, score in enumerate(wire.scores) if score.kind not in info.kinds]
+    if refused:
+        kinds = ", ".join(sorted({kind for _, kind in refused}))
+        raise Refused(
+            "KindNotAllowed",
+            f"cannot apply {wire.deployment} to {device.name}: its configuration doesn't allow {kinds}",
+            f"allow it with kinds in the agent's configuration there; now: {', '.join(info.kinds) or 'none'}",
+            [FieldError(f"scores[{at}].kind", "KindNotAllowed") for at, _ in refused],
+        )
+    lacking = [(at, score.kind) for at, score in enumerate(wire.scores) if _lacks(info, score.kind)]
+    if lacking:
+        what = ", ".join(sorted({_lacks(info, kind) for _, kind in lacking}))
+        raise Refused(
+            "MissingCapability",
+            f"cannot apply {wire.deployment} to {device.name}: it has no {what}",
+            "on the device, harmony-agent check says how to mend it",
+            [FieldError(f"scores[{at}].kind", "MissingCapability") for at, _ in lacking],
+        )
+
+
+def _lacks(info: DeviceInfo, kind: str) -> str:
+    """What the device would need for this kind and doesn't have; empty where it has."""
+    has = info.capabilities
+    if kind == "SystemdUnit" and has.systemd is None:
+        return "systemd"
+    if kind == "Container" and has.podman is None:
+        return "podman"
+    if kind == "SystemUpgrade" and (has.updater is None or "AptFullUpgradeV1" not in has.updater.operations):
+        return "updater"
+    return ""
+
+
+def pruned(wire: WireManifest, found: Deployment) -> tuple[list[str], int]:
+    """The resources that this generation would take off the device, and how many it owns now."""
+    standing, status = found.desired.manifest, found.actual.status
+    if status is not None and status.generation is not None and status.phase != "Removed":
+        owned = set(status.resources)
+    else:
+        owned = {score.key for score in standing.scores} if standing is not None else set()
+    orphaned = {score.key for score in (standing.scores if standing else ()) if score.on_remove == "orphan"}
+    return sorted(owned - {score.key for score in wire.scores} - orphaned), len(owned)
+
+
+def _check_prune(wire: WireManifest, found: Deployment) -> None:
+    if wire.removed:
+        return
+    going, owned = pruned(wire, found)
+    if len(going) <= 1 or len(going) * 2 <= owned or len(going) <= (wire.allow_prune or 0):
+        return
+    raise Refused(
+        "PruneGuard",
+        f"cannot apply {found.key.deployment} to {found.key.device}: it would remove {len(going)} of {owned} resources: "
+        f"{_some(going)}",
+        f"if that is meant: --allow-prune {len(going)}",
+        [FieldError("allow_prune", "PruneGuard")],
+    )
+
+
+def _some(keys: Sequence[str], most: int = 20) -> str:
+    shown = ", ".join(keys[:most])
+    return shown + (f" and {len(keys) - most} more" if len(keys) > most else "")
+
+
+def _changes(wire: WireManifest, found: Deployment) -> tuple[Change, ...]:
+    standing, status = found.desired.manifest, found.actual.status
+    if standing is None and status is not None:
+        return changes_by_digest({key: item.spec_digest for key, item in status.resources.items()}, wire)
+    return changes(standing, wire)
