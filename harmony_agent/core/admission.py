@@ -37,7 +37,7 @@ class Same:
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """Keep what is enforced and say why: `phase`/`reason` of the deployment; `generation` is the newcomer's, if known."""
+    """Keep what is enforced and say why. `generation` is the newcomer's, if known."""
 
     phase: KeepPhase
     reason: str
@@ -90,7 +90,7 @@ def _fence(last: Last | None, manifest: WireManifest, digest: str) -> Verdict | 
     if last is None:
         return None
     generation = manifest.generation
-    if manifest.lineage != last.lineage and manifest.supersedes != last.lineage:
+    if last.lineage not in (manifest.lineage, manifest.supersedes):
         return Keep(
             "Fenced",
             "LineageChanged",

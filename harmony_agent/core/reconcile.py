@@ -60,15 +60,20 @@ class Desired(Generic[S_co]):
     restart_token: str = ""
     reload_token: str = ""
 
+    @property
+    def version(self) -> str:
+        """What `Record.applied` says once all of this was brought about."""
+        return "+".join((self.digest, self.restart_token, self.reload_token)).rstrip("+")
+
 
 @dataclass(frozen=True, slots=True)
 class Record:
     """What the ledger holds of a resource that this agent owns, durable before anything is done to it.
 
     `claims` are the device's objects that it occupies (``path:/srv/a``, ``unit:web.service``, ``container:web``,
-    ``port:tcp:8080``): no two records share one. `applied` is the spec digest that last converged ("" before the
-    first time): what differs from it later, with the same spec, is drift. `facts` are the kind's own. `needs` are the resource keys that
-    must outlive this one.
+    ``port:tcp:8080``): no two records share one. `applied` is the `Desired.version` that last converged, "" before the
+    first time: what differs from it later, with the same spec, is drift. `facts` are the kind's own. `needs` are the
+    resource keys that must outlive this one.
     """
 
     kind: str

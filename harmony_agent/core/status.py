@@ -56,7 +56,7 @@ class Outcome:
 def resource_status(
     old: ResourceStatus | None, outcome: Outcome, generation: int, spec_digest: str, now: str
 ) -> ResourceStatus:
-    """The status after `outcome`; `since` stays while the phase does. A look that failed keeps the last known detail."""
+    """The status after `outcome`; `since` stays while the phase does. A failed look keeps the last known detail."""
     unchanged = old is not None and old.phase == outcome.phase and old.spec_digest == spec_digest
     detail = outcome.detail
     if detail is None and outcome.phase == "Unknown" and old is not None:

@@ -1,0 +1,14 @@
+"""What differs between two looks at one kind: the names to look at again. Pure; after kubelet's PLEG."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def events(old: Mapping[str, T], new: Mapping[str, T]) -> set[str]:
+    """Names that appeared, went, or look different."""
+    gone = old.keys() - new.keys()
+    return gone | {name for name, status in new.items() if old.get(name) != status}

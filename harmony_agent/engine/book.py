@@ -1,0 +1,238 @@
+"""What the engine knows, in memory: manifests that are enforced, what each resource is to be, what is owned, how it is.
+
+Decides nothing. The ledger's records are mirrored here; what a crash may lose (that a spec was applied) is written a
+little later by `flush`, all else before it is acted on.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from harmony_agent.core.admission import Keep
+from harmony_agent.core.reconcile import Desired, Facts, Key, Record
+from harmony_agent.core.status import Enforced
+from harmony_agent.topology.control import Ledger, Stored
+from scores.base import Score
+from scores.canonical import canonical, digest
+from scores.manifest import WireManifest
+from scores.status import SETTLED, ResourceStatus
+from scores.systemd_unit import SystemdUnit
+
+
+@dataclass(slots=True)
+class Deployment:
+    """One deployment: the manifest that is enforced, and what was said of a newer one that is not."""
+
+    name: str
+    stored: Stored | None = None
+    removed: bool = False
+    kept: Keep | None = None
+    keys: set[Key] = field(default_factory=set)
+
+    @property
+    def enforced(self) -> Enforced | None:
+        """For the fold."""
+        if self.stored is None:
+            return None
+        return Enforced(self.stored.lineage, self.stored.generation, self.stored.digest, self.removed)
+
+
+class Book:
+    """The engine's memory. Only the event loop's thread touches it."""
+
+    def __init__(self, ledger: Ledger, changed: Callable[[str], None]) -> None:
+        """`changed` is called with a deployment whose status may differ now."""
+        self.ledger = ledger
+        self.deployments: dict[str, Deployment] = {}
+        self.desired: dict[Key, Desired[Any]] = {}
+        self.records: dict[Key, Record] = {record.key: record for record in ledger.records()}
+        self.statuses: dict[Key, ResourceStatus] = {}
+        self.users: dict[Key, set[Key]] = defaultdict(set)
+        """key -> those whose needs name it"""
+        self._changed = changed
+        self._unwritten: set[Key] = set()
+
+    def store(self, kind: str) -> KindStore:
+        """What the reconciler of `kind` may see."""
+        return KindStore(self, kind)
+
+    def deployment(self, name: str) -> Deployment:
+        """The deployment, made if it is new."""
+        return self.deployments.setdefault(name, Deployment(name))
+
+    # -- manifests
+
+    def enforce(self, stored: Stored, manifest: WireManifest) -> set[Key]:
+        """Hold the device to a manifest that was persisted; returns the keys to work on."""
+        deployment = self.deployment(stored.deployment)
+        before = {key: self.desired[key] for key in deployment.keys}
+        wanted = {
+            key: before[key] if key in before and before[key].version == desired.version else desired
+            for key, desired in desired_of(manifest, stored.generations).items()
+        }
+        for key in deployment.keys - wanted.keys():
+            del self.desired[key]
+        self._index(deployment.keys, wanted)
+        self.desired.update(wanted)
+        owned = {key for key, record in self.records.items() if record.deployment == stored.deployment}
+        deployment.stored, deployment.removed, deployment.kept = stored, manifest.removed, None
+        deployment.keys = set(wanted)
+        self._changed(stored.deployment)
+        stale = (owned | before.keys()) - wanted.keys()
+        return stale | {key for key, desired in wanted.items() if before.get(key) is not desired}
+
+    def _index(self, old: Iterable[Key], wanted: Mapping[Key, Desired[Any]]) -> None:
+        for key in old:
+            self.users.pop(key, None)
+        for key, desired in wanted.items():
+            for need in desired.spec.needs():
+                self.users[Key.parse(need)].add(key)
+
+    def keep(self, deployment: str, kept: Keep | None) -> None:
+        """Note what was said of a newer manifest; None clears it."""
+        entry = self.deployment(deployment)
+        if entry.kept != kept:
+            entry.kept = kept
+            self._changed(deployment)
+
+    def going(self, key: Key) -> bool:
+        """Whether what the ledger has under `key` is to be taken off: its deployment is known, and wants it no more."""
+        record = self.records.get(key)
+        if record is None or key in self.desired:
+            return False
+        deployment = self.deployments.get(record.deployment)
+        return deployment is not None and deployment.stored is not None
+
+    def leaving(self, deployment: str) -> list[Record]:
+        """Records of a deployment that are on their way out."""
+        return [
+            record for record in self.records.values() if record.deployment == deployment and self.going(record.key)
+        ]
+
+    # -- records
+
+    async def write(self, record: Record) -> None:
+        """Put a record, durably before this returns."""
+        await self.ledger.put([record])
+        self.records[record.key] = record
+        self._unwritten.discard(record.key)
+
+    def write_later(self, record: Record) -> None:
+        """Put a record; durable at the next `flush`."""
+        if self.records.get(record.key) != record:
+            self.records[record.key] = record
+            self._unwritten.add(record.key)
+
+    async def flush(self) -> None:
+        """Make durable what `write_later` left."""
+        if self._unwritten:
+            keys, self._unwritten = self._unwritten, set()
+            await self.ledger.put([self.records[key] for key in keys if key in self.records])
+
+    async def forget(self, key: Key) -> None:
+        """Drop a record and its status."""
+        record = self.records.pop(key, None)
+        self._unwritten.discard(key)
+        if record is not None:
+            await self.ledger.forget(key)
+        if key not in self.desired:
+            self.statuses.pop(key, None)
+            if record is not None:
+                self._changed(record.deployment)
+
+    # -- statuses
+
+    def set_status(self, key: Key, deployment: str, status: ResourceStatus) -> bool:
+        """Note how a resource is; returns whether it has just settled with this spec."""
+        old = self.statuses.get(key)
+        if old == status:
+            return False
+        self.statuses[key] = status
+        self._changed(deployment)
+        settled = status.phase in SETTLED
+        return settled and not (old and old.phase in SETTLED and old.spec_digest == status.spec_digest)
+
+    def digests(self) -> Mapping[Key, str]:
+        """The spec digest that is wanted of each key."""
+        return _Digests(self.desired)
+
+    def resources(self, deployment: str) -> dict[str, ResourceStatus]:
+        """Every resource of a deployment, those on their way out too."""
+        keys = self.deployments[deployment].keys | {record.key for record in self.leaving(deployment)}
+        return {str(key): self.statuses[key] for key in keys if key in self.statuses}
+
+
+class _Digests(Mapping[Key, str]):
+    """A view of desired specs as their digests."""
+
+    def __init__(self, desired: Mapping[Key, Desired[Any]]) -> None:
+        self._desired = desired
+
+    def __getitem__(self, key: Key) -> str:
+        return self._desired[key].digest
+
+    def __iter__(self) -> Any:
+        return iter(self._desired)
+
+    def __len__(self) -> int:
+        return len(self._desired)
+
+
+class KindStore:
+    """`core.reconcile.Store` for one kind."""
+
+    def __init__(self, book: Book, kind: str) -> None:
+        self._book = book
+        self._kind = kind
+
+    def desired(self, name: str) -> Desired[Any] | None:
+        """What is wanted of `name`."""
+        return self._book.desired.get(Key(self._kind, name))
+
+    def record(self, name: str) -> Record | None:
+        """What the ledger holds of `name`."""
+        return self._book.records.get(Key(self._kind, name))
+
+    def names(self) -> Collection[str]:
+        """Every name of the kind that is wanted or owned."""
+        keys = self._book.desired.keys() | self._book.records.keys()
+        return [key.name for key in keys if key.kind == self._kind]
+
+    async def note(self, name: str, facts: Facts) -> None:
+        """Replace the facts of `name`, durably."""
+        record = self._book.records[Key(self._kind, name)]
+        if record.facts != facts:
+            await self._book.write(replace(record, facts=dict(facts)))
+
+
+def desired_of(manifest: WireManifest, generations: Mapping[str, int]) -> dict[Key, Desired[Any]]:
+    """Each Score of a manifest with its digest and what its restart_on and reload_on stand for."""
+    digests = {score.key: score.spec_digest() for score in manifest.scores}
+    return {
+        Key(score.kind, score.name): Desired(
+            spec=score,
+            digest=digests[score.key],
+            generation=generations.get(score.key, manifest.generation),
+            deployment=manifest.deployment,
+            restart_token=_token(score.restart_on, digests),
+            reload_token=_token(score.reload_on, digests) if isinstance(score, SystemdUnit) else "",
+        )
+        for score in manifest.scores
+    }
+
+
+def _token(keys: Collection[str], digests: Mapping[str, str]) -> str:
+    return digest(canonical([[key, digests[key]] for key in sorted(keys)])) if keys else ""
+
+
+def generations_of(scores: Iterable[Score], generation: int, old: Mapping[Key, Desired[Any]]) -> dict[str, int]:
+    """The generation in which each spec last changed, given what is wanted until now."""
+    found = {}
+    for score in scores:
+        before = old.get(Key(score.kind, score.name))
+        same = before is not None and before.digest == score.spec_digest()
+        found[score.key] = before.generation if same and before is not None else generation
+    return found

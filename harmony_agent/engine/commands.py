@@ -1,0 +1,100 @@
+"""Answers what an operator asks of this device: ping, resync, logs. No verb runs a command.
+
+A reply is ``{"ok":true, …}`` or ``{"ok":false,"error":{"code","message"}}``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from harmony_agent.core.errors import ResourceError
+from harmony_agent.core.reconcile import Key
+from harmony_agent.engine.book import Book
+from harmony_agent.engine.converge import AnyReconciler
+
+MAX_LINES: Final = 1000
+MAX_BYTES: Final = 512 * 1024
+DEFAULT_LINES: Final = 100
+
+
+class BadRequest(Exception):
+    """The request isn't of the verb's form."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Commands:
+    """The verbs."""
+
+    def __init__(
+        self,
+        book: Book,
+        kinds: Mapping[str, AnyReconciler],
+        hello: Mapping[str, str],
+        resync: Callable[[], None],
+    ) -> None:
+        """`hello` is what ping answers; `resync` makes everything be read and looked at again."""
+        self._book = book
+        self._kinds = kinds
+        self._hello = hello
+        self._resync = resync
+
+    async def answer(self, verb: str, request: bytes) -> bytes:
+        """One reply, as JSON bytes."""
+        try:
+            reply = {"ok": True, **await self._dispatch(verb, request)}
+        except (BadRequest, ResourceError) as error:
+            code = error.code if isinstance(error, BadRequest) else error.reason
+            reply = {"ok": False, "error": {"code": code, "message": str(error)}}
+        return json.dumps(reply).encode()
+
+    async def _dispatch(self, verb: str, request: bytes) -> dict[str, Any]:
+        if verb == "ping":
+            return dict(self._hello)
+        if verb == "resync":
+            self._resync()
+            return {}
+        if verb == "logs":
+            return {"lines": await self._logs(request)}
+        raise BadRequest("unsupported", f"no command {verb[:32]!r}: there are ping, resync and logs")
+
+    async def _logs(self, request: bytes) -> list[str]:
+        resource, lines = _logs_request(request)
+        key = Key.parse(resource)
+        reconciler = self._kinds.get(key.kind)
+        if reconciler is None or (key not in self._book.desired and key not in self._book.records):
+            raise BadRequest("unknown-resource", "this device has no such resource")
+        found = await reconciler.logs(key.name, lines)
+        return _bounded(found[-lines:])
+
+
+def _logs_request(request: bytes) -> tuple[str, int]:
+    try:
+        value = json.loads(request[: 64 * 1024])
+    except (ValueError, RecursionError):
+        raise BadRequest("bad-request", "the request is no JSON") from None
+    if not isinstance(value, dict) or value.keys() - {"resource", "lines"}:
+        raise BadRequest("bad-request", 'the request is {"resource": "<Kind>/<name>", "lines": 100}')
+    resource, lines = value.get("resource"), value.get("lines", DEFAULT_LINES)
+    if not isinstance(resource, str) or not isinstance(lines, int) or isinstance(lines, bool):
+        raise BadRequest("bad-request", "resource is text, lines a whole number")
+    if not 1 <= lines <= MAX_LINES:
+        raise BadRequest("bad-request", f"lines is from 1 to {MAX_LINES}")
+    return resource, lines
+
+
+def _bounded(lines: list[str]) -> list[str]:
+    """The newest lines whose JSON fits; a line that alone is too long is cut."""
+    kept: list[str] = []
+    left = MAX_BYTES - 1024
+    for line in reversed(lines):
+        text = line[: 16 * 1024]
+        left -= len(json.dumps(text)) + 2
+        if left < 0:
+            break
+        kept.append(text)
+    return kept[::-1]

@@ -1,0 +1,351 @@
+"""One pass over one resource: observe, plan, own, act, look again. The same for every kind.
+
+Every error ends in the resource's status; none leaves this module. Nothing is done to what isn't ours.
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from harmony_agent.core import drift
+from harmony_agent.core.backoff import RETRY, CrashLoop
+from harmony_agent.core.errors import ResourceError, Terminal, Transient
+from harmony_agent.core.order import in_the_way, outlives, unmet
+from harmony_agent.core.reconcile import Act, Converged, Desired, Key, Plan, Reconciler, Record, Wait
+from harmony_agent.core.status import Outcome, resource_status
+from harmony_agent.engine.book import Book
+from harmony_agent.engine.queue import WorkQueue
+from harmony_agent.topology import Clock
+from scores.status import Detail, Drift, ResourcePhase, ResourceStatus
+
+log = logging.getLogger(__name__)
+
+ROUNDS: Final = 6
+"""How often one pass acts and looks again before it gives way to others."""
+
+AnyReconciler = Reconciler[Any, Any, Any]
+
+
+@dataclass(slots=True)
+class _Memory:
+    """What is remembered of one resource between passes; lost at a restart, and nothing the worse for it."""
+
+    version: str = ""
+    tries: int = 0
+    failed: Outcome | None = None
+    episode: drift.Episode | None = None
+    crash: CrashLoop | None = None
+
+
+@dataclass(slots=True)
+class _Pass:
+    """One pass over one wanted resource."""
+
+    key: Key
+    desired: Desired[Any]
+    reconciler: AnyReconciler
+    memory: _Memory
+    observed: Any = None
+    acted: bool = False
+
+    def detail(self) -> Detail | None:
+        """The typed status of what was last observed."""
+        return self.reconciler.detail(self.key.name, self.observed)
+
+    def drift(self) -> Drift | None:
+        """The episode, if there is one."""
+        return self.memory.episode.shown() if self.memory.episode else None
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Time and chance, injected: the clock, the wire's now, and a number from 0 to 1."""
+
+    clock: Clock
+    wire_now: Callable[[], str]
+    jitter: Callable[[], float]
+
+
+class Converger:
+    """Works on keys, one pass at a time; `engine` calls it from the queue."""
+
+    def __init__(self, book: Book, kinds: Mapping[str, AnyReconciler], queue: WorkQueue, times: Times) -> None:
+        self._book = book
+        self._kinds = kinds
+        self._queue = queue
+        self._times = times
+        self._memory: dict[Key, _Memory] = {}
+        self._waiting: dict[str, set[Key]] = {}
+        self.seen: dict[str, dict[str, Any]] = {kind: {} for kind in kinds}
+        """kind -> name -> what was last observed; the relist compares with it"""
+
+    async def work(self, key: Key) -> None:
+        """Bring `key` a pass nearer to what is wanted, and say how it is."""
+        reconciler = self._kinds.get(key.kind)
+        desired = self._book.desired.get(key)
+        record = self._book.records.get(key)
+        if reconciler is None or (desired is None and not self._book.going(key)):
+            return
+        memory = self._remember(key, desired)
+        try:
+            if desired is None:
+                outcome = await self._remove(key, record, reconciler)
+            else:
+                outcome = await self._converge(_Pass(key, desired, reconciler, memory))
+            memory.tries = 0
+        except ResourceError as error:
+            outcome = self._failed(key, memory, error)
+        except Exception as error:  # a defect of ours must not stop the other resources
+            outcome = self._defect(key, memory, error)
+        finally:
+            reconciler.done(key.name)
+        if outcome is not None:
+            self._say(key, desired, record, outcome, reconciler)
+
+    def _remember(self, key: Key, desired: Desired[Any] | None) -> _Memory:
+        """The key's memory, begun anew with another spec."""
+        version = desired.version if desired else ""
+        memory = self._memory.get(key)
+        if memory is None or memory.version != version:
+            memory = self._memory[key] = _Memory(version)
+        return memory
+
+    # -- wanted
+
+    async def _converge(self, this: _Pass) -> Outcome | None:
+        """Observe, plan, own and act until there is nothing to do; None where a newer spec took over."""
+        if this.memory.failed is not None:
+            return this.memory.failed
+        for _ in range(ROUNDS):
+            this.observed = await self._observe(this.key, this.reconciler)
+            plan = this.reconciler.plan(this.key.name, this.desired, this.observed)
+            halt = self._gate(this) or self._foreign(this, plan)
+            if halt is not None:
+                return halt
+            if await self._claim(this, plan):
+                continue  # what is recorded now may be part of what is to be done
+            if not isinstance(plan, Act):
+                return self._at_rest(this, plan)
+            halt = self._hold_back(this, plan)
+            if halt is not None:
+                return halt
+            await self._act(this.key, plan, this.reconciler)
+            if self._book.desired.get(this.key) is not this.desired:
+                return None
+        self._queue.add(this.key, 1.0)
+        return Outcome("Progressing", "StillActing", "not as wanted yet; looking again", this.detail(), this.drift())
+
+    async def _observe(self, key: Key, reconciler: AnyReconciler) -> Any:
+        observed = await reconciler.observe(key.name)
+        if observed is None:
+            self.seen[key.kind].pop(key.name, None)
+        else:
+            self.seen[key.kind][key.name] = observed
+        return observed
+
+    def _gate(self, this: _Pass) -> Outcome | None:
+        """Pending where what it needs isn't settled, or where what leaves is in its way."""
+        record = self._book.records.get(this.key)
+        idle = this.reconciler.spec_type.restarts and not this.reconciler.instance(this.observed)
+        if record is not None and record.applied == this.desired.version and not idle:
+            return None
+        waits = unmet(this.desired.spec.needs(), self._book.digests(), self._book.statuses)
+        leaving = self._book.leaving(this.desired.deployment)
+        waits += in_the_way(this.reconciler.claims(this.desired.spec), this.key, leaving)
+        return self._wait_for(this.key, waits, "Pending", this.detail())
+
+    def _wait_for(self, key: Key, others: list[str], phase: ResourcePhase, detail: Detail | None) -> Outcome | None:
+        for other in others:
+            self._waiting.setdefault(other, set()).add(key)
+        if not others:
+            return None
+        more = f" and {len(others) - 3} more" if len(others) > 3 else ""
+        return Outcome(phase, "WaitsFor", f"waits for {', '.join(others[:3])}{more}", detail)
+
+    def _owns(self, this: _Pass) -> bool:
+        record = self._book.records.get(this.key)
+        return record is not None and this.reconciler.claims(this.desired.spec) <= record.claims
+
+    def _foreign(self, this: _Pass, plan: Plan[Any]) -> Outcome | None:
+        """Blocked where what is to be changed is somebody else's."""
+        if not isinstance(plan, Act) or this.desired.spec.adopt or self._owns(this):
+            return None
+        disturbing = [action.reason for action in plan.actions if action.disturbs]
+        if not disturbing:
+            return None
+        record = self._book.records.get(this.key)
+        claims = this.reconciler.claims(this.desired.spec) - (record.claims if record else frozenset())
+        what = ", ".join(sorted(claims))
+        message = f"{what} exists, isn't ours and differs ({disturbing[0]}): take it away, or set adopt: true"
+        return Outcome("Blocked", "OwnershipConflict", message, this.detail())
+
+    async def _claim(self, this: _Pass, plan: Plan[Any]) -> bool:
+        """Record that it is ours before anything is done to it; whether the record changed what may be done."""
+        record, desired, owned = self._book.records.get(this.key), this.desired, self._owns(this)
+        if owned and record is not None and record.spec_digest == desired.digest:
+            return False
+        if not owned and isinstance(plan, Wait):
+            return False
+        facts = dict(this.reconciler.facts(this.key.name, desired, this.observed))
+        new = Record(
+            kind=this.key.kind,
+            name=this.key.name,
+            deployment=desired.deployment,
+            spec_digest=desired.digest,
+            generation=desired.generation,
+            on_remove=desired.spec.on_remove,
+            claims=this.reconciler.claims(desired.spec) | (record.claims if record else frozenset()),
+            applied=record.applied if record else "",
+            facts=facts,
+            needs=desired.spec.needs(),
+        )
+        if owned and record is not None and record.facts == facts:
+            self._book.write_later(new)  # it is ours already: nothing that a crash could make doubtful
+            return False
+        await self._book.write(new)
+        return True
+
+    def _hold_back(self, this: _Pass, plan: Act[Any]) -> Outcome | None:
+        """Pace what crashes, report what is only to be reported, back off from what something else keeps undoing."""
+        if this.acted:
+            return None  # the pass was let through already
+        this.acted = True
+        reasons = "; ".join(action.reason for action in plan.actions)
+        if plan.again:
+            return self._pace_crash(this, reasons)
+        record = self._book.records.get(this.key)
+        if record is None or record.applied != this.desired.version:
+            return None  # a new spec on its way, no drift
+        return self._pace_drift(this, plan, reasons)
+
+    def _pace_crash(self, this: _Pass, reasons: str) -> Outcome | None:
+        now = self._times.clock.monotonic()
+        crash = this.memory.crash = this.memory.crash or CrashLoop()
+        wait = crash.wait(now)
+        if wait <= 0:
+            crash.started(now)
+            return None
+        self._queue.hold(this.key, wait)
+        return Outcome("Degraded", "CrashLoop", f"{reasons}; next start in {wait:.0f} s", this.detail())
+
+    def _pace_drift(self, this: _Pass, plan: Act[Any], reasons: str) -> Outcome | None:
+        now = self._times.clock.monotonic()
+        report = this.desired.spec.drift == "report"
+        episode = drift.seen(this.memory.episode, plan.fields, now, self._times.wire_now(), report=report)
+        this.memory.episode = episode
+        if report:
+            return Outcome("Degraded", "DriftReported", reasons, this.detail(), episode.shown())
+        wait = episode.wait(now)
+        if wait <= 0:
+            episode.repaired(now)
+            return None
+        self._queue.hold(this.key, wait)
+        message = f"something keeps undoing this ({reasons}); next repair in {wait:.0f} s"
+        return Outcome("Degraded", "Contended", message, this.detail(), episode.shown())
+
+    async def _act(self, key: Key, plan: Act[Any], reconciler: AnyReconciler) -> None:
+        for action in plan.actions:
+            log.info("%s: %s: %s", key, type(action).__name__, action.reason, extra={"resource": str(key)})
+            await reconciler.apply(action)
+
+    def _at_rest(self, this: _Pass, plan: Converged | Wait) -> Outcome:
+        """Nothing can be done now: it is as wanted, or on its way, or stuck."""
+        if isinstance(plan, Wait):
+            self._queue.add(this.key, plan.seconds)
+            return Outcome(plan.phase, plan.reason, plan.message, this.detail(), this.drift())
+        claims = this.reconciler.claims(this.desired.spec)
+        record = self._book.records[this.key]
+        self._book.write_later(replace(record, applied=this.desired.version, claims=claims))
+        return Outcome(plan.phase, detail=this.detail(), drift=this.drift())
+
+    # -- not wanted
+
+    async def _remove(self, key: Key, record: Record | None, reconciler: AnyReconciler) -> Outcome | None:
+        """Take off what the ledger says is ours, or let it go."""
+        if record is None or record.on_remove == "orphan":
+            await self._gone(key)
+            return None
+        first = outlives(record, self._book.leaving(record.deployment))
+        observed = None
+        for _ in range(ROUNDS):
+            observed = await self._observe(key, reconciler)
+            plan = reconciler.plan(key.name, None, observed)
+            if isinstance(plan, Converged):
+                await self._gone(key)
+                return None
+            waits = self._wait_for(key, first, "Removing", reconciler.detail(key.name, observed))
+            if waits is not None:
+                return waits
+            if isinstance(plan, Wait):
+                self._queue.add(key, plan.seconds)
+                phase = "Removing" if plan.phase == "Progressing" else plan.phase
+                return Outcome(phase, plan.reason, plan.message, reconciler.detail(key.name, observed))
+            await self._act(key, plan, reconciler)
+            if key in self._book.desired:
+                return None
+        self._queue.add(key, 1.0)
+        return Outcome("Removing", detail=reconciler.detail(key.name, observed))
+
+    async def _gone(self, key: Key) -> None:
+        await self._book.forget(key)
+        self._memory.pop(key, None)
+        self.seen[key.kind].pop(key.name, None)
+        self.wake(str(key))
+
+    # -- how it ended
+
+    def _failed(self, key: Key, memory: _Memory, error: ResourceError) -> Outcome:
+        if isinstance(error, Terminal) or not isinstance(error, Transient):
+            memory.failed = Outcome("Failed", error.reason, str(error))
+            return memory.failed
+        memory.tries += 1
+        self._queue.hold(key, RETRY.delay(memory.tries, self._times.jitter()) if error.delay is None else error.delay)
+        return Outcome(error.phase, error.reason, str(error))
+
+    def _defect(self, key: Key, memory: _Memory, error: Exception) -> Outcome:
+        """The text of an unforeseen error may hold a value: only its type and place are told."""
+        place = "".join(traceback.format_tb(error.__traceback__)[-3:])
+        log.error("%s: a defect of the agent: %s\n%s", key, type(error).__name__, place, extra={"resource": str(key)})
+        memory.tries += 1
+        self._queue.hold(key, RETRY.delay(memory.tries, self._times.jitter()))
+        return Outcome("Degraded", "InternalError", f"a defect of the agent ({type(error).__name__}): see its log")
+
+    def _say(
+        self,
+        key: Key,
+        desired: Desired[Any] | None,
+        record: Record | None,
+        outcome: Outcome,
+        reconciler: AnyReconciler,
+    ) -> None:
+        """Write the outcome into the book, and wake those who waited for it."""
+        current = self._book.desired.get(key)
+        if current is not desired:
+            return  # it is about a spec that isn't wanted any more; the newer one is queued
+        source = desired or record
+        if source is None:
+            return
+        digest = desired.digest if desired else record.spec_digest if record else ""
+        old = self._book.statuses.get(key)
+        if outcome.detail is None and old is not None and outcome.phase in ("Degraded", "Blocked", "Failed"):
+            outcome = replace(outcome, detail=reconciler.detail(key.name, self.seen[key.kind].get(key.name)))
+        status = resource_status(old, outcome, source.generation, digest, self._times.wire_now())
+        self._log(key, old, status)
+        if self._book.set_status(key, source.deployment, status):
+            self.wake(str(key))
+
+    def _log(self, key: Key, old: ResourceStatus | None, new: ResourceStatus) -> None:
+        if old is None or (old.phase, old.reason) != (new.phase, new.reason):
+            fields = {"resource": str(key), "generation": new.generation, "reason": new.reason}
+            text = f" {new.reason}: {new.message}" if new.reason else ""
+            level = logging.WARNING if new.phase in ("Degraded", "Failed", "Blocked", "Unknown") else logging.INFO
+            log.log(level, "%s is %s%s", key, new.phase, text, extra=fields)
+
+    def wake(self, other: str) -> None:
+        """`other` settled or is gone: whoever waited for it may go on."""
+        for key in self._waiting.pop(other, ()):
+            self._queue.add(key)

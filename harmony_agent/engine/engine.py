@@ -1,0 +1,173 @@
+"""The engine: its loops under one task group. Knows no kind and no library by name; all of it is handed in by `app`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import anyio
+
+from harmony_agent.core.admission import Kind
+from harmony_agent.core.reconcile import Key
+from harmony_agent.engine.book import Book
+from harmony_agent.engine.commands import Commands
+from harmony_agent.engine.converge import AnyReconciler, Converger, Times
+from harmony_agent.engine.intake import Intake
+from harmony_agent.engine.publish import Publisher, Value, every
+from harmony_agent.engine.queue import WorkQueue
+from harmony_agent.engine.relist import Relister
+from harmony_agent.topology.control import BucketMissing, Conflict, ControlPlane, Ledger, Unreachable
+from scores.keys import HEARTBEAT, INFO, heartbeat_key, info_key
+from scores.names import parse_time
+from scores.status import SETTLED, DeploymentStatus, DeviceInfo, Heartbeat
+
+log = logging.getLogger(__name__)
+
+INFO_SECONDS: Final = 60.0
+"""How often it is looked at whether DeviceInfo changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Intervals:
+    """Seconds; as in the configuration."""
+
+    heartbeat: float
+    relist: float
+
+
+class Engine:
+    """One device, kept as its manifests say."""
+
+    def __init__(
+        self,
+        *,
+        device: str,
+        ledger: Ledger,
+        control: ControlPlane,
+        times: Times,
+        intervals: Intervals,
+        describe: Callable[[], Awaitable[DeviceInfo]],
+        refresh: Callable[[], None],
+        agent_version: str,
+    ) -> None:
+        """`describe` makes the DeviceInfo; `refresh` makes desired state be read anew."""
+        self.device = device
+        self._ledger = ledger
+        self._control = control
+        self._times = times
+        self._intervals = intervals
+        self._describe = describe
+        self._refresh = refresh
+        self._version = agent_version
+        self._seq = 0
+        self.book = Book(ledger, self._status_changed)
+        self.publisher = Publisher(device, self.book, control, times.clock)
+        self.queue = WorkQueue(times.clock)
+        self._info = Value(control, INFO, info_key(device))
+        self._beat = Value(control, HEARTBEAT, heartbeat_key(device))
+
+    def bind(self, kinds: Mapping[str, AnyReconciler]) -> None:
+        """The kinds, made with `book.store(kind)`; called once, before `run`."""
+        self.kinds = kinds
+        self.converger = Converger(self.book, kinds, self.queue, self._times)
+        self.relisters = [
+            Relister(reconciler, self.converger.seen[name], self.book, self.queue, self._times)
+            for name, reconciler in kinds.items()
+        ]
+        admission = {name: Kind(reconciler.admit, reconciler.claims) for name, reconciler in kinds.items()}
+        self.intake = Intake(
+            device=self.device,
+            book=self.book,
+            control=self._control,
+            clock=self._times.clock,
+            kinds=admission,
+            queue=self._queue_changed,
+        )
+        self.intake.on_snapshot = self._doubt
+        hello = {"device": self.device, "agent_version": self._version}
+        self.commands = Commands(self.book, kinds, hello, self.resync)
+
+    async def run(self, ready: Callable[[], None]) -> None:
+        """Run until cancelled; `ready` is called once work goes on from what is persisted."""
+        self.intake.restore()
+        clock, intervals = self._times.clock, self._intervals
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self.queue.run, self.converger.work)
+            tasks.start_soon(self.intake.run)
+            tasks.start_soon(self.publisher.run)
+            tasks.start_soon(self._control.serve, self.commands.answer)
+            tasks.start_soon(every, clock, intervals.heartbeat, self._heartbeat)
+            tasks.start_soon(every, clock, INFO_SECONDS, self._publish_info)
+            tasks.start_soon(every, clock, intervals.relist, self._guard_ledger)
+            for relister in self.relisters:
+                tasks.start_soon(every, clock, intervals.relist, relister.relist)
+                tasks.start_soon(relister.watch)
+            ready()
+
+    def resync(self) -> None:
+        """Read desired state and look at everything again."""
+        self._refresh()
+        for key in list(self.book.desired):
+            self.queue.add(key)
+
+    def statuses(self) -> list[DeploymentStatus]:
+        """Every deployment as it is now."""
+        found = [self.publisher.status(name) for name in sorted(self.book.deployments)]
+        return [status for status in found if status is not None]
+
+    def _status_changed(self, deployment: str) -> None:
+        self.publisher.changed(deployment)
+
+    def _queue_changed(self, keys: Collection[Key]) -> None:
+        """A newly accepted manifest changes these."""
+        for name, reconciler in self.kinds.items():
+            reconciler.expect([key.name for key in keys if key.kind == name])
+        for key in sorted(keys):
+            self.queue.release(key)
+            self.queue.add(key)
+
+    def _doubt(self) -> None:
+        """A new snapshot: whatever stands in the other buckets may be another's."""
+        self.publisher.doubt()
+        self._info.doubt()
+
+    async def _guard_ledger(self) -> None:
+        """The files of the ledger taken away under a running agent: say so, and write them anew from memory."""
+        if self._ledger.intact():
+            return
+        log.error("the ledger's files were taken away: writing them anew from memory", extra={"reason": "LedgerLost"})
+        stored = [entry.stored for entry in self.book.deployments.values() if entry.stored is not None]
+        await self._ledger.rebuild(stored, list(self.book.records.values()))
+
+    async def _publish_info(self) -> None:
+        try:
+            await self._info.write((await self._describe()).canonical())
+        except (Unreachable, BucketMissing, Conflict) as error:
+            log.debug("cannot write device-info: %s", error)
+
+    async def _heartbeat(self) -> None:
+        self._seq += 1
+        beat = Heartbeat(
+            device=self.device,
+            seq=self._seq,
+            desired_revision=self.intake.revision,
+            oldest_unsettled_seconds=self._oldest_unsettled(),
+            relist_age_seconds=int(max((relister.age() for relister in self.relisters), default=0.0)),
+            clock_synchronized=self._times.clock.synchronized(),
+        )
+        try:
+            await self._beat.write(beat.canonical())
+        except (Unreachable, BucketMissing, Conflict) as error:
+            log.debug("cannot write the heartbeat: %s", error)
+
+    def _oldest_unsettled(self) -> int:
+        """Seconds for which the longest unsettled resource has been so, by this machine's own clock."""
+        now = self._times.clock.now()
+        since = [_seconds(status.since) for status in self.book.statuses.values() if status.phase not in SETTLED]
+        return max(0, int(now - min(since))) if since else 0
+
+
+def _seconds(time: str) -> float:
+    return parse_time(time).timestamp()

@@ -1,0 +1,91 @@
+"""One queue of distinct keys: each is worked on by one worker at a time, many side by side, each when it is due.
+
+Knows nothing of what a key stands for. A key that is added while it is worked on is worked on once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import anyio
+import anyio.abc
+
+from harmony_agent.core.reconcile import Key
+from harmony_agent.topology import Clock
+
+WORKERS: Final = 32
+"""Keys that are worked on side by side; each waits mostly for others."""
+
+
+class WorkQueue:
+    """Keys with the monotonic time at which each is due."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._due: dict[Key, float] = {}
+        self._held: dict[Key, float] = {}
+        self._active: set[Key] = set()
+        self._again: set[Key] = set()
+        self._changed = anyio.Event()
+
+    def __len__(self) -> int:
+        return len(self._due) + len(self._active)
+
+    def add(self, key: Key, delay: float = 0.0) -> None:
+        """Work on `key` after `delay` seconds at the latest, but not before a `hold` on it is over."""
+        if key in self._active and not delay:
+            self._again.add(key)
+            return
+        due = max(self._clock.monotonic() + delay, self._held.get(key, 0.0))
+        if due < self._due.get(key, float("inf")):
+            self._due[key] = due
+            self._changed.set()
+
+    def hold(self, key: Key, delay: float) -> None:
+        """Back off: work on `key` in `delay` seconds, and let no event make it sooner."""
+        self._held[key] = self._clock.monotonic() + delay
+        self._due.pop(key, None)
+        self._again.discard(key)
+        self._due[key] = self._held[key]
+        self._changed.set()
+
+    def release(self, key: Key) -> None:
+        """A newer spec voids an older retry."""
+        self._held.pop(key, None)
+
+    async def run(self, work: Callable[[Key], Awaitable[None]]) -> None:
+        """Work until cancelled. `work` handles its own errors."""
+        async with anyio.create_task_group() as workers:
+            while True:
+                self._changed = anyio.Event()
+                now = self._clock.monotonic()
+                ready = [key for key, due in self._due.items() if due <= now]
+                for key in ready[: WORKERS - len(self._active)]:
+                    del self._due[key]
+                    if key in self._active:
+                        self._again.add(key)
+                        continue
+                    self._active.add(key)
+                    workers.start_soon(self._one, key, work, name=str(key))
+                await self._until_due()
+
+    async def _until_due(self) -> None:
+        full = len(self._active) >= WORKERS
+        soonest = min(self._due.values(), default=None)
+        with (
+            anyio.move_on_after(None)
+            if soonest is None or full
+            else anyio.move_on_after(max(0.0, soonest - self._clock.monotonic()))
+        ):
+            await self._changed.wait()
+
+    async def _one(self, key: Key, work: Callable[[Key], Awaitable[None]]) -> None:
+        try:
+            await work(key)
+        finally:
+            self._active.discard(key)
+            if key in self._again:
+                self._again.discard(key)
+                self.add(key)
+            self._changed.set()

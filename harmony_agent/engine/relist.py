@@ -1,0 +1,82 @@
+"""The relist: each kind, by itself and each period, is looked at whole; what differs is queued. Events make it sooner.
+
+A look that fails leaves what was known as it is, and is itself reported: its resources are Unknown until one succeeds.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from harmony_agent.core.errors import ResourceError
+from harmony_agent.core.pleg import events
+from harmony_agent.core.reconcile import Key
+from harmony_agent.core.status import Outcome, resource_status
+from harmony_agent.engine.book import Book
+from harmony_agent.engine.converge import AnyReconciler, Times
+from harmony_agent.engine.queue import WorkQueue
+
+log = logging.getLogger(__name__)
+
+
+class Relister:
+    """Looks at one kind."""
+
+    def __init__(
+        self, reconciler: AnyReconciler, seen: dict[str, Any], book: Book, queue: WorkQueue, times: Times
+    ) -> None:
+        """`seen` is shared with the converger: what a pass saw is no change to the next relist."""
+        self.kind = reconciler.kind
+        self._reconciler = reconciler
+        self._seen = seen
+        self._book = book
+        self._queue = queue
+        self._times = times
+        self._at = times.clock.monotonic()
+        self._failing = ""
+
+    def age(self) -> float:
+        """Seconds since the last look that succeeded; 0 where there is nothing to look at."""
+        return self._times.clock.monotonic() - self._at
+
+    async def relist(self) -> None:
+        """Look, and queue what differs."""
+        if not self._book.store(self.kind).names():
+            self._at = self._times.clock.monotonic()
+            return
+        before = dict(self._seen)
+        try:
+            found = await self._reconciler.relist()
+        except ResourceError as error:
+            self._unknown(error)
+            return
+        self._at = self._times.clock.monotonic()
+        names = events(before, found)
+        # what a pass observed while this look was under way is newer than the look
+        names = {name for name in names if self._seen.get(name) == before.get(name)}
+        for name in names:
+            self._queue.add(Key(self.kind, name))
+        if self._failing:
+            self._failing = ""
+            log.info("%s can be looked at again", self.kind)
+            self._all_unknown()
+
+    async def watch(self) -> None:
+        """Queue a name whenever an event says that it may differ; until cancelled."""
+        await self._reconciler.watch(lambda name: self._queue.add(Key(self.kind, name)))
+
+    def _unknown(self, error: ResourceError) -> None:
+        if self._failing != error.reason:
+            log.warning("cannot look at %s: %s: %s", self.kind, error.reason, error, extra={"reason": error.reason})
+        self._failing = error.reason
+        for key, desired in list(self._book.desired.items()):
+            old = self._book.statuses.get(key)
+            if key.kind == self.kind and old is not None and old.phase not in ("Failed", "Pending"):
+                outcome = Outcome("Unknown", error.reason, str(error), drift=old.drift)
+                status = resource_status(old, outcome, desired.generation, desired.digest, self._times.wire_now())
+                self._book.set_status(key, desired.deployment, status)
+
+    def _all_unknown(self) -> None:
+        for key, status in self._book.statuses.items():
+            if key.kind == self.kind and status.phase == "Unknown":
+                self._queue.add(key)
