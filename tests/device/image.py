@@ -9,6 +9,7 @@ in /opt/harmony; the project itself. A layer's name is the hash of all that went
 
 import argparse
 import datetime
+import functools
 import hashlib
 import os
 import shutil
@@ -26,12 +27,16 @@ SUITES = ("bookworm", "trixie")
 PYTHON = {"bookworm": "3.11", "trixie": "3.13"}
 VENV = "/opt/harmony"
 FALLBACK_MIRROR, FALLBACK_SECURITY = "http://deb.debian.org/debian", "http://deb.debian.org/debian-security"
-_KEPT_FOR = 3 * 24 * 3600.0
+_DAY = 24 * 3600.0
+_KEPT_FOR = {"base": 8 * _DAY, "deps": 8 * _DAY, "project": 1 * _DAY}  # since it was last used
 _DISK_SIZE = "4G"
 
 
 class Images:
-    """The images of one pool. Each method returns at once when the image is there, and builds it when it isn't."""
+    """The images of one pool. Each method returns at once when the image is there, and builds it when it isn't.
+
+    What the project is, is decided once: all devices of one Images run the same code, however the tree changes.
+    """
 
     def __init__(self, pool: Pool, run: Run) -> None:
         self._pool, self._run = pool, run
@@ -55,21 +60,26 @@ class Images:
         """The base with everything in /opt/harmony that the agent needs, but the project itself."""
         base = self.base(suite)
         house = wheels.dependencies(self._pool.cache, PYTHON[suite])
-        return self._layer(
-            suite, f"{suite}-deps-{_digest(base.name, house.name)}", lambda: self._build_deps(base, house)
-        )
+        name = f"{suite}-deps-{_digest(base.name, house.name)}"
+        return self._layer(suite, name, lambda: self._build_deps(base, house))
 
+    @functools.cached_property
+    def _wheel(self) -> Path:
+        return wheels.project(self._pool.cache)
+
+    @functools.cache  # noqa: B019 - lives as long as one run of the harness
     def project(self, suite: str) -> Path:
-        """The image that devices are made of: the agent's dependencies and the project as it is now."""
+        """The image that devices are made of: the agent's dependencies and the project as it was at first use."""
         deps = self.agent(suite)
-        wheel = wheels.project(self._pool.cache)
-        name = f"{suite}-project-{_digest(deps.name, wheel.parent.name)}"
-        return self._layer(suite, name, lambda: self._build_project(deps, wheel))
+        name = f"{suite}-project-{_digest(deps.name, self._wheel.parent.name)}"
+        return self._layer(suite, name, lambda: self._build_project(deps))
 
+    @functools.cache  # noqa: B019 - as above
     def disk(self, suite: str) -> Path:
         """The same as an ext4 file system in a file, for devices whose power can be cut."""
-        project = self.project(suite)
-        return self._layer(suite, f"{project.name}.img", lambda: self._build_disk(project))
+        deps = self.agent(suite)
+        empty = self._layer(suite, f"{deps.name}.img", lambda: self._build_disk(deps))
+        return self._layer(suite, f"{self.project(suite).name}.img", lambda: self._build_project_disk(empty))
 
     def _layer(self, suite: str, name: str, build: Callable[[], Path]) -> Path:
         target = self._pool.path / "images" / name
@@ -82,10 +92,11 @@ class Images:
         return target
 
     def _forget_old(self, suite: str) -> None:
-        """Remove this suite's images that nothing has used for days."""
-        for path in (self._pool.path / "images").glob(f"{suite}-*"):
-            if time.time() - path.stat().st_mtime > _KEPT_FOR:
-                self._run.free(self._run.claim("tree" if path.is_file() else "subvolume", str(path)))
+        """Remove this suite's images that nothing has used for long."""
+        for layer, kept in _KEPT_FOR.items():
+            for path in (self._pool.path / "images").glob(f"{suite}-{layer}-*"):
+                if time.time() - path.stat().st_mtime > kept:
+                    self._run.free(self._run.claim("tree" if path.is_file() else "subvolume", str(path)))
 
     def _build_base(self, suite: str) -> Path:
         root = self._pool.draft(self._run)
@@ -123,21 +134,31 @@ class Images:
         shutil.rmtree(inside)
         return root
 
-    def _build_project(self, deps: Path, wheel: Path) -> Path:
+    def _build_project(self, deps: Path) -> Path:
         root = self._pool.draft(self._run, deps)
-        inside = root / "tmp" / wheel.name
-        shutil.copy(wheel, inside)
-        _pip_install(root, f"/tmp/{wheel.name}")
-        inside.unlink()
-        for script in ("harmony", "harmony-agent", "harmony-updater"):
-            (root / "usr/local/bin" / script).symlink_to(f"{VENV}/bin/{script}")
+        self._install_project(root)
         return root
 
-    def _build_disk(self, project: Path) -> Path:
+    def _install_project(self, root: Path) -> None:
+        inside = root / "tmp" / self._wheel.name
+        shutil.copy(self._wheel, inside)
+        _pip_install(root, f"/tmp/{self._wheel.name}")
+        inside.unlink()
+        for script in ("harmony-agent", "harmony-updater"):
+            (root / "usr/local/bin" / script).symlink_to(f"{VENV}/bin/{script}")
+
+    def _build_disk(self, deps: Path) -> Path:
         image = self._pool.path / "work" / self._run.unique("disk")
         self._run.claim("tree", str(image))
         call("truncate", "--size", _DISK_SIZE, str(image))
-        call("mke2fs", "-q", "-F", "-t", "ext4", "-d", str(project), str(image), timeout=300)
+        call("mke2fs", "-q", "-F", "-t", "ext4", "-d", str(deps), str(image), timeout=300)
+        return image
+
+    def _build_project_disk(self, deps: Path) -> Path:
+        image, folder, claims = self._pool.disk(self._run, deps, self._run.unique("disk"))
+        call("mount", "-t", "ext4", "-o", "loop", str(image), str(folder))
+        self._install_project(folder)
+        self._run.free(claims[-1])
         return image
 
 

@@ -21,6 +21,7 @@ from tests.device.machine import Device
 from tests.device.nats import NatsServer
 from tests.device.network import GATEWAY, NATS_HOST, Lan
 from tests.device.storage import Pool
+from tests.device.tools import HarnessError
 
 _TOOLS = (
     *("systemd-nspawn", "systemd-socket-activate", "journalctl", "nsenter", "setpriv", "losetup", "ip", "iptables"),
@@ -79,21 +80,39 @@ class Lab:
         return lan
 
     def device(
-        self, suite: str = SUITES[0], lan: Lan | None = None, *, durable: bool = False, boot: bool = True,
+        self,
+        suite: str = SUITES[0],
+        lan: Lan | None = None,
+        *,
+        durable: bool = False,
+        bare: bool = False,
+        boot: bool = True,
         hostname: str | None = None,
-    ) -> Device:  # fmt: skip
-        """A new device of `suite`, linked to `lan`. A `durable` one is on a disk of its own, for power cuts."""
-        name = self._run.unique(suite[0])
+    ) -> Device:
+        """A new device of `suite`, linked to `lan`, booted unless told not to. Its hostname is the suite's name.
+
+        A `durable` one is on a disk of its own, for power cuts. A `bare` one has neither the project nor what that
+        needs, as a machine has before its first installation.
+        """
+        if durable and bare:
+            raise HarnessError("cannot make a device that is both durable and bare: choose one")
+        name, disk = self._run.unique(suite[0]), None
         if durable:
             disk, root, claims = self._pool.disk(self._run, self.images.disk(suite), name)
         else:
-            disk = None
-            root, claims = self._pool.snapshot(self._run, self.images.project(suite), name)
-        link = lan.attach(name) if lan else None
+            image = self.images.base(suite) if bare else self.images.project(suite)
+            root, claims = self._pool.snapshot(self._run, image, name)
         device = Device(
-            self._run, root, name=name, suite=suite, hostname=hostname or suite, link=link, claims=claims, disk=disk,
+            self._run,
+            root,
+            name=name,
+            suite=suite,
+            hostname=hostname or suite,
+            link=lan.attach(name) if lan else None,
             console=self.folder / f"{name}.console",
-        )  # fmt: skip
+            claims=claims,
+            disk=disk,
+        )
         self._stack.callback(device.close)
         self._devices.append(device)
         device.know_hosts({NATS_HOST: GATEWAY})

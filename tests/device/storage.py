@@ -98,30 +98,32 @@ class Pool:
 
     def snapshot(self, run: Run, image: Path, name: str) -> tuple[Path, list[Claim]]:
         """A writable copy of the subvolume `image` for the device `name`."""
-        return self._copy(run, image, self.path / "devices" / name)
+        target = self.path / "devices" / name
+        return target, [self._copy(run, image, target)]
 
     def disk(self, run: Run, image: Path, name: str) -> tuple[Path, Path, list[Claim]]:
-        """A copy of the disk image `image` for the device `name`, and the empty folder to mount it on."""
+        """A copy of the disk image `image`, and an empty folder to mount it on; the last claim is of that mount."""
         disk, folder = self.path / "devices" / f"{name}.img", self.path / "devices" / name
         claims = [run.claim("tree", str(disk)), run.claim("tree", str(folder)), run.claim("mount", str(folder))]
         call("cp", "--reflink=always", str(image), str(disk))
         folder.mkdir()
         return disk, folder, claims
 
-    def _copy(self, run: Run, image: Path, target: Path) -> tuple[Path, list[Claim]]:
+    def _copy(self, run: Run, image: Path, target: Path) -> Claim:
         if target.exists():  # a snapshot onto a folder that exists would land inside it
             raise HarnessError(f"cannot snapshot onto {target}: it exists")
         claim = run.claim("subvolume", str(target))
         call("btrfs", "subvolume", "snapshot", str(image), str(target))
-        return target, [claim]
+        return claim
 
     def draft(self, run: Run, origin: Path | None = None) -> Path:
         """A subvolume to build an image in: empty, or a copy of `origin`. Goes away unless it is published."""
         target = self.path / "work" / run.unique("image")
         if origin is not None:
-            return self._copy(run, origin, target)[0]
-        run.claim("subvolume", str(target))
-        call("btrfs", "subvolume", "create", str(target))
+            self._copy(run, origin, target)
+        else:
+            run.claim("subvolume", str(target))
+            call("btrfs", "subvolume", "create", str(target))
         return target
 
     def publish(self, draft: Path, name: str) -> Path:

@@ -5,11 +5,13 @@ Must not touch an image; it fills folders of the cache, each named by the hash o
 
 import hashlib
 import importlib.util
+import os
 import platform
 import re
 import shutil
 import sys
 import tempfile
+import time
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -17,6 +19,7 @@ from pathlib import Path
 from tests.device.storage import REPOSITORY, locked
 from tests.device.tools import HarnessError, call
 
+_KEPT_FOR = 24 * 3600.0
 _PACKAGES = ("scores", "harmony_agent", "harmony_updater", "harmony_fleet")
 # Pure Python that its authors publish without a wheel: built here first, so that nothing is built for another Python.
 _SOURCE_ONLY = ("nkeys",)
@@ -78,6 +81,10 @@ def project(cache: Path, repository: Path = REPOSITORY) -> Path:
     with locked(cache / "wheels.lock"):
         if not target.exists():
             _into(target, lambda folder: _build(folder, content))
+            for old in (cache / "wheels").glob("project-*"):
+                if time.time() - old.stat().st_mtime > _KEPT_FOR:
+                    shutil.rmtree(old)
+    os.utime(target)
     found = list(target.glob("*.whl"))
     if len(found) != 1:
         raise HarnessError(f"cannot use {target}: it should hold one wheel; remove it and try again")
