@@ -1,0 +1,65 @@
+# `make help` lists the targets. Everything is installed below .venv and .cache; `make clean` takes both away.
+PYTHON ?= python3
+BIN := .venv/bin
+ROOT := $(shell id -u)
+
+.DEFAULT_GOAL := help
+.PHONY: help venv system demo test test-quick check lint types arch format lock audit-updater clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: system venv ## Show the main job on a disposable device (root), or on your own user manager
+	$(BIN)/python -m tests.demo
+
+test: system venv check ## All tests; as root also those on disposable Debian 12 and 13 devices
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+test-quick: venv ## The tests that need neither root nor a device
+	$(BIN)/python -m pytest -m "not device" -n auto
+
+check: lint types ## What needs no root and no run: lint, types
+
+lint: venv ## ruff: format and rules
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: venv ## mypy --strict
+	$(BIN)/mypy
+
+format: venv ## Reformat and mend what ruff can mend
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+audit-updater: venv ## What the root updater is made of, and every command that it can ever run
+	$(BIN)/python deploy/audit_updater.py
+
+venv: .venv/.made ## Make .venv with the locked versions
+
+.venv/.made: requirements.lock pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or later is needed")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@touch $@
+
+system: ## Install the Debian packages that disposable devices need (only as root)
+ifeq ($(ROOT),0)
+system: .cache/.packages
+else
+	@echo "not root: what needs a disposable device is left out"
+endif
+
+.cache/.packages: tests/device/apt-packages.txt
+	apt-get update -qq
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$(cat $<) >/dev/null
+	@mkdir -p .cache && touch $@
+
+lock: venv ## Write requirements.lock anew from pyproject.toml
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --python-version 3.11 \
+		--extra dev pyproject.toml --output-file requirements.lock
+
+clean: ## Take away .venv, caches and device images
+	test ! -d .cache/harmony-device || $(BIN)/python -m tests.device.image clean
+	rm -rf .venv .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

@@ -1,0 +1,51 @@
+"""What this machine says of itself: boot id, os-release, kernel; and the lock that keeps a second agent out."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import platform
+from pathlib import Path
+from typing import Final
+
+from scores.status import OsInfo
+
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+
+
+class AlreadyRunning(Exception):
+    """Another agent has this state directory."""
+
+
+def boot_id() -> str:
+    """The kernel's id of this boot; "" where it can't be read."""
+    try:
+        return _BOOT_ID.read_text("ascii").strip()
+    except OSError:
+        return ""
+
+
+def os_info() -> OsInfo:
+    """From os-release and uname; "" where something isn't told."""
+    try:
+        release = platform.freedesktop_os_release()
+    except OSError:
+        release = {}
+    return OsInfo(
+        id=release.get("ID", ""),
+        version_id=release.get("VERSION_ID", ""),
+        arch=platform.machine(),
+        kernel=platform.release(),
+    )
+
+
+def lock(state_dir: Path) -> int:
+    """Take the state directory for this process; the kernel lets go of it when the process ends. AlreadyRunning."""
+    state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    descriptor = os.open(state_dir / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise AlreadyRunning(f"another harmony-agent works in {state_dir}: stop it first") from None
+    return descriptor

@@ -1,0 +1,48 @@
+"""A socket in the state directory over which `harmony-agent status` asks the running agent how it is."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+NAME: Final = "agent.sock"
+_SECONDS: Final = 5.0
+_MAX_PATH: Final = 107
+
+
+async def serve(state_dir: Path, answer: Callable[[], Any]) -> None:
+    """Write `answer()` as JSON to whoever connects, until cancelled. Only the directory's owner and root can."""
+
+    async def connected(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError, asyncio.TimeoutError):
+            writer.write(json.dumps(answer()).encode())
+            await asyncio.wait_for(writer.drain(), _SECONDS)
+        writer.close()
+
+    path = state_dir / NAME
+    if len(os.fsencode(path)) > _MAX_PATH:
+        return
+    path.unlink(missing_ok=True)  # of an agent that was killed: the lock says that none runs
+    server = await asyncio.start_unix_server(connected, path)
+    try:
+        await server.serve_forever()
+    finally:
+        server.close()
+        path.unlink(missing_ok=True)
+
+
+def ask(state_dir: Path) -> Any:
+    """What the running agent answers. OSError where none runs."""
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(_SECONDS)
+        client.connect(os.fspath(state_dir / NAME))
+        parts = []
+        while part := client.recv(65536):
+            parts.append(part)
+    return json.loads(b"".join(parts))

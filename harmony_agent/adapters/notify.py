@@ -1,0 +1,87 @@
+"""systemd's side: readiness and status (sd_notify), and structured log records into the journal.
+
+Both are datagrams to a Unix socket that may not be there: then nothing is sent, and logs go to standard error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import socket
+import sys
+from collections.abc import Mapping
+from typing import Final
+
+_JOURNAL: Final = "/run/systemd/journal/socket"
+_PRIORITY: Final = {logging.DEBUG: 7, logging.INFO: 6, logging.WARNING: 4, logging.ERROR: 3, logging.CRITICAL: 2}
+_FIELDS: Final = ("device", "deployment", "resource", "generation", "reason")
+
+
+def notify(state: str, environ: Mapping[str, str] = os.environ) -> None:
+    """Tell the service manager, as ``READY=1`` or ``STATUS=…``; nothing where none listens."""
+    address = environ.get("NOTIFY_SOCKET", "")
+    if not address:
+        return
+    if address.startswith("@"):
+        address = "\0" + address[1:]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender, contextlib.suppress(OSError):
+        sender.sendto(state.encode(), address)
+
+
+class JournalHandler(logging.Handler):
+    """Log records as journal entries with HARMONY_DEVICE, …_DEPLOYMENT, …_RESOURCE, …_GENERATION, …_REASON."""
+
+    def __init__(self, device: str, path: str = _JOURNAL) -> None:
+        """OSError where there is no journal."""
+        super().__init__()
+        self._device = device
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        try:
+            self._socket.connect(path)
+        except OSError:
+            self._socket.close()
+            raise
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Send one record; what the journal doesn't take is dropped."""
+        fields = {
+            "MESSAGE": record.getMessage(),
+            "PRIORITY": str(_PRIORITY.get(record.levelno, 6)),
+            "SYSLOG_IDENTIFIER": "harmony-agent",
+            "CODE_FUNC": f"{record.name}.{record.funcName}",
+        }
+        values = {"device": self._device, **record.__dict__}
+        fields |= {f"HARMONY_{name.upper()}": str(values[name]) for name in _FIELDS if values.get(name) is not None}
+        with contextlib.suppress(OSError):
+            self._socket.send(b"".join(_encode(name, value) for name, value in fields.items()))
+
+    def close(self) -> None:
+        """Let go of the socket."""
+        self._socket.close()
+        super().close()
+
+
+def _encode(name: str, value: str) -> bytes:
+    """The journal's native protocol: NAME=value, or with a length where the value has lines."""
+    data = value.encode("utf-8", "backslashreplace")
+    if b"\n" not in data:
+        return name.encode() + b"=" + data + b"\n"
+    return name.encode() + b"\n" + len(data).to_bytes(8, "little") + data + b"\n"
+
+
+def set_up_logging(device: str, *, verbose: bool, environ: Mapping[str, str] = os.environ) -> None:
+    """Into the journal when systemd started us (it then owns standard error), else to standard error."""
+    handler: logging.Handler
+    try:
+        if "JOURNAL_STREAM" not in environ:
+            raise OSError  # noqa: TRY301  # no journal is asked for
+        handler = JournalHandler(device)
+    except OSError:
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(logging.WARNING)
+    logging.getLogger("harmony_agent").setLevel(logging.DEBUG if verbose else logging.INFO)
+    logging.getLogger("nats").setLevel(logging.CRITICAL)  # its errors come to us by callback

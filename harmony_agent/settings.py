@@ -1,0 +1,142 @@
+"""The agent's configuration: TOML, and ``HARMONY_AGENT__SECTION__KEY`` over it. What nothing honours is an error.
+
+Reads a file and the environment that it is handed; does nothing else.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from scores.base import KINDS
+from scores.file import Path as NormalPath
+from scores.names import DeviceName
+
+DEFAULT_PATH: Final = "/etc/harmony/agent.toml"
+ENV_PATH: Final = "HARMONY_AGENT_CONFIG"
+ENV_PREFIX: Final = "HARMONY_AGENT__"
+
+Seconds = Annotated[float, Field(gt=0, le=86_400, strict=False)]
+Kind = Literal["File", "SystemdUnit", "Container", "SystemUpgrade"]
+
+
+class InvalidSettings(ValueError):
+    """The configuration can't be used; the message names file, key and what is wrong."""
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+class AgentSection(_Section):
+    """Who this device is, where its memory is, what it may be asked for."""
+
+    device_id: DeviceName
+    state_dir: NormalPath = "/var/lib/harmony-agent"
+    kinds: Sequence[Kind] = KINDS
+
+
+class NatsSection(_Section):
+    """Where the control plane is."""
+
+    servers: Annotated[Sequence[str], Field(min_length=1)] = ("nats://127.0.0.1:4222",)
+    credentials: str = ""
+    tls_ca: str = ""
+
+
+class FilesSection(_Section):
+    """Below which directories Files may be; `setuid` allows setuid and setgid bits."""
+
+    roots: Sequence[NormalPath] = ("/srv",)
+    setuid: bool = False
+
+
+class SystemdSection(_Section):
+    """Which manager, and which of its units."""
+
+    scope: Literal["user", "system"] = "user"
+    units: Sequence[str] = ("*",)
+
+
+class PodmanSection(_Section):
+    """podman's API socket; empty: found by the scope of systemd."""
+
+    socket: str = ""
+
+
+class UpdaterSection(_Section):
+    """The root updater's socket."""
+
+    socket: str = "/run/harmony-updater/updater.sock"
+
+
+class IntervalsSection(_Section):
+    """Seconds."""
+
+    heartbeat: Seconds = 10
+    relist: Seconds = 10
+    poll: Seconds = 5
+
+
+class Settings(_Section):
+    """The whole configuration."""
+
+    agent: AgentSection
+    nats: NatsSection = NatsSection()
+    files: FilesSection = FilesSection()
+    systemd: SystemdSection = SystemdSection()
+    podman: PodmanSection = PodmanSection()
+    updater: UpdaterSection = UpdaterSection()
+    intervals: IntervalsSection = IntervalsSection()
+    labels: Annotated[Mapping[str, str], Field(max_length=64)] = {}
+
+
+def load(path: str | None, environ: Mapping[str, str]) -> Settings:
+    """Read `path`, else ``$HARMONY_AGENT_CONFIG``, else the default. Raises InvalidSettings."""
+    place = Path(path or environ.get(ENV_PATH) or DEFAULT_PATH)
+    try:
+        value: dict[str, Any] = tomllib.loads(place.read_text("utf-8"))
+    except OSError as error:
+        raise InvalidSettings(f"cannot read the configuration {place}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidSettings(f"cannot read the configuration {place}: {error}") from error
+    for name in sorted(environ):
+        if name.startswith(ENV_PREFIX):
+            _override(value, name, environ[name])
+    try:
+        return Settings.model_validate(value)
+    except ValidationError as error:
+        lines = [
+            f"  {'.'.join(map(str, detail['loc']))}: {_sentence(detail['type'], detail['msg'])}"
+            for detail in error.errors(include_url=False, include_input=False)
+        ]
+        raise InvalidSettings(f"cannot use the configuration {place}:\n" + "\n".join(lines)) from None
+
+
+def _sentence(kind: str, message: str) -> str:
+    return "nothing honours this key: take it out" if kind == "extra_forbidden" else message
+
+
+def _override(value: dict[str, Any], name: str, text: str) -> None:
+    """``HARMONY_AGENT__NATS__SERVERS=a,b``: a TOML value, or plain text, or a list with commas."""
+    section, separator, key = name.removeprefix(ENV_PREFIX).lower().partition("__")
+    field = Settings.model_fields.get(section)
+    if not separator or field is None:
+        raise InvalidSettings(f"cannot use ${name}: nothing honours it (it names no section and key)")
+    parsed: Any = text
+    try:
+        parsed = tomllib.loads(f"v = {text}")["v"]
+    except tomllib.TOMLDecodeError:
+        if _is_list(section, key):
+            parsed = [part.strip() for part in text.split(",") if part.strip()]
+    value.setdefault(section, {})[key] = parsed
+
+
+def _is_list(section: str, key: str) -> bool:
+    annotation = Settings.model_fields[section].annotation
+    fields = annotation.model_fields if isinstance(annotation, type) and issubclass(annotation, BaseModel) else {}
+    return key in fields and "Sequence" in str(fields[key].annotation)
