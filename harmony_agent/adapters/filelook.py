@@ -1,0 +1,146 @@
+"""Looking at one path: what stands there, read and hashed without following a link or waiting on a FIFO.
+
+Synchronous; called in worker threads. Nothing is changed here, not even an access time where that can be helped.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import stat
+from collections.abc import Callable
+from typing import Final
+
+from harmony_agent.adapters.accounts import Accounts
+from harmony_agent.adapters.filetree import Job, Place, mark
+from harmony_agent.topology.files import MAX_READ, Mark, Seen, SeenType
+
+Known = Callable[[Mark], str | None]
+"""The digest of a file with this mark, where that is known without reading it."""
+_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+_CHUNK: Final = 1 << 20
+_TRIES: Final = 3
+
+
+class Looker:
+    """Sees objects. `accounts` names their owners."""
+
+    def __init__(self, accounts: Accounts) -> None:
+        self._accounts = accounts
+
+    def see(self, place: Place, job: Job, known: Known) -> Seen | None:
+        """What stands at `place`; None where nothing does. OSError where it can't be seen."""
+        for attempt in range(_TRIES):
+            status = place.stat()
+            if status is None:
+                return None
+            try:
+                return self._see(place, status, job, known, patient=attempt < _TRIES - 1)
+            except (FileNotFoundError, _Moving):
+                continue  # it is being replaced or written: look at what there is now
+            except OSError as error:
+                if error.errno != errno.ELOOP:
+                    raise
+        raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+
+    def file(self, status: os.stat_result, digest: str | None) -> Seen:
+        """A regular file of this state and content."""
+        return self._seen("file", status, size=status.st_size, digest=digest)
+
+    def _see(self, place: Place, status: os.stat_result, job: Job, known: Known, *, patient: bool) -> Seen:
+        if stat.S_ISREG(status.st_mode):
+            digest, status = _digest(place, status, job, known, patient=patient)
+            return self.file(status, digest)
+        if stat.S_ISLNK(status.st_mode):
+            return self._seen("symlink", status, target=os.readlink(place.name, dir_fd=place.fd))
+        if stat.S_ISDIR(status.st_mode):
+            return self._seen("directory", status, empty=_is_empty(place))
+        return self._seen("other", status)
+
+    def _seen(
+        self,
+        kind: SeenType,
+        status: os.stat_result,
+        *,
+        size: int = 0,
+        digest: str | None = None,
+        target: str | None = None,
+        empty: bool = True,
+    ) -> Seen:
+        return Seen(
+            type=kind,
+            mode=stat.S_IMODE(status.st_mode),
+            uid=status.st_uid,
+            gid=status.st_gid,
+            owner=self._accounts.owner(status.st_uid),
+            group=self._accounts.group(status.st_gid),
+            mark=mark(status),
+            size=size,
+            digest=digest,
+            target=target,
+            empty=empty,
+        )
+
+
+class _Moving(Exception):
+    """The file was changed while it was read."""
+
+
+def _digest(
+    place: Place, status: os.stat_result, job: Job, known: Known, *, patient: bool
+) -> tuple[str | None, os.stat_result]:
+    """The content's digest with the state that it belongs to; None where it can't be read or is too large."""
+    digest = known(mark(status))
+    if digest is not None or status.st_size > MAX_READ:
+        return digest, status
+    try:
+        fd = open_file(place, status)
+    except PermissionError:
+        return None, status
+    try:
+        before = os.fstat(fd)
+        if not stat.S_ISREG(before.st_mode):
+            raise _Moving
+        digest = read_digest(fd, job)
+        after = os.fstat(fd)
+    finally:
+        os.close(fd)
+    if mark(before) != mark(after) and patient:
+        raise _Moving
+    return digest, after
+
+
+def open_file(place: Place, status: os.stat_result) -> int:
+    """Open what stands at `place` for reading: no link is followed, no FIFO waited on, no access time left behind."""
+    if status.st_uid == os.geteuid():
+        return os.open(place.name, _READ | os.O_NOATIME, dir_fd=place.fd)
+    return os.open(place.name, _READ, dir_fd=place.fd)
+
+
+def read_digest(fd: int, job: Job, write: Callable[[bytes], None] | None = None) -> str | None:
+    """Read to the end, at most MAX_READ bytes, handing each piece to `write`; the digest, None when there is more."""
+    hashed = hashlib.sha256()
+    left = MAX_READ
+    while piece := os.read(fd, _CHUNK):
+        job.check()
+        left -= len(piece)
+        if left < 0:
+            return None
+        hashed.update(piece)
+        if write is not None:
+            write(piece)
+    return "sha256:" + hashed.hexdigest()
+
+
+def _is_empty(place: Place) -> bool:
+    """Whether the directory holds nothing; one that can't be listed counts as holding something."""
+    try:
+        fd = os.open(place.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=place.fd)
+    except PermissionError:
+        return False
+    try:
+        with os.scandir(fd) as entries:
+            return next(entries, None) is None
+    finally:
+        os.close(fd)

@@ -1,0 +1,294 @@
+"""The device's files for the kind File: each call is one hop into a worker thread, with a time of its own.
+
+What is done there stands in filesight (looking), filedraft (changing) and formers (copies). Nothing is decided here on
+what should stand at a path.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import stat
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Final, TypeVar
+
+import anyio
+
+from harmony_agent.adapters import filedraft, linux
+from harmony_agent.adapters.filedraft import Changed, Draft, Rename
+from harmony_agent.adapters.filelook import open_file, read_digest
+from harmony_agent.adapters.filesight import Sights
+from harmony_agent.adapters.filetree import Job, MissingParents, Obstacle, Place, Tree
+from harmony_agent.adapters.formers import Formers
+from harmony_agent.adapters.inotify import Watcher
+from harmony_agent.adapters.threads import Threads
+from harmony_agent.core.errors import Transient
+from harmony_agent.topology import Clock
+from harmony_agent.topology.files import MAX_READ, Attributes, Fetch, Mark, Node, Sight, Spot, Trouble
+
+T = TypeVar("T")
+_LOOK_SECONDS: Final = 30.0
+_WORK_SECONDS: Final = 120.0
+_PIECE: Final = 1 << 20
+_MISMATCH_SECONDS: Final = 60.0
+"""Until an object of another content than the Score says is fetched again: somebody has to put the right one there."""
+
+
+class LocalFiles:
+    """Implements `topology.files.Files` below `roots`; copies of former files go below `state_dir`.
+
+    `rename` is renameat2, or in tests one that stands for a file system without it.
+    """
+
+    def __init__(self, roots: Sequence[str], state_dir: str, clock: Clock, *, rename: Rename = linux.renameat2) -> None:
+        self._tree = Tree(roots)
+        self._formers = Formers(state_dir)
+        self._watcher = Watcher()
+        self._sights = Sights(self._tree, self._formers, self._watcher, clock)
+        self._threads = Threads()
+        self._rename = rename
+
+    async def look(self, spot: Spot) -> Sight:
+        """As the protocol says."""
+        try:
+            return await self._hop("look at", spot.path, lambda job: self._sights.look(spot, job), _LOOK_SECONDS)
+        except Transient as error:  # it hangs
+            return Sight(spot.path, trouble=Trouble(error.reason, str(error), error.phase))
+
+    async def glance(self, spots: Sequence[Spot]) -> Sequence[Sight]:
+        """As the protocol says; one thread for each root, for one of them may hang."""
+        lanes: dict[str, list[Spot]] = {}
+        for spot in spots:
+            lanes.setdefault(self._tree.root_of(spot.path) or "", []).append(spot)
+        found: dict[str, Sight] = {}
+        inodes: dict[str, int] = {}
+        if len(lanes) == 1:
+            ((root, group),) = lanes.items()
+            sights = await self._glance(root, group, inodes)
+        else:
+            async with anyio.create_task_group() as tasks:
+                for root, group in lanes.items():
+                    tasks.start_soon(self._glance_into, found, root, group, inodes)
+            sights = [found[spot.path] for spot in spots]
+        self._sights.retain([spot.path for spot in spots], inodes)
+        return sights
+
+    async def _glance_into(
+        self, found: dict[str, Sight], root: str, spots: Sequence[Spot], inodes: dict[str, int]
+    ) -> None:
+        found.update({sight.path: sight for sight in await self._glance(root, spots, inodes)})
+
+    async def _glance(self, root: str, spots: Sequence[Spot], inodes: dict[str, int]) -> Sequence[Sight]:
+        doing = f"look through {root or '/'}"
+        try:
+            sights, plain = await self._threads.run(
+                f"glance:{root}", f"glance:{root}", doing, _LOOK_SECONDS, lambda job: self._sights.glance(spots, job)
+            )
+        except Transient as error:
+            hung = Trouble(error.reason, str(error), error.phase)
+            return [Sight(spot.path, trouble=hung) for spot in spots]
+        inodes.update(plain)
+        return sights
+
+    async def put(self, path: str, node: Node, expect: Mark | None) -> None:
+        """As the protocol says."""
+        if node.fetch is not None:
+            await self._put_stream(path, node, node.fetch, expect)
+        else:
+            await self._hop("write", path, lambda job: self._put(path, node, expect, job))
+
+    def _put(self, path: str, node: Node, expect: Mark | None, job: Job) -> None:
+        with self._draft(path, node) as draft:
+            if node.former:
+                self._fill_from_former(draft, path, node, job)
+            elif node.content is not None:
+                draft.write(node.content)
+            self._finish(draft, path, node, expect, job)
+
+    def _fill_from_former(self, draft: Draft, path: str, node: Node, job: Job) -> None:
+        lost = Trouble("FormerLost", f"cannot put back {path}: its copy former/{node.former} isn't what was kept")
+        try:
+            source = self._formers.read(node.former)
+        except FileNotFoundError:
+            raise Obstacle(lost) from None
+        try:
+            if read_digest(source, job, draft.write) != node.digest:
+                raise Obstacle(lost)
+        finally:
+            os.close(source)
+
+    def _finish(self, draft: Draft, path: str, node: Node, expect: Mark | None, job: Job) -> None:
+        try:
+            draft.finish(expect, job)
+        except OSError:
+            self._sights.unsynced(path)
+            raise
+        if node.type == "file" and draft.status is not None:
+            self._sights.learn(path, draft.status, node.digest)
+
+    @contextmanager
+    def _draft(self, path: str, node: Node) -> Generator[Draft, None, None]:
+        draft = Draft(self._tree, path, node, self._rename)
+        try:
+            yield draft
+        finally:
+            draft.close()
+            self._sights.swept(path, clean=not draft.left_over)
+
+    async def _put_stream(self, path: str, node: Node, fetch: Fetch, expect: Mark | None) -> None:
+        draft = await self._hop("write", path, lambda _job: Draft(self._tree, path, node, self._rename))
+        try:
+            await self._fill_from_stream(draft, path, node, fetch)
+            await self._hop("write", path, lambda job: self._finish(draft, path, node, expect, job))
+        finally:
+            with anyio.CancelScope(shield=True), suppress(Transient):  # hangs: the next start sweeps it
+                await self._hop("write", path, lambda _job: draft.close())
+            self._sights.swept(path, clean=not draft.left_over)
+
+    async def _fill_from_stream(self, draft: Draft, path: str, node: Node, fetch: Fetch) -> None:
+        hashed = hashlib.sha256()
+        held = bytearray()
+        left = MAX_READ
+
+        def flush() -> None:
+            hashed.update(held)
+            draft.write(bytes(held))
+            held.clear()
+
+        async def write(data: bytes) -> None:
+            nonlocal left
+            left -= len(data)
+            if left < 0:
+                raise _mismatch(path, "is larger than 64 MiB")
+            held.extend(data)
+            if len(held) >= _PIECE:
+                await self._hop("write", path, lambda _job: flush())
+
+        await fetch(write)
+        await self._hop("write", path, lambda _job: flush())
+        if "sha256:" + hashed.hexdigest() != node.digest:
+            raise _mismatch(path, "hasn't the digest that the Score says")
+
+    async def amend(self, path: str, attributes: Attributes, expect: Mark) -> None:
+        """As the protocol says."""
+
+        def amend(job: Job) -> None:
+            with self._tree.parent(path) as place:
+                if not filedraft.amend(place, attributes, expect):
+                    self._copy(place, attributes, expect, job)
+
+        await self._hop("change mode or owner of", path, amend)
+
+    def _copy(self, place: Place, attributes: Attributes, expect: Mark, job: Job) -> None:
+        """An inode of its own for a file whose other names belong to others."""
+        old = filedraft.check(place, expect)
+        if old is None:
+            raise Changed
+        node = Node(
+            type="file",
+            mode=stat.S_IMODE(old.st_mode) if attributes.mode is None else attributes.mode,
+            uid=attributes.uid,
+            gid=attributes.gid,
+        )
+        source = open_file(place, old)
+        try:
+            with self._draft(place.path, node) as draft:
+                if read_digest(source, job, draft.write) is None:
+                    raise Changed
+                draft.finish(expect, job)
+        finally:
+            os.close(source)
+
+    async def remove(self, path: str, expect: Mark) -> None:
+        """As the protocol says."""
+
+        def remove(place: Place) -> None:
+            status = filedraft.check(place, expect)
+            if status is not None:
+                filedraft.erase(place, status)
+
+        await self._change("remove", path, remove)
+
+    async def sweep(self, path: str) -> None:
+        """As the protocol says."""
+        await self._change("remove what is unfinished beside", path, lambda place: filedraft.discard(place, place.temp))
+        self._sights.swept(path, clean=True)
+
+    async def make_parents(self, paths: Sequence[str]) -> None:
+        """As the protocol says."""
+        for path in paths:
+            await self._hop("make", path, partial(_make, self._tree, path, self._rename))
+
+    async def drop_parents(self, paths: Sequence[str]) -> None:
+        """As the protocol says."""
+        for path in sorted(paths, key=len, reverse=True):
+            await self._change("remove", path, _drop)
+
+    async def keep(self, path: str, former: str, digest: str, expect: Mark) -> None:
+        """As the protocol says."""
+
+        def keep(job: Job) -> None:
+            with self._tree.parent(path) as place:
+                self._formers.keep(place, former, digest, expect, job)
+
+        await self._hop("keep a copy of", path, keep)
+
+    async def forget(self, former: str) -> None:
+        """As the protocol says."""
+        await self._threads.run(
+            "", f"former/{former}", f"delete former/{former}", _LOOK_SECONDS, lambda _job: self._formers.forget(former)
+        )
+
+    async def watch(self, changed: Callable[[str], None]) -> None:
+        """As the protocol says."""
+        await self._watcher.run(changed)
+
+    async def close(self) -> None:
+        """As the protocol says."""
+        self._watcher.close()
+
+    async def _change(self, verb: str, path: str, change: Callable[[Place], None]) -> None:
+        """One change below the open parent of `path`, made durable. A parent that isn't there is no error."""
+
+        def run(_job: Job) -> None:
+            with suppress(MissingParents), self._tree.parent(path) as place:
+                change(place)
+                try:
+                    place.sync()
+                except OSError:
+                    self._sights.unsynced(path)
+                    raise
+
+        await self._hop(verb, path, run)
+
+    async def _hop(self, verb: str, path: str, work: Callable[[Job], T], seconds: float = _WORK_SECONDS) -> T:
+        return await self._threads.run(self._tree.root_of(path) or "", path, f"{verb} {path}", seconds, work)
+
+
+def _make(tree: Tree, path: str, rename: Rename, _job: Job) -> None:
+    draft = Draft(tree, path, Node(type="directory", mode=0o755), rename)
+    try:
+        with suppress(Changed):  # something is there already
+            draft.finish(None, Job())
+    finally:
+        draft.close()
+
+
+def _drop(place: Place) -> None:
+    """Remove an empty directory; leave anything else."""
+    try:
+        os.rmdir(place.name, dir_fd=place.fd)
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR, errno.EBUSY):
+            raise
+
+
+def _mismatch(path: str, how: str) -> Transient:
+    return Transient(
+        "DigestMismatch",
+        f"cannot write {path}: the object {how}; put the right one into the object store",
+        delay=_MISMATCH_SECONDS,
+    )

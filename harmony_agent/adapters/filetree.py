@@ -1,0 +1,196 @@
+"""Walking the file tree below the roots without following a symbolic link, and what its errors mean.
+
+Synchronous; called in worker threads. Every parent below a root is opened by its name in the directory above it, so
+that no rename or link that somebody makes meanwhile leads out of the root. Nothing is changed here.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Final
+
+from harmony_agent.topology.files import TEMP_PREFIX, TEMP_SUFFIX, Mark, Trouble
+
+_WALK: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_LIST: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Obstacle(Exception):
+    """The path can't be worked on; `trouble` says why."""
+
+    def __init__(self, trouble: Trouble) -> None:
+        super().__init__(trouble.message)
+        self.trouble = trouble
+
+
+class MissingParents(Exception):
+    """These parents below the root don't exist, outermost first."""
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        super().__init__("parents are missing")
+        self.paths = tuple(paths)
+
+
+class Abandoned(Exception):
+    """Whoever asked for this has given up on it; nothing more may be changed."""
+
+
+@dataclass(slots=True)
+class Job:
+    """One piece of work in a thread, which its caller may give up on (a timeout, a shutdown)."""
+
+    abandoned: bool = False
+    started: bool = False
+
+    def check(self) -> None:
+        """Stop here if the caller gave up."""
+        if self.abandoned:
+            raise Abandoned
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An open parent directory, and the name in it. `fd` may be an O_PATH descriptor where it can't be listed."""
+
+    fd: int
+    name: str
+    path: str
+
+    @property
+    def temp(self) -> str:
+        """The name beside it under which something unfinished stands: always the same, so that it is found again."""
+        return temp_name(self.path)
+
+    def stat(self, name: str | None = None) -> os.stat_result | None:
+        """The object itself, not what it links to; None where there is none."""
+        try:
+            return os.stat(name or self.name, dir_fd=self.fd, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+
+    def sync(self) -> None:
+        """Make the directory's entries durable."""
+        sync(self.fd)
+
+
+def sync(fd: int) -> None:
+    """fsync, where the descriptor and the file system let that be asked for."""
+    try:
+        os.fsync(fd)
+    except OSError as error:
+        if error.errno not in (errno.EBADF, errno.EINVAL):  # O_PATH, as permissions allowed no more; no fsync there
+            raise
+
+
+def temp_name(path: str) -> str:
+    """The name for what is unfinished beside `path`."""
+    return TEMP_PREFIX + hashlib.sha256(os.fsencode(path)).hexdigest()[:16] + TEMP_SUFFIX
+
+
+def is_temp(name: str) -> bool:
+    """Whether it is a name that only an agent gives."""
+    return name.startswith(TEMP_PREFIX) and name.endswith(TEMP_SUFFIX)
+
+
+def mark(status: os.stat_result) -> Mark:
+    """What tells this state from another. A directory's own times change with its content, which isn't of interest."""
+    s = status
+    if stat.S_ISDIR(s.st_mode):
+        return (s.st_dev, s.st_ino, s.st_mode, s.st_uid, s.st_gid)
+    return (s.st_dev, s.st_ino, s.st_mode, s.st_uid, s.st_gid, s.st_size, s.st_mtime_ns, s.st_ctime_ns)
+
+
+class Tree:
+    """The roots, and the way from one to a path. A root itself may be reached through links: the operator named it."""
+
+    def __init__(self, roots: Sequence[str]) -> None:
+        self._roots = sorted({root.rstrip("/") for root in roots}, key=len, reverse=True)
+
+    def root_of(self, path: str) -> str | None:
+        """The innermost root that `path` is below ("" for /)."""
+        return next((root for root in self._roots if path.startswith(root + "/")), None)
+
+    @contextmanager
+    def parent(self, path: str) -> Iterator[Place]:
+        """The open parent of `path`. Raises MissingParents, Obstacle, OSError."""
+        root = self.root_of(path)
+        if root is None:
+            raise Obstacle(Trouble("PathOutsideRoots", f"cannot touch {path}: no root of the configuration holds it"))
+        *names, name = path[len(root) + 1 :].split("/")
+        fd = _open_root(root or "/", bool(names))
+        try:
+            where = root
+            for index, part in enumerate(names):
+                fd, above = _step(fd, part, root, names, index), fd
+                os.close(above)
+                where = f"{where}/{part}"
+            yield Place(fd, name, path)
+        finally:
+            os.close(fd)
+
+
+def _open_root(root: str, walk_on: bool) -> int:
+    try:
+        return _open_dir(root, None, walk_on, follow=True)
+    except FileNotFoundError:
+        raise Obstacle(Trouble("RootMissing", f"cannot go below {root}: make this directory; it is a root")) from None
+
+
+def _step(fd: int, part: str, root: str, names: Sequence[str], index: int) -> int:
+    """One parent further in. `fd` stays open."""
+    try:
+        return _open_dir(part, fd, index < len(names) - 1)
+    except FileNotFoundError:
+        raise MissingParents([f"{root}/{'/'.join(names[: n + 1])}" for n in range(index, len(names))]) from None
+    except (NotADirectoryError, OSError) as error:
+        if error.errno not in (errno.ENOTDIR, errno.ELOOP):
+            raise
+        where = f"{root}/{'/'.join(names[: index + 1])}"
+        raise Obstacle(_no_directory(part, fd, where)) from None
+
+
+def _no_directory(part: str, fd: int, where: str) -> Trouble:
+    with suppress(OSError):
+        if stat.S_ISLNK(os.stat(part, dir_fd=fd, follow_symlinks=False).st_mode):
+            return Trouble("SymlinkInPath", f"cannot go through {where}: it is a symbolic link; name the real path")
+    return Trouble("NotADirectory", f"cannot go through {where}: it is no directory; move it away")
+
+
+def _open_dir(name: str, dir_fd: int | None, walk_on: bool, *, follow: bool = False) -> int:
+    """Open to go through, or to list and sync where permissions allow."""
+    mask = ~os.O_NOFOLLOW if follow else ~0
+    if not walk_on:
+        try:
+            return os.open(name, _LIST & mask, dir_fd=dir_fd)
+        except PermissionError:
+            pass  # a directory that may be written but not listed
+    return os.open(name, _WALK & mask, dir_fd=dir_fd)
+
+
+_TROUBLES: Final = {
+    errno.ENOSPC: ("NoSpace", "Degraded", "the file system is full; free some space"),
+    errno.EDQUOT: ("NoSpace", "Degraded", "the quota is used up; free some space or raise it"),
+    errno.EROFS: ("ReadOnlyFileSystem", "Degraded", "the file system is read-only; see why, and remount it"),
+    errno.EACCES: ("PermissionDenied", "Blocked", "the agent's user may not; see the owner and mode of its directory"),
+    errno.EPERM: ("PermissionDenied", "Blocked", "the agent's user may not, or an attribute such as +i forbids it"),
+    errno.ELOOP: ("SymlinkInPath", "Blocked", "a symbolic link is in the way; name the real path"),
+    errno.ENOTDIR: ("NotADirectory", "Blocked", "something in the way is no directory; move it away"),
+    errno.ENOTEMPTY: ("DirectoryNotEmpty", "Blocked", "the directory holds something; empty it"),
+    errno.EBUSY: ("Busy", "Blocked", "something is mounted there or uses it; unmount it"),
+    errno.ENAMETOOLONG: ("PathTooLong", "Blocked", "this file system takes no name of that length; shorten it"),
+}
+
+
+def trouble(error: OSError, doing: str) -> Trouble:
+    """What an error of the kernel means. `doing` is as ``write /srv/a``."""
+    reason, phase, advice = _TROUBLES.get(
+        error.errno or 0,
+        ("IoError", "Degraded", f"{os.strerror(error.errno or errno.EIO).lower()}; see the kernel's log"),
+    )
+    return Trouble(reason, f"cannot {doing}: {advice}", "Blocked" if phase == "Blocked" else "Degraded")

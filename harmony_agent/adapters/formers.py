@@ -1,0 +1,109 @@
+"""Copies of what stood at a path before a Score that says `adopt` took it over, in the agent's state directory.
+
+Synchronous; called in worker threads. A copy is complete or not there, readable by the agent alone, and only deleted
+by `forget`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Final
+
+from harmony_agent.adapters.filedraft import Changed, check
+from harmony_agent.adapters.filelook import open_file, read_digest
+from harmony_agent.adapters.filetree import Job, Place, mark, sync
+from harmony_agent.topology.files import Mark
+
+_CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Formers:
+    """The copies in `<state directory>/former`; the directory is made when the first is kept."""
+
+    def __init__(self, state_dir: str) -> None:
+        self._state_dir = state_dir
+        self._directory = os.path.join(state_dir, "former")
+
+    def has(self, former: str) -> bool:
+        """Whether there is a copy of this name; "" names none."""
+        return former != "" and os.path.isfile(os.path.join(self._directory, former))
+
+    def keep(self, place: Place, former: str, digest: str, expect: Mark, job: Job) -> None:
+        """Copy the file at `place`. Raises Changed where it isn't as expected, OSError; then there is no new copy."""
+        status = check(place, expect)
+        source = open_file(place, status) if status is not None else -1
+        try:
+            self._copy(source, former, digest, job)
+            if mark(os.fstat(source)) != expect:
+                raise Changed
+            with self._open() as directory:
+                os.rename(former + "~", former, src_dir_fd=directory, dst_dir_fd=directory)
+                sync(directory)
+        finally:
+            os.close(source)
+
+    def read(self, former: str) -> int:
+        """A descriptor to read the copy from."""
+        return os.open(os.path.join(self._directory, former), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+    def forget(self, former: str) -> None:
+        """Delete the copy and what is unfinished of one."""
+        if not os.path.isdir(self._directory):
+            return
+        with self._open() as directory:
+            for name in (former + "~", former):
+                with suppress(FileNotFoundError):
+                    os.unlink(name, dir_fd=directory)
+            sync(directory)
+
+    def _copy(self, source: int, former: str, digest: str, job: Job) -> None:
+        with self._open() as directory:
+            with suppress(FileNotFoundError):
+                os.unlink(former + "~", dir_fd=directory)
+            copy = os.open(former + "~", _CREATE, 0o600, dir_fd=directory)
+            try:
+                _fill(copy, source, digest, job)
+                os.fsync(copy)
+            except BaseException:
+                with suppress(OSError):
+                    os.unlink(former + "~", dir_fd=directory)
+                raise
+            finally:
+                os.close(copy)
+
+    @contextmanager
+    def _open(self) -> Iterator[int]:
+        with suppress(FileExistsError):
+            os.mkdir(self._directory, 0o700)
+            above = os.open(self._state_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                sync(above)
+            finally:
+                os.close(above)
+        directory = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            yield directory
+        finally:
+            os.close(directory)
+
+
+def _write(fd: int, piece: bytes) -> None:
+    view = memoryview(piece)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def _fill(copy: int, source: int, digest: str, job: Job) -> None:
+    if read_digest(source, job, lambda piece: _write(copy, piece)) != digest:
+        raise Changed
+    _may_give_back(source, copy)
+
+
+def _may_give_back(source: int, copy: int) -> None:
+    """Try on the copy whether the agent may give a file to the owner of `source`: else removal couldn't put it back."""
+    theirs, ours = os.fstat(source), os.fstat(copy)
+    if (theirs.st_uid, theirs.st_gid) != (ours.st_uid, ours.st_gid):
+        os.fchown(copy, theirs.st_uid, theirs.st_gid)
+        os.fchown(copy, ours.st_uid, ours.st_gid)

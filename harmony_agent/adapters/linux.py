@@ -1,0 +1,67 @@
+"""System calls that Python's `os` lacks, through the C library: renameat2 and inotify. Nothing is decided here."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+from typing import Final
+
+NOREPLACE: Final = 1
+EXCHANGE: Final = 2
+
+IN_ATTRIB: Final = 0x4
+IN_CLOSE_WRITE: Final = 0x8
+IN_MOVED_FROM: Final = 0x40
+IN_MOVED_TO: Final = 0x80
+IN_CREATE: Final = 0x100
+IN_DELETE: Final = 0x200
+IN_DELETE_SELF: Final = 0x400
+IN_MOVE_SELF: Final = 0x800
+IN_UNMOUNT: Final = 0x2000
+IN_Q_OVERFLOW: Final = 0x4000
+IN_IGNORED: Final = 0x8000
+IN_ONLYDIR: Final = 0x01000000
+IN_DONT_FOLLOW: Final = 0x02000000
+IN_EXCL_UNLINK: Final = 0x04000000
+IN_ISDIR: Final = 0x40000000
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_UNSUPPORTED: Final = frozenset({errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP})
+
+
+def _check(result: int, *names: str | int) -> int:
+    if result < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code), *names[:1])
+    return result
+
+
+def renameat2(old: str, new: str, dir_fd: int, flags: int) -> bool:
+    """Rename within one directory, with NOREPLACE or EXCHANGE. False: this file system or C library can't."""
+    try:
+        call = _libc.renameat2
+    except AttributeError:
+        return False
+    try:
+        _check(call(dir_fd, os.fsencode(old), dir_fd, os.fsencode(new), ctypes.c_uint(flags)), new)
+    except OSError as error:
+        if error.errno in _UNSUPPORTED:
+            return False
+        raise
+    return True
+
+
+def inotify_init() -> int:
+    """A new inotify descriptor, not blocking, closed on exec."""
+    return _check(_libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
+
+
+def inotify_add(fd: int, path: str, mask: int) -> int:
+    """Watch `path`; its watch descriptor, the same one when it is watched already."""
+    return _check(_libc.inotify_add_watch(fd, os.fsencode(path), ctypes.c_uint32(mask)), path)
+
+
+def inotify_remove(fd: int, watch: int) -> None:
+    """Watch it no more; one that the kernel dropped by itself is no error."""
+    _libc.inotify_rm_watch(fd, watch)

@@ -1,0 +1,176 @@
+"""Files: what the kind File needs of a device's file tree, and what it is shown of it.
+
+Paths are absolute and normal and stand inside one of the roots that the adapter was given. No call follows a symbolic
+link below a root, writes through what stands at a path, or removes a directory that holds something. What a call puts
+at a path is complete or not there at all, and durable when the call returns. Calls raise `core.errors` alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal, Protocol
+
+from scores.file import MAX_OBJECT
+from scores.status import ResourcePhase
+
+MAX_READ: Final = MAX_OBJECT
+"""Bytes of a file that are read and hashed; a larger one can't be what a Score wants, and has no digest here."""
+TEMP_PREFIX: Final = ".harmony-"
+TEMP_SUFFIX: Final = "~"
+"""What is not finished yet stands beside its path under a name of this form; no Score may claim such a name."""
+
+NodeType = Literal["file", "directory", "symlink"]
+SeenType = Literal["file", "directory", "symlink", "other"]
+Mark = tuple[int, ...]
+"""What tells one state of an object from another without reading it (device, inode, times, …). Opaque."""
+Write = Callable[[bytes], Awaitable[None]]
+Fetch = Callable[[Write], Awaitable[None]]
+"""Streams content into the `Write` it is given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """Where to look. `former` names a copy that may have been kept of what was there; "" where none was.
+
+    `owner` and `group` are names or numbers whose ids the caller wants to know.
+    """
+
+    path: str
+    former: str = ""
+    owner: str | None = None
+    group: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """An object at a path. `mode` holds the lower 12 bits; `owner` and `group` are names, or numbers that have none.
+
+    `digest` is of a regular file's content, None where it can't be read or is larger than MAX_READ. `type` "other" is
+    a FIFO, socket or device. `empty` is of a directory.
+    """
+
+    type: SeenType
+    mode: int
+    uid: int
+    gid: int
+    owner: str
+    group: str
+    mark: Mark
+    size: int = 0
+    digest: str | None = None
+    target: str | None = None
+    empty: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Why a path couldn't be looked at: a code of ``docs/reasons``, for a plan of `Wait`."""
+
+    reason: str
+    message: str
+    phase: ResourcePhase = "Blocked"
+    seconds: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What a look at a Spot showed.
+
+    `missing`: parents below the root that aren't there, outermost first. `leftover`: an unfinished file of an agent
+    that was killed stands beside. `kept`: the Spot's former copy is there. `uid` and `gid` are those of the Spot's
+    owner and group, None where it has none; `unknown` is the account that this device doesn't know.
+    """
+
+    path: str
+    seen: Seen | None = None
+    missing: tuple[str, ...] = ()
+    leftover: bool = False
+    kept: bool = False
+    uid: int | None = None
+    gid: int | None = None
+    unknown: str = ""
+    trouble: Trouble | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Attributes:
+    """What to change of an object that stays; None leaves it."""
+
+    mode: int | None = None
+    uid: int | None = None
+    gid: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """What to put at a path. None for `mode`, `uid` or `gid`: as it is there, else 0644 (directory 0755) and the agent.
+
+    A file has `content`, or `fetch` (streamed), or `former` (the name of a kept copy); what comes by the latter two is
+    used only if it has `digest`. A symlink has a `target`.
+    """
+
+    type: NodeType
+    mode: int | None = None
+    uid: int | None = None
+    gid: int | None = None
+    content: bytes | None = field(default=None, repr=False)
+    fetch: Fetch | None = field(default=None, repr=False, compare=False)
+    former: str = ""
+    digest: str = ""
+    target: str = ""
+
+
+class Files(Protocol):
+    """The device's file tree. `expect` is the mark of what the caller saw at the path, None for nothing.
+
+    Where something else is found there, a call changes nothing and raises Transient ``ChangedMeanwhile``.
+    """
+
+    async def look(self, spot: Spot) -> Sight:
+        """Look closely: content is read (unless it is large and unchanged since it was). Never raises for a path."""
+        ...
+
+    async def glance(self, spots: Sequence[Spot]) -> Sequence[Sight]:
+        """Look at all that there are: what is unchanged costs an lstat, all else as `look`. `kept` may be old."""
+        ...
+
+    async def put(self, path: str, node: Node, expect: Mark | None) -> None:
+        """Put `node` at `path`, in place of what was expected there (a directory only when it is empty)."""
+        ...
+
+    async def amend(self, path: str, attributes: Attributes, expect: Mark) -> None:
+        """Change mode and owner of the file or directory there; a file with other names gets an inode of its own."""
+        ...
+
+    async def remove(self, path: str, expect: Mark) -> None:
+        """Remove what is there; a directory only when it is empty."""
+        ...
+
+    async def sweep(self, path: str) -> None:
+        """Remove what an agent that was killed left unfinished beside `path`."""
+        ...
+
+    async def make_parents(self, paths: Sequence[str]) -> None:
+        """Make these directories (0755), outermost first; what is there already stays as it is."""
+        ...
+
+    async def drop_parents(self, paths: Sequence[str]) -> None:
+        """Remove those of these directories that are empty, innermost first."""
+        ...
+
+    async def keep(self, path: str, former: str, digest: str, expect: Mark) -> None:
+        """Keep a copy of the file at `path` (which has `digest`) under the name `former`, in place of an older one."""
+        ...
+
+    async def forget(self, former: str) -> None:
+        """Delete the copy, if there is one."""
+        ...
+
+    async def watch(self, changed: Callable[[str], None]) -> None:
+        """Call `changed` with a path that was looked at, when it may have changed; run until cancelled."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of descriptors."""
+        ...
