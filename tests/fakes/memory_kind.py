@@ -1,0 +1,116 @@
+"""A whole kind on a dict: Files that exist in memory. For tests of the engine, where the device itself isn't the point.
+
+It is a real Reconciler with the usual faults on order: a call can be made to fail, to hang, or to be seen by a hook.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+import anyio
+
+from harmony_agent.core.reconcile import Act, Action, Converged, Desired, Facts, Plan, Store
+from scores.canonical import digest
+from scores.file import File
+from scores.manifest import FieldError
+from scores.status import FileDetail
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Put(Action):
+    path: str
+    data: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drop(Action):
+    path: str
+
+
+class MemoryFiles:
+    """Implements Reconciler for File. `disk` is path -> content; `writes` counts what was done to it."""
+
+    kind = "File"
+    spec_type = File
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.disk: dict[str, bytes] = {}
+        self.writes: list[str] = []
+        self.before: Callable[[str, str], None] = lambda _call, _name: None
+        self.hung: set[str] = set()
+
+    def admit(self, spec: File) -> Iterable[FieldError]:
+        return [] if spec.path.startswith("/srv/") else [FieldError("path", "PathOutsideRoots")]
+
+    def claims(self, spec: File) -> frozenset[str]:
+        return frozenset({f"path:{spec.path}"})
+
+    def _path(self, name: str) -> str | None:
+        desired, record = self.store.desired(name), self.store.record(name)
+        if desired is not None:
+            return str(desired.spec.path)
+        return str(record.facts["path"]) if record is not None else None
+
+    async def relist(self) -> Mapping[str, bytes]:
+        self.before("relist", "")
+        paths = {name: self._path(name) for name in self.store.names()}
+        return {name: self.disk[path] for name, path in paths.items() if path in self.disk}
+
+    async def observe(self, name: str) -> bytes | None:
+        self.before("observe", name)
+        if name in self.hung:
+            await anyio.sleep_forever()
+        path = self._path(name)
+        return self.disk.get(path) if path is not None else None
+
+    def plan(self, name: str, desired: Desired[File] | None, observed: bytes | None) -> Plan[Put | Drop]:
+        if desired is None:
+            if observed is None:
+                return Converged()
+            return Act((Drop(name=name, reason="not wanted", path=self._path(name) or ""),))
+        wanted = desired.spec.data() or b""
+        if observed == wanted:
+            return Converged()
+        put = Put(
+            name=name, reason="content differs", path=desired.spec.path, data=wanted, disturbs=observed is not None
+        )
+        return Act((put,), ("content",))
+
+    async def apply(self, action: Put | Drop) -> None:
+        self.before("apply", action.name)
+        self.writes.append(action.path)
+        if isinstance(action, Put):
+            self.disk[action.path] = action.data
+        else:
+            self.disk.pop(action.path, None)
+
+    def facts(self, name: str, desired: Desired[File], observed: bytes | None) -> Facts:
+        return {"path": desired.spec.path}
+
+    def detail(self, name: str, observed: bytes | None) -> FileDetail:
+        if observed is None:
+            return FileDetail(state="Absent")
+        return FileDetail(state="PresentAt", digest=digest(observed))
+
+    def expect(self, names: Collection[str]) -> None:
+        return
+
+    def done(self, name: str) -> None:
+        return
+
+    async def watch(self, changed: Callable[[str], None]) -> None:
+        await anyio.sleep_forever()
+
+    def instance(self, observed: bytes | None) -> str:
+        return ""
+
+    async def restart(self, name: str) -> None:
+        raise AssertionError("a File is not restarted")
+
+    async def logs(self, name: str, lines: int) -> list[str]:
+        return [f"line {number}" for number in range(lines)]
+
+    async def close(self) -> None:
+        return
