@@ -13,8 +13,9 @@ from scores.canonical import digest
 from scores.manifest import Manifest
 
 _SHOWN: Final = frozenset(
-    """path type mode owner group parents target state enabled masked image pull restart drift on_remove adopt network
-    user working_dir hostname stop_signal stop_grace_seconds memory cpus pids read_only no_new_privileges""".split()
+    {"path", "type", "mode", "owner", "group", "parents", "target", "state", "enabled", "masked", "image", "pull"}
+    | {"restart", "drift", "on_remove", "adopt", "network", "user", "working_dir", "hostname", "stop_signal", "cpus"}
+    | {"stop_grace_seconds", "memory", "pids", "read_only", "no_new_privileges"}
 )
 """Scalar fields whose value tells no secret."""
 _DIGESTED: Final = frozenset({"content", "content_base64"})

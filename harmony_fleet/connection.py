@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import ssl
 from collections.abc import Mapping
 from types import TracebackType
@@ -18,6 +19,9 @@ from nats.aio.subscription import Subscription
 
 from harmony_fleet.context import Context
 from harmony_fleet.errors import HarmonyError, InvalidInput, Unreachable
+
+# What the library would log is told by our own errors.
+logging.getLogger("nats").addHandler(logging.NullHandler())
 
 REQUEST_SECONDS: Final = 5.0
 CONNECT_SECONDS: Final = 5.0

@@ -13,7 +13,7 @@ import contextlib
 import json
 import re
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
@@ -155,7 +155,7 @@ class Store:
                     raise _cannot_read(bucket, "no answer in time")
         return _present(found)
 
-    async def watch(self, bucket: str, keys: Sequence[str]) -> AsyncIterator[Entry]:
+    async def watch(self, bucket: str, keys: Sequence[str]) -> AsyncGenerator[Entry, None]:
         """The newest entry of each key, then each change, without end, through lost connections and buckets.
 
         After a gap the newest is looked at again; one revision is given once.

@@ -92,7 +92,8 @@ def _check_named(manifest: Manifest, found: Deployment, lineage: str) -> None:
     if manifest.lineage is not None and manifest.lineage != lineage:
         raise Conflict(
             "LineageMismatch",
-            f"cannot apply {found.key.deployment}: the file is of lineage {manifest.lineage}, this operator of {lineage}",
+            f"cannot apply {found.key.deployment}: the file is of lineage {manifest.lineage}, "
+            f"and this operator writes as {lineage}",
             "take lineage out of the file, or set --lineage or $HARMONY_LINEAGE",
             [FieldError("lineage", "LineageMismatch")],
         )
@@ -216,8 +217,8 @@ def _check_prune(wire: WireManifest, found: Deployment) -> None:
         return
     raise Refused(
         "PruneGuard",
-        f"cannot apply {found.key.deployment} to {found.key.device}: it would remove {len(going)} of {owned} resources: "
-        f"{_some(going)}",
+        f"cannot apply {found.key.deployment} to {found.key.device}: "
+        f"it would remove {len(going)} of {owned} resources: {_some(going)}",
         f"if that is meant: --allow-prune {len(going)}",
         [FieldError("allow_prune", "PruneGuard")],
     )

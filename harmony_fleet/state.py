@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
 
+from pydantic import TypeAdapter, ValidationError
+
 from harmony_fleet.errors import InvalidInput
 from harmony_fleet.kv import Entry, Store
 from scores.base import Model
@@ -26,12 +28,15 @@ from scores.keys import (
     parse_deployment_key,
 )
 from scores.manifest import MAX_MANIFEST, InvalidManifest, WireManifest, decode, validate
+from scores.names import DeviceName
 from scores.status import DeploymentStatus, DeviceInfo
 
 MAX_STATUS: Final = 8 * MAX_MANIFEST
 STALE_AFTER: Final = timedelta(seconds=30)
 """Three heartbeats at their default interval."""
 _AT_ONCE: Final = 32
+
+_NAME: Final = TypeAdapter(DeviceName)
 
 M = TypeVar("M", bound=Model)
 
@@ -96,11 +101,9 @@ def to_desired(entry: Entry) -> Desired:
     """Decode an entry of ``desired-state``."""
     if entry.value is None:
         return Desired(revision=entry.revision, created=entry.created)
-    key = parse_deployment_key(entry.key)
+    device, _, deployment = entry.key.partition(".")
     try:
-        if key is None:
-            raise InvalidManifest("KeyMismatch", (), "the key names no deployment")
-        manifest = decode(entry.value, device=key.device, deployment=key.deployment)
+        manifest = decode(entry.value, device=device, deployment=deployment)
     except InvalidManifest as error:
         claimed = _claimed(entry.value)
         return Desired(revision=entry.revision, created=entry.created, problem=error.code, claimed=claimed)
@@ -182,6 +185,8 @@ async def read_device(store: Store, name: str) -> Device:
 
 def _device(name: str, info: Entry | None, beat: Entry | None) -> Device:
     told, problem = _decode(DeviceInfo, info) if info is not None else (None, "")
+    if told is not None and told.device != name:
+        told, problem = None, "KeyMismatch"
     heard = beat.created if beat is not None and beat.value is not None else None
     return Device(name, told, heard, problem)
 
@@ -189,6 +194,16 @@ def _device(name: str, info: Entry | None, beat: Entry | None) -> Device:
 def _carries(device: Device, labels: Mapping[str, str]) -> bool:
     told = device.info.labels if device.info else {}
     return all(told.get(name) == value for name, value in labels.items())
+
+
+def check_name(what: str, name: str) -> str:
+    """`name` where it may be a device's or deployment's. Raises InvalidInput."""
+    try:
+        return _NAME.validate_python(name)
+    except ValidationError as error:
+        raise InvalidInput(
+            "InvalidName", f"cannot use the {what}'s name: it {error.errors()[0]['msg']}", "check the spelling"
+        ) from None
 
 
 def parse_selectors(selectors: Sequence[str]) -> dict[str, str]:
@@ -205,6 +220,8 @@ def parse_selectors(selectors: Sequence[str]) -> dict[str, str]:
 async def choose_devices(store: Store, names: Sequence[str], selectors: Sequence[str]) -> list[Device]:
     """The named devices and those that carry the labels; a name may be one that never told of itself."""
     labels = parse_selectors(selectors)
+    for name in names:
+        check_name("device", name)
     chosen = {name: await read_device(store, name) for name in dict.fromkeys(names)}
     if labels:
         chosen |= {device.name: device for device in await list_devices(store, labels)}

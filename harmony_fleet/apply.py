@@ -1,0 +1,178 @@
+"""Apply and delete: plan for every device first, then write each by CAS, then wait, and never over another's write.
+
+Says nothing itself: what happens is told to the callbacks in `Show`, and the results are returned.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from harmony_fleet.errors import ExitCode, HarmonyError, worst
+from harmony_fleet.kv import Store
+from harmony_fleet.plan import Plan, Wish, plan
+from harmony_fleet.state import Deployment, Device, read_deployment, read_deployments
+from harmony_fleet.wait import Observer, Verdict, target_of, wait_for
+from scores.keys import DESIRED, DeploymentKey
+from scores.manifest import Manifest
+
+_AT_ONCE: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How an apply is done. `wait_seconds` None: not at all."""
+
+    lineage: str
+    take_over: bool = False
+    allow_prune: int | None = None
+    dry_run: bool = False
+    wait_seconds: float | None = None
+    replicas: int = 1
+
+
+@dataclass(slots=True)
+class Result:
+    """What became of one plan. `written` once it is in ``desired-state``."""
+
+    plan: Plan
+    written: bool = False
+    error: HarmonyError | None = None
+    verdict: Verdict | None = None
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """This one's share in the command's exit code."""
+        if self.error is not None:
+            return self.error.exit_code
+        return ExitCode.DONE if self.verdict is None or self.verdict.exit_code is None else self.verdict.exit_code
+
+    def as_json(self) -> dict[str, Any]:
+        """The value that ``-o json`` shows."""
+        wire, verdict, error = self.plan.wire, self.verdict, self.error
+        return {
+            "device": wire.device,
+            "deployment": wire.deployment,
+            "action": self.plan.action,
+            "generation": wire.generation,
+            "written": self.written,
+            "changes": [change.as_json() for change in self.plan.changes],
+            "phase": verdict.phase if verdict else None,
+            "reason": error.code if error else verdict.reason if verdict else "",
+            "message": error.message if error else verdict.message if verdict else "",
+            "exit_code": int(self.exit_code),
+        }
+
+
+def _nothing(*_args: object) -> None:
+    """Tell nobody."""
+
+
+@dataclass(frozen=True, slots=True)
+class Show:
+    """Who is told: of the plans before anything is written, of what is waited for, of statuses then."""
+
+    planned: Callable[[Sequence[Plan]], None] = _nothing
+    waiting: Callable[[Sequence[Result]], None] = _nothing
+    observe: Observer = _nothing
+
+
+@dataclass(slots=True)
+class Run:
+    """An apply under way; kept outside, so that one who interrupts it can still say what was written."""
+
+    show: Show = field(default_factory=Show)
+    results: list[Result] = field(default_factory=list)
+
+    @property
+    def written(self) -> bool:
+        """Whether anything was."""
+        return any(result.written for result in self.results)
+
+
+async def plan_all(
+    store: Store, manifests: Sequence[Manifest], devices: Sequence[Device], options: Options
+) -> list[Plan]:
+    """The plans for each manifest at each device; one refusal refuses all."""
+    pairs = [(manifest, device) for device in devices for manifest in manifests]
+    keys = [DeploymentKey(device.name, manifest.deployment) for manifest, device in pairs]
+    found = await read_deployments(store, keys)
+    return [
+        plan(Wish(manifest, options.lineage, options.take_over, options.allow_prune), deployment, device)
+        for (manifest, device), deployment in zip(pairs, found, strict=True)
+    ]
+
+
+async def apply(
+    store: Store, manifests: Sequence[Manifest], devices: Sequence[Device], options: Options, run: Run
+) -> ExitCode:
+    """Plan, show, write, wait. The results are in `run`."""
+    plans = await plan_all(store, manifests, devices, options)
+    run.show.planned(plans)
+    run.results = [Result(item) for item in plans]
+    if options.dry_run:
+        return ExitCode.DONE
+    if any(item.action != "unchanged" for item in plans):
+        await store.ensure_buckets(options.replicas)
+    await _write_all(store, run)
+    if options.wait_seconds is not None:
+        run.show.waiting(run.results)
+        await _wait(store, run, options.wait_seconds)
+    return worst(result.exit_code for result in run.results)
+
+
+async def _write_all(store: Store, run: Run) -> None:
+    gate = asyncio.Semaphore(_AT_ONCE)
+
+    async def write(result: Result) -> None:
+        wire = result.plan.wire
+        async with gate:
+            try:
+                key = str(DeploymentKey(wire.device, wire.deployment))
+                await store.put(DESIRED, key, wire.canonical(), result.plan.revision)
+                result.written = True
+            except HarmonyError as error:
+                result.error = error
+
+    await asyncio.gather(*(write(result) for result in run.results if result.plan.action != "unchanged"))
+
+
+async def _wait(store: Store, run: Run, seconds: float) -> None:
+    waiting = [(target_of(item.plan.wire, item.plan.answered), item) for item in run.results if item.error is None]
+    verdicts = await wait_for(store, [target for target, _ in waiting], seconds, run.show.observe)
+    for target, result in waiting:
+        result.verdict = verdicts[target.key]
+
+
+async def delete(store: Store, deployment: str, devices: Sequence[Device], options: Options, run: Run) -> ExitCode:
+    """Desire the deployment's removal, wait for it, then purge the key; what is gone already is left alone."""
+    found = await read_deployments(store, [DeploymentKey(device.name, deployment) for device in devices])
+    present = {item.key.device for item in found if not gone(item)}
+    removal = Manifest(deployment=deployment, removed=True)
+    code = await apply(store, [removal], [item for item in devices if item.name in present], options, run)
+    for result in run.results:
+        if result.verdict is not None and result.verdict.exit_code is ExitCode.DONE:
+            await _purge(store, result)
+    return worst([code, *(result.exit_code for result in run.results)])
+
+
+def gone(found: Deployment) -> bool:
+    """Neither desired nor, as far as is known, on the device."""
+    status = found.actual.status
+    left = found.actual.problem or (status is not None and status.phase != "Removed")
+    return found.desired.manifest is None and not found.desired.problem and not left
+
+
+async def _purge(store: Store, result: Result) -> None:
+    """Take the desired key away, unless somebody wrote a newer generation meanwhile."""
+    wire = result.plan.wire
+    found = await read_deployment(store, DeploymentKey(wire.device, wire.deployment))
+    standing = found.desired.manifest
+    if standing is None or standing.generation != wire.generation:
+        return
+    try:
+        await store.purge(DESIRED, str(found.key), found.desired.revision)
+    except HarmonyError as error:
+        result.error = error

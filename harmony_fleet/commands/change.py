@@ -1,0 +1,127 @@
+"""`harmony apply`, `diff` and `delete`: what changes desired state, or would."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+
+from harmony_fleet import render
+from harmony_fleet.apply import Options, Result, Run, Show, plan_all
+from harmony_fleet.apply import apply as apply_manifests
+from harmony_fleet.apply import delete as delete_deployment
+from harmony_fleet.commands.common import Common, hint, note, run, write
+from harmony_fleet.context import load_lineage
+from harmony_fleet.errors import ExitCode
+from harmony_fleet.kv import Store
+from harmony_fleet.load import load
+from harmony_fleet.plan import Plan
+from harmony_fleet.progress import Progress
+from harmony_fleet.render import Output
+from harmony_fleet.state import check_name, choose_devices
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which devices: by name, by labels."""
+
+    devices: Sequence[str]
+    selectors: Sequence[str]
+
+
+def _show(common: Common, progress: Progress) -> Show:
+    def planned(plans: Sequence[Plan]) -> None:
+        if common.output is Output.TABLE:
+            render.plans_table(plans, render.out())
+        for plan in plans if common.output is not Output.TABLE else ():
+            for warning in plan.warnings:
+                sys.stderr.write(f"warning: {warning}\n")
+
+    return Show(planned, progress.waiting, progress.observe)
+
+
+def apply(common: Common, file: str, choice: Choice, options: Options, lineage: str | None) -> ExitCode:
+    """`harmony apply`."""
+    manifests = load(file)
+    named = sorted({manifest.device for manifest in manifests if manifest.device})
+    if not choice.devices and not choice.selectors:
+        choice = replace(choice, devices=named)
+    return _change(
+        common,
+        choice,
+        options,
+        lineage,
+        lambda store, devices, made, run: apply_manifests(store, manifests, devices, made, run),
+    )
+
+
+def delete(common: Common, deployment: str, choice: Choice, options: Options, lineage: str | None) -> ExitCode:
+    """`harmony delete`."""
+    check_name("deployment", deployment)
+    return _change(
+        common,
+        choice,
+        options,
+        lineage,
+        lambda store, devices, made, run: delete_deployment(store, deployment, devices, made, run),
+    )
+
+
+def _change(
+    common: Common, choice: Choice, options: Options, lineage: str | None, work: Callable[..., Awaitable[ExitCode]]
+) -> ExitCode:
+    """Choose the devices, do the work with progress, show the results; an interrupt says what stays."""
+    context = common.context()
+    progress = Progress(render.err(), live=common.output is Output.TABLE)
+    made = replace(options, lineage=load_lineage(context, lineage), replicas=context.replicas)
+    under_way = Run(_show(common, progress))
+
+    async def connected(store: Store) -> ExitCode:
+        devices = await choose_devices(store, choice.devices, choice.selectors)
+        with progress:
+            return await work(store, devices, made, under_way)
+
+    try:
+        code = run(common, connected, options.wait_seconds)
+    except KeyboardInterrupt:
+        told = (
+            "stopped waiting: what was applied stays applied, and the devices go on" if under_way.written else "stopped"
+        )
+        note(f"{told}; see harmony status")
+        return ExitCode.NOT_CONVERGED
+    _show_results(common, under_way.results, dry_run=options.dry_run)
+    return code
+
+
+def _show_results(common: Common, results: Sequence[Result], *, dry_run: bool) -> None:
+    if common.output is not Output.TABLE:
+        write({"dry_run": dry_run, "results": [result.as_json() for result in results]}, common.output)
+        return
+    if not results:
+        note("nothing to do: no such deployment on the chosen devices")
+    elif dry_run:
+        note("dry run: nothing was written")
+    else:
+        render.results_table(results, render.out())
+    hints = {result.error.hint if result.error else result.verdict.hint if result.verdict else "" for result in results}
+    for words in sorted(hints):
+        hint(words)
+
+
+def diff(common: Common, file: str, choice: Choice, options: Options, lineage: str | None) -> ExitCode:
+    """`harmony diff`: 1 where an apply would write."""
+    manifests = load(file)
+    context = common.context()
+    made = replace(options, lineage=load_lineage(context, lineage))
+    named = sorted({manifest.device for manifest in manifests if manifest.device})
+
+    async def work(store: Store) -> ExitCode:
+        devices = await choose_devices(store, choice.devices or ([] if choice.selectors else named), choice.selectors)
+        plans = await plan_all(store, manifests, devices, made)
+        if common.output is Output.TABLE:
+            render.plans_table(plans, render.out())
+        else:
+            write({"dry_run": True, "results": [Result(plan).as_json() for plan in plans]}, common.output)
+        return ExitCode.DONE if all(plan.action == "unchanged" for plan in plans) else ExitCode.NOT_CONVERGED
+
+    return run(common, work)

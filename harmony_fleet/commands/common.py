@@ -1,0 +1,67 @@
+"""What all commands share: their options, one connection, errors and results in the form that was asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from rich.text import Text
+
+from harmony_fleet import render
+from harmony_fleet.context import Context, load_context
+from harmony_fleet.errors import ExitCode, HarmonyError
+from harmony_fleet.kv import Store
+from harmony_fleet.render import Output
+
+
+@dataclass(frozen=True, slots=True)
+class Common:
+    """The options that every command has."""
+
+    server: str | None = None
+    creds: str | None = None
+    tls_ca: str | None = None
+    output: Output = Output.TABLE
+
+    def context(self) -> Context:
+        """Where to connect."""
+        return load_context(server=self.server, creds=self.creds, tls_ca=self.tls_ca)
+
+
+def run(common: Common, work: Callable[[Store], Awaitable[ExitCode]], seconds: float | None = None) -> ExitCode:
+    """Connect, for at most `seconds`, and work."""
+
+    async def main() -> ExitCode:
+        async with Store(common.context(), min(5.0, seconds) if seconds else 5.0) as store:
+            return await work(store)
+
+    return asyncio.run(main())
+
+
+def show_error(error: HarmonyError, output: Output) -> None:
+    """An error on standard error, in the form that was asked for."""
+    if output is Output.TABLE:
+        text = Text.assemble(("error: ", "red"), render.plain(error.message, ""))
+        render.err().print(text, soft_wrap=True)
+        hint(error.hint)
+    else:
+        sys.stderr.write(render.machine(error.as_json(), output) + "\n")
+
+
+def write(value: Any, output: Output) -> None:
+    """A result on standard output, for a program."""
+    sys.stdout.write(render.machine(value, output) + "\n")
+
+
+def hint(words: str) -> None:
+    """What to do next, on standard error."""
+    if words:
+        render.err().print(Text.assemble(("hint:  ", "yellow"), render.plain(words, "")), soft_wrap=True)
+
+
+def note(words: str) -> None:
+    """A sentence that is no result, on standard error."""
+    render.err().print(render.plain(words, ""), soft_wrap=True)
