@@ -26,7 +26,6 @@ from tests.device.tools import HarnessError, call
 SUITES = ("bookworm", "trixie")
 PYTHON = {"bookworm": "3.11", "trixie": "3.13"}
 VENV = "/opt/harmony"
-FALLBACK_MIRROR, FALLBACK_SECURITY = "http://deb.debian.org/debian", "http://deb.debian.org/debian-security"
 _DAY = 24 * 3600.0
 _KEPT_FOR = {"base": 8 * _DAY, "deps": 8 * _DAY, "project": 1 * _DAY}  # since it was last used
 _DISK_SIZE = "4G"
@@ -100,9 +99,9 @@ class Images:
 
     def _build_base(self, suite: str) -> Path:
         root = self._pool.draft(self._run)
-        include = ",".join(packages(suite))
-        argv = ["mmdebstrap", "--quiet", "--variant=apt", f"--include={include}", suite, str(root), "-"]
-        call(*argv, stdin=mirror_sources(suite).encode(), timeout=900)
+        sources = mirror_sources(suite)
+        argv = ["mmdebstrap", "--quiet", "--variant=apt", f"--include={','.join(packages(suite))}", suite, str(root)]
+        call(*argv, *(["-"] if sources else []), stdin=sources.encode(), timeout=900)
         prepare.prepare(root)
         self._load_busybox(root)
         prepare.forget_first_boot(root)
@@ -174,24 +173,23 @@ def _pip_install(root: Path, *names: str) -> None:
 
 
 def mirror_sources(suite: str) -> str:
-    """The sources.list to build `suite` from: the host's own mirrors with the suite swapped, else Debian's."""
+    """The sources.list to build `suite` from: the host's own mirrors with the suite swapped.
+
+    Empty when the host isn't Debian or has no such mirror; mmdebstrap then takes Debian's own.
+    """
     release = dict(
         line.split("=", 1) for line in Path("/etc/os-release").read_text(encoding="utf-8").splitlines() if "=" in line
     )
-    main, security = FALLBACK_MIRROR, FALLBACK_SECURITY
-    if release.get("ID") == "debian":
-        codename = release.get("VERSION_CODENAME", "").strip('"')
-        listed = call(
-            "apt-get", "indextargets", "--format", "$(RELEASE) $(COMPONENT) $(REPO_URI)", "Created-By: Packages"
-        )
-        for line in listed.splitlines():
-            name, component, uri = line.split(" ", 2)
-            if component == "main" and name == codename:
-                main = uri
-            elif component == "main" and name == f"{codename}-security":
-                security = uri
-    lines = [(main, suite), (main, f"{suite}-updates"), (security, f"{suite}-security")]
-    return "".join(f"deb {uri} {name} main\n" for uri, name in lines)
+    if release.get("ID") != "debian":
+        return ""
+    codename = release.get("VERSION_CODENAME", "").strip('"')
+    listed = call("apt-get", "indextargets", "--format", "$(RELEASE) $(COMPONENT) $(REPO_URI)", "Created-By: Packages")
+    found = {name: uri for name, component, uri in (line.split(" ", 2) for line in listed.splitlines())
+             if component == "main"}  # fmt: skip
+    if codename not in found:
+        return ""
+    parts = [part for part in ("", "-updates", "-security") if codename + part in found]
+    return "".join(f"deb {found[codename + part]} {suite}{part} main\n" for part in parts)
 
 
 def _digest(*parts: str) -> str:
