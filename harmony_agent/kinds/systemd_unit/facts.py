@@ -1,0 +1,150 @@
+"""What the ledger keeps of a unit, between its JSON and its meaning. Digests, states and names; never content."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from harmony_agent.core.reconcile import Desired, Record
+from harmony_agent.topology.units import RUNNING, Unit
+from scores.canonical import canonical, digest
+from scores.systemd_unit import SystemdUnit
+
+
+@dataclass(frozen=True, slots=True)
+class Former:
+    """How the unit was before it was ours, to be put back on removal."""
+
+    active: bool = False
+    file_state: str = ""
+    fragment: str = ""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Place -> what stood there, for the places that we overwrote."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnitFacts:
+    """`started`, `restart` and `reload` say for which files and tokens the unit was last started or reloaded.
+
+    They are noted before the deed, with the run that was there then (`run`, and for a reload `changed`): as long as
+    that very run is still there, the deed wasn't done.
+    """
+
+    started: str = ""
+    restart: str = ""
+    reload: str = ""
+    run: str = ""
+    changed: int = 0
+    completed: bool = False
+    """A one-shot ended well since it was last started by us."""
+    touched: tuple[str, ...] = ()
+    """Fields that some spec of ours has set: what removal has to put back."""
+    former: Former = field(default_factory=Former)
+    released: bool = False
+    """Everything was put back; only the record itself is left."""
+
+    def json(self) -> dict[str, Any]:
+        """As the ledger keeps it."""
+        return asdict(self)
+
+
+def read(record: Record | None) -> UnitFacts:
+    """The facts in a record; unknown keys of another version are left out."""
+    raw = dict(record.facts) if record is not None else {}
+    former = {key: value for key, value in dict(raw.get("former") or {}).items() if key in Former.__slots__}
+    known = {key: value for key, value in raw.items() if key in UnitFacts.__slots__}
+    return UnitFacts(**{**known, "touched": tuple(raw.get("touched", ())), "former": Former(**former)})
+
+
+def wanted_files(spec: SystemdUnit) -> dict[str, str]:
+    """Place -> content of every file that the spec asks for."""
+    files = {f"{spec.name}.d/{dropin}": text for dropin, text in spec.dropins.items()}
+    return files if spec.content is None else {spec.name: spec.content, **files}
+
+
+def digest_of(content: str) -> str:
+    """What `Unit.files` shows for a file of that content."""
+    return digest(content.encode())
+
+
+def files_token(spec: SystemdUnit) -> str:
+    """Stands for all of a spec that takes effect by a restart only."""
+    return digest(canonical([spec.content, dict(spec.dropins)]))
+
+
+def places(directory: str, name: str, record: Record | None) -> frozenset[str]:
+    """The places of the unit directory that are ours by the record's claims."""
+    start = f"path:{directory}/"
+    claims = record.claims if record is not None else frozenset[str]()
+    found = (claim.removeprefix(start) for claim in claims if claim.startswith(start))
+    return frozenset(place for place in found if place == name or place.startswith(f"{name}.d/"))
+
+
+def as_wanted(spec: SystemdUnit, unit: Unit, directory: str) -> bool:
+    """Whether every file of `spec` is in place and loaded, so that what runs now may be what is wanted."""
+    files = wanted_files(spec)
+    same = all(unit.files.get(place) == digest_of(text) for place, text in files.items())
+    return same and not unit.stale and loaded(unit, frozenset(files), directory)
+
+
+def loaded(unit: Unit, wanted: frozenset[str], directory: str) -> bool:
+    """Whether the manager has loaded the files at `wanted` (a template is never loaded)."""
+    if not unit.load_state:
+        return True
+    dropins = {f"{directory}/{place}" for place in wanted if place != unit.name}
+    if unit.name in wanted and unit.fragment != f"{directory}/{unit.name}":
+        return False
+    return unit.load_state == "not-found" or dropins <= set(unit.loaded_dropins)
+
+
+def at_claim(old: Record | None, desired: Desired[SystemdUnit], observed: Unit | None, directory: str) -> UnitFacts:
+    """The facts to record when the spec of `desired` is claimed, before anything is done for it."""
+    spec = desired.spec
+    unit = observed or Unit(spec.name)
+    facts = read(old) if old is not None else _first(desired, unit, directory)
+    ours = places(directory, spec.name, old)
+    formers = dict(facts.former.files)
+    for place, text in wanted_files(spec).items():
+        if place in ours:
+            continue
+        stands = unit.files.get(place, "")
+        formers.pop(place, None)
+        if stands and stands != digest_of(text):
+            formers[place] = stands
+    if spec.masked and spec.name not in ours:
+        formers.pop(spec.name, None)
+        if unit.files.get(spec.name):
+            formers[spec.name] = unit.files[spec.name]
+    return replace(
+        facts,
+        released=False,
+        completed=facts.completed and spec.wanted_state == "running",
+        touched=tuple(sorted({*facts.touched, *_touched(spec)})),
+        former=replace(facts.former, files=formers),
+        # Beginning or ceasing to depend on others is no change of them.
+        restart=facts.restart if facts.restart and desired.restart_token else desired.restart_token,
+        reload=facts.reload if facts.reload and desired.reload_token else desired.reload_token,
+    )
+
+
+def _first(desired: Desired[SystemdUnit], unit: Unit, directory: str) -> UnitFacts:
+    """Of a unit that was never ours: what runs already as wanted needs no restart."""
+    active = unit.active_state in RUNNING
+    settled = active and as_wanted(desired.spec, unit, directory)
+    own = unit.fragment == f"{directory}/{unit.name}"
+    return UnitFacts(
+        started=files_token(desired.spec) if settled else "",
+        former=Former(
+            active=active or unit.active_state == "activating",
+            file_state=unit.unit_file_state,
+            fragment="" if own else unit.fragment,
+        ),
+    )
+
+
+def _touched(spec: SystemdUnit) -> set[str]:
+    """The fields of `spec` whose effect outlives it."""
+    touched = {"masked"} if spec.masked or "masked" in spec.model_fields_set else set()
+    touched |= {"enabled"} if spec.enabled is not None else set()
+    return touched | ({"state"} if spec.wanted_state != "none" else set())

@@ -1,0 +1,222 @@
+"""From what is wanted of a unit and how it stands to the next steps. Pure.
+
+In order: files, mask, enablement (all of them on disk), one reload, then what runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from harmony_agent.core.reconcile import Act, Converged, Desired, Plan, Record, Wait
+from harmony_agent.kinds.systemd_unit import running
+from harmony_agent.kinds.systemd_unit.actions import (
+    Disable,
+    Enable,
+    Mask,
+    Note,
+    Reload,
+    Remove,
+    Restore,
+    UnitAction,
+    Unmask,
+    Write,
+)
+from harmony_agent.kinds.systemd_unit.facts import (
+    UnitFacts,
+    as_wanted,
+    digest_of,
+    files_token,
+    loaded,
+    places,
+    read,
+    wanted_files,
+)
+from harmony_agent.topology.units import MASK, OTHER, RUNNING, Unit
+from scores.systemd_unit import SystemdUnit
+
+ENABLED = frozenset({"enabled", "enabled-runtime"})
+MASKED = frozenset({"masked", "masked-runtime"})
+NOT_ENABLEABLE = frozenset({"static", "generated", "transient", "indirect", "alias"})
+INVALID = frozenset({"bad-setting", "error"})
+
+
+def plan(
+    desired: Desired[SystemdUnit], record: Record | None, observed: Unit | None, directory: str
+) -> Plan[UnitAction]:
+    """The next steps towards `desired`. `record` is what the ledger shows as ours."""
+    spec = desired.spec
+    unit = observed or Unit(spec.name)
+    ours = places(directory, spec.name, record)
+    mine = record is not None and f"unit:{spec.name}" in record.claims
+    facts = read(record)
+    blocked = _occupied(spec, unit) or _not_found(spec, unit, ours)
+    if blocked is not None:
+        return blocked
+    actions, fields = files(spec, unit, facts, ours, directory)
+    for step, field in (_masking(spec, unit, mine=mine), _enablement(spec, unit, mine=mine)):
+        actions += [step] if step is not None else []
+        fields += [field] if field else []
+    if actions or _outdated(spec, unit, directory):
+        actions.append(Reload(name=spec.name, reason="files or links changed", disturbs=False))
+    goal = running.Goal(files_token(spec), desired.restart_token, desired.reload_token)
+    if record is None and unit.active_state in RUNNING and as_wanted(spec, unit, directory):
+        facts = replace(facts, started=goal.files, restart=goal.restart, reload=goal.reload)
+    if any(isinstance(action, Write) for action in actions) and _was_loaded(spec, unit, facts, goal):
+        # What runs may have been started with the drifted files. Noted first: the restart must survive a crash.
+        facts = replace(facts, started="")
+        actions.insert(0, Note(name=spec.name, reason="drifted files were loaded", note=facts, disturbs=False))
+    return _together(actions, fields, _run(spec, goal, unit, facts, mine, settled=not actions), spec, unit)
+
+
+def _together(
+    actions: list[UnitAction], fields: list[str], then: Plan[UnitAction], spec: SystemdUnit, unit: Unit
+) -> Plan[UnitAction]:
+    """The steps on disk, and then what the run asks for."""
+    if isinstance(then, Act):
+        return Act((*actions, *then.actions), tuple(dict.fromkeys((*fields, *then.fields))), then.again)
+    if actions:
+        return Act(tuple(actions), tuple(dict.fromkeys(fields)))
+    if isinstance(then, Converged) and spec.enabled and unit.unit_file_state in NOT_ENABLEABLE:
+        text = f"cannot enable {unit.name}: its unit file is {unit.unit_file_state}; give it an [Install] section"
+        return Wait("NotEnableable", text, phase="Failed", seconds=300.0)
+    return then
+
+
+def _run(
+    spec: SystemdUnit, goal: running.Goal, unit: Unit, facts: UnitFacts, mine: bool, *, settled: bool
+) -> Plan[UnitAction]:
+    if spec.wanted_state == "none":
+        return Converged()
+    if spec.wanted_state == "stopped":
+        return running.stop(unit, mine=mine)
+    idle = unit.active_state not in RUNNING and unit.active_state != "activating"
+    if settled and unit.load_state in INVALID and idle:
+        text = f"systemd refuses the files of {unit.name} ({unit.load_state}): see `systemctl status {unit.name}`"
+        return Wait("UnitInvalid", text, phase="Failed" if wanted_files(spec) else "Blocked", seconds=300.0)
+    return running.run(goal, unit, facts, mine=mine)
+
+
+def files(
+    spec: SystemdUnit, unit: Unit, facts: UnitFacts, ours: frozenset[str], directory: str
+) -> tuple[list[UnitAction], list[str]]:
+    """Steps that bring every file in place, and take away those of an older spec; with the fields that differ."""
+    actions: list[UnitAction] = []
+    fields: list[str] = []
+    wanted = wanted_files(spec)
+    for place, text in wanted.items():
+        stands = unit.files.get(place, "")
+        if stands != digest_of(text):
+            main = place == spec.name
+            write = Write(
+                name=spec.name,
+                reason=f"{place} differs" if stands else f"{place} is missing",
+                disturbs=place not in ours and bool(stands or (main and _elsewhere(unit, directory))),
+                place=place,
+                content=text,
+                keep=_keep(facts, place, stands),
+            )
+            actions.append(write)
+            fields.append("content" if main else "dropins")
+    for place in sorted(ours - wanted.keys()):
+        if not (place == spec.name and spec.masked):
+            actions += put_back(unit, facts, place)
+    if spec.masked and unit.files.get(spec.name, MASK) != MASK:
+        stands = unit.files[spec.name]
+        reason = "a unit file stands where the mask goes"
+        keep = _keep(facts, spec.name, stands)
+        actions.append(
+            Remove(name=spec.name, reason=reason, disturbs=spec.name not in ours, place=spec.name, keep=keep)
+        )
+        fields.append("masked")
+    return actions, fields
+
+
+def put_back(unit: Unit, facts: UnitFacts, place: str) -> list[UnitAction]:
+    """The step that puts `place`, which is ours, back as it was before us; none where that is done."""
+    stands = unit.files.get(place, "")
+    former = facts.former.files.get(place, "")
+    if former and (former in unit.kept or former.startswith("link:")):
+        if stands == former:
+            return []
+        return [
+            Restore(name=unit.name, reason=f"{place} is wanted no more", disturbs=False, place=place, former=former)
+        ]
+    if stands and stands not in (former, OTHER):
+        return [Remove(name=unit.name, reason=f"{place} is wanted no more", disturbs=False, place=place)]
+    return []
+
+
+def _keep(facts: UnitFacts, place: str, stands: str) -> str:
+    """What stands at `place` if it was there before us, and so is to be kept aside."""
+    former = facts.former.files.get(place, "")
+    return stands if stands == former and stands.startswith("sha256:") else ""
+
+
+def _elsewhere(unit: Unit, directory: str) -> bool:
+    """Whether the unit exists by a file that isn't in our directory, which one of ours would hide."""
+    return unit.fragment not in ("", f"{directory}/{unit.name}") or (not unit.load_state and bool(unit.unit_file_state))
+
+
+def _masking(spec: SystemdUnit, unit: Unit, *, mine: bool) -> tuple[UnitAction | None, str]:
+    state = unit.unit_file_state
+    if spec.masked:
+        if unit.files.get(spec.name) == MASK:
+            return None, ""
+        return Mask(name=spec.name, reason="the unit is not masked", disturbs=not mine), "masked"
+    if spec.content is not None or state not in MASKED or not _minds_mask(spec):
+        return None, ""  # a unit file of ours takes the place of a mask
+    runtime = state == "masked-runtime"
+    return Unmask(name=spec.name, reason="the unit is masked", disturbs=not mine, runtime=runtime), "masked"
+
+
+def _minds_mask(spec: SystemdUnit) -> bool:
+    """Whether a mask is against what the spec says."""
+    return "masked" in spec.model_fields_set or spec.wanted_state == "running" or spec.enabled is True
+
+
+def _enablement(spec: SystemdUnit, unit: Unit, *, mine: bool) -> tuple[UnitAction | None, str]:
+    state = unit.unit_file_state
+    if spec.enabled is True and state != "enabled" and state not in NOT_ENABLEABLE:
+        return Enable(name=spec.name, reason=f"the unit is {state or 'not enabled'}", disturbs=False), "enabled"
+    if spec.enabled is False and state in ENABLED:
+        runtime = state == "enabled-runtime"
+        return Disable(name=spec.name, reason=f"the unit is {state}", disturbs=not mine, runtime=runtime), "enabled"
+    return None, ""
+
+
+def _outdated(spec: SystemdUnit, unit: Unit, directory: str) -> bool:
+    """Whether the manager knows something else than what is on disk: changed by hand, or cut short by a crash."""
+    seen, now = unit.loaded_file_state, unit.unit_file_state
+    if not unit.load_state:
+        return False
+    if unit.stale or not loaded(unit, frozenset(wanted_files(spec)), directory):
+        return True
+    if (unit.load_state == "masked") != (now in MASKED):
+        return True
+    known = ENABLED | {"disabled"}
+    return spec.enabled is not None and seen in known and now in known and seen != now
+
+
+def _was_loaded(spec: SystemdUnit, unit: Unit, facts: UnitFacts, goal: running.Goal) -> bool:
+    """Whether files drifted under a unit that is to run, and the manager has loaded them since."""
+    return (
+        spec.wanted_state == "running" and unit.active_state in RUNNING and not unit.stale and not goal.is_other(facts)
+    )
+
+
+def _occupied(spec: SystemdUnit, unit: Unit) -> Wait | None:
+    at = [*wanted_files(spec), *([f"{spec.name}.d"] if spec.dropins else []), *([spec.name] if spec.masked else [])]
+    for place in at:
+        if unit.files.get(place) == OTHER or (place == f"{spec.name}.d" and place in unit.files):
+            text = f"{place} in the unit directory is neither file nor link: move it away"
+            return Wait("PlaceOccupied", text, phase="Blocked", seconds=30.0)
+    return None
+
+
+def _not_found(spec: SystemdUnit, unit: Unit, ours: frozenset[str]) -> Wait | None:
+    if spec.content is not None or spec.masked or unit.unit_file_state:
+        return None
+    if unit.load_state not in ("", "not-found") or (spec.name in ours and spec.name in unit.files):
+        return None
+    text = f"there is no unit {spec.name} on this device: install what brings it, or give its content"
+    return Wait("UnitNotFound", text, phase="Blocked", seconds=30.0)

@@ -1,0 +1,189 @@
+"""The Reconciler of SystemdUnit: admits, observes, plans and takes steps. Decides nothing that `plan` could decide."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from typing import Final, assert_never
+
+from harmony_agent.core.errors import Terminal, Transient
+from harmony_agent.core.reconcile import Desired, Facts, Plan, Store
+from harmony_agent.kinds.systemd_unit import actions as steps
+from harmony_agent.kinds.systemd_unit.actions import UnitAction
+from harmony_agent.kinds.systemd_unit.facts import at_claim, read, wanted_files
+from harmony_agent.kinds.systemd_unit.plan import plan
+from harmony_agent.kinds.systemd_unit.removal import removal
+from harmony_agent.topology.units import RUNNING, Unit, Units
+from scores.manifest import FieldError
+from scores.names import format_time
+from scores.status import UnitDetail
+from scores.systemd_unit import SystemdUnit
+
+FORBIDDEN: Final = ("harmony-agent.*", "harmony-updater.*")
+"""Our own units: a manifest must not be able to cut off the branch that it sits on."""
+HARMLESS: Final = frozenset({"", "done", "skipped", "failed", "assert"})
+"""Job results that need no word here: what came of them is seen in the unit itself."""
+
+
+class UnitReconciler:
+    """Keeps units as their Scores say. `patterns` are globs of the unit names that it may touch."""
+
+    kind = "SystemdUnit"
+    spec_type = SystemdUnit
+
+    def __init__(self, units: Units, store: Store, patterns: Sequence[str] = ("*",)) -> None:
+        self._units = units
+        self._store = store
+        self._patterns = tuple(patterns)
+
+    def admit(self, spec: SystemdUnit) -> Iterable[FieldError]:
+        """Unit names outside the allowed patterns, our own units, and an empty unit file (which would be a mask)."""
+        if any(fnmatchcase(spec.name, pattern) for pattern in FORBIDDEN):
+            yield FieldError("name", "UnitForbidden")
+        elif not any(fnmatchcase(spec.name, pattern) for pattern in self._patterns):
+            yield FieldError("name", "UnitNotAllowed")
+        if spec.content == "":
+            yield FieldError("content", "UnitFileEmpty")
+
+    def claims(self, spec: SystemdUnit) -> frozenset[str]:
+        """The unit, and the path of every file of it that is to be ours."""
+        places = {*wanted_files(spec), *((spec.name,) if spec.masked else ())}
+        return frozenset({f"unit:{spec.name}", *(f"path:{self._units.directory}/{place}" for place in places)})
+
+    async def relist(self) -> Mapping[str, Unit]:
+        """All units that are wanted or owned and exist."""
+        return await self._units.survey(self._store.names())
+
+    async def observe(self, name: str) -> Unit | None:
+        """One unit, fresh."""
+        return await self._units.look(name)
+
+    def plan(self, name: str, desired: Desired[SystemdUnit] | None, observed: Unit | None) -> Plan[UnitAction]:
+        """The next steps."""
+        record = self._store.record(name)
+        if desired is None:
+            return removal(record, observed, name, self._units.directory)
+        return plan(desired, record, observed, self._units.directory)
+
+    def facts(self, name: str, desired: Desired[SystemdUnit], observed: Unit | None) -> Facts:
+        """How the unit was before us, and for what it was last started."""
+        return at_claim(self._store.record(name), desired, observed, self._units.directory).json()
+
+    async def apply(self, action: UnitAction) -> None:  # noqa: PLR0912 - one line a step
+        """Take one step."""
+        name, units = action.name, self._units
+        match action:
+            case steps.Write():
+                await units.write(name, action.place, action.content, action.keep)
+            case steps.Remove():
+                await units.remove(name, action.place, action.keep)
+            case steps.Restore():
+                await units.restore(name, action.place, action.former)
+            case steps.Enable():
+                await self._enable(name)
+            case steps.Disable():
+                await units.disable(name, runtime=action.runtime)
+            case steps.Mask():
+                await units.mask(name)
+            case steps.Unmask():
+                await self._unmask(name, runtime=action.runtime)
+            case steps.Reload():
+                await units.reload(name)
+            case steps.Note():
+                await self._store.note(name, action.note.json())
+            case steps.Start() | steps.Stop() | steps.Restart():
+                await self._run(action)
+            case steps.ReloadUnit():
+                await self._reload_unit(action)
+            case steps.ResetFailed():
+                await units.reset_failed(name)
+            case steps.Release():
+                await self._store.note(name, action.note.json())
+                await units.drop_kept(name)
+            case _:
+                assert_never(action)
+
+    async def _enable(self, name: str) -> None:
+        if not await self._units.enable(name):
+            raise Terminal("NotEnableable", f"cannot enable {name}: give its unit file an [Install] section")
+
+    async def _unmask(self, name: str, *, runtime: bool) -> None:
+        if not await self._units.unmask(name, runtime=runtime):
+            text = f"cannot unmask {name}: it is masked elsewhere, as by the administrator for all users"
+            raise Transient("UnitMasked", text, phase="Blocked", delay=60.0)
+
+    async def _run(self, action: steps.Start | steps.Stop | steps.Restart) -> None:
+        name = action.name
+        match action:
+            case steps.Stop():
+                result = await self._units.stop(name)
+            case steps.Restart():
+                await self._store.note(name, action.note.json())
+                result = await self._units.restart(name)
+            case steps.Start():
+                if action.note is not None:
+                    await self._store.note(name, action.note.json())
+                if action.reset:
+                    await self._units.reset_failed(name)
+                result = await self._units.start(name)
+        if result == "dependency":
+            raise Transient("DependencyFailed", f"cannot start {name}: a unit that it requires doesn't start")
+        if result not in HARMLESS:
+            raise Transient("JobFailed", f"cannot change the state of {name}: systemd ended the job as {result}")
+
+    async def _reload_unit(self, action: steps.ReloadUnit) -> None:
+        name = action.name
+        await self._store.note(name, action.note.json())
+        result = await self._units.reload_unit(name)
+        if result not in ("", "done"):
+            # Not done after all: what was noted says otherwise.
+            before = read(self._store.record(name)).json()
+            await self._store.note(name, {**before, "reload": "", "changed": 0})
+            raise Transient("UnitReloadFailed", f"cannot reload {name}: systemd ended the job as {result}")
+
+    def detail(self, name: str, observed: Unit | None) -> UnitDetail | None:
+        """The status: active is ready, until a probe says otherwise."""
+        unit = observed or Unit(name)
+        since = format_time(datetime.fromtimestamp(unit.since / 1e6, UTC)) if unit.since else None
+        return UnitDetail(
+            load_state=unit.load_state or "template",
+            active_state=unit.active_state,
+            sub_state=unit.sub_state,
+            unit_file_state=unit.unit_file_state,
+            main_pid=unit.main_pid,
+            restarts=unit.restarts,
+            since=since,
+            condition=unit.condition,
+            ready=unit.active_state in RUNNING,
+        )
+
+    def expect(self, names: Collection[str]) -> None:
+        """One reload shall serve all of these."""
+        self._units.expect(names)
+
+    def done(self, name: str) -> None:
+        """`name` writes no more files for now."""
+        self._units.done(name)
+
+    async def watch(self, changed: Callable[[str], None]) -> None:
+        """Hear of changes of the units that were listed or observed."""
+        await self._units.watch(changed)
+
+    def instance(self, observed: Unit | None) -> str:
+        """The id of the run that is active."""
+        return observed.run if observed is not None and observed.active_state in RUNNING else ""
+
+    async def restart(self, name: str) -> None:
+        """Restart it, for its liveness probe failed."""
+        result = await self._units.restart(name)
+        if result not in HARMLESS:
+            raise Transient("JobFailed", f"cannot restart {name}: systemd ended the job as {result}")
+
+    async def logs(self, name: str, lines: int) -> list[str]:
+        """The last lines of its journal."""
+        return await self._units.logs(name, lines)
+
+    async def close(self) -> None:
+        """Let go of the bus."""
+        await self._units.close()

@@ -1,0 +1,142 @@
+"""What is to be done about a unit that shall run, or shall not. Pure; judges by ActiveState, never by SubState."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from harmony_agent.core.reconcile import Act, Converged, Plan, Wait
+from harmony_agent.kinds.systemd_unit.actions import Note, ReloadUnit, Restart, Start, Stop, UnitAction
+from harmony_agent.kinds.systemd_unit.facts import UnitFacts
+from harmony_agent.topology.units import RUNNING, Unit
+
+RETRY_CONDITION: Final = 300.0
+"""Seconds after which a unit whose conditions didn't hold is started again."""
+SOON: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What is wanted to run: with these files, after these changes elsewhere."""
+
+    files: str
+    restart: str = ""
+    reload: str = ""
+
+    def noted(self, unit: Unit, facts: UnitFacts) -> UnitFacts:
+        """The facts to record before the unit is started for this goal."""
+        return replace(
+            facts,
+            started=self.files,
+            restart=self.restart,
+            reload=self.reload,
+            run=unit.run,
+            changed=0,
+            completed=False,
+        )
+
+    def is_other(self, facts: UnitFacts) -> bool:
+        """Whether the unit was last started for another goal."""
+        return facts.started != self.files or facts.restart != self.restart
+
+
+def run(goal: Goal, unit: Unit, facts: UnitFacts, *, mine: bool) -> Plan[UnitAction]:
+    """Have it run, once for every goal. `mine` is whether the ledger shows the unit as ours."""
+    if unit.active_state in RUNNING:
+        return _running(goal, unit, facts, mine)
+    if unit.active_state == "activating":
+        return _activating(goal, unit, facts, mine)
+    if unit.active_state == "deactivating":
+        return Wait("Deactivating", f"{unit.name} is being stopped", seconds=SOON)
+    if unit.job and not goal.is_other(facts):
+        return Wait("JobQueued", f"a {unit.job} job for {unit.name} is queued", seconds=SOON)
+    if unit.active_state == "failed":
+        return _failed(goal, unit, facts)
+    return _inactive(goal, unit, facts)
+
+
+def stop(unit: Unit, *, mine: bool) -> Plan[UnitAction]:
+    """Have it not run. A unit that failed doesn't run."""
+    up = unit.active_state in RUNNING or unit.active_state == "activating"
+    if unit.active_state == "deactivating" or (up and unit.job == "stop"):
+        return Wait("Deactivating", f"{unit.name} is being stopped", seconds=SOON)
+    if up or unit.job in ("start", "restart", "try-restart"):
+        return _act(
+            Stop(name=unit.name, reason=f"the unit is {unit.active_state}", disturbs=not mine), fields=("state",)
+        )
+    return Converged()
+
+
+def _running(goal: Goal, unit: Unit, facts: UnitFacts, mine: bool) -> Plan[UnitAction]:
+    never_done = facts.run != "" and facts.run == unit.run
+    if goal.is_other(facts):
+        why = "its files changed" if facts.started != goal.files else "a resource of restart_on changed"
+        return _act(Restart(name=unit.name, reason=why, note=goal.noted(unit, facts), disturbs=not mine))
+    if never_done and unit.job:
+        return Wait("JobQueued", f"a {unit.job} job for {unit.name} is queued", seconds=SOON)
+    if never_done:
+        note = goal.noted(unit, facts)
+        return _act(Restart(name=unit.name, reason="a restart was cut short", note=note, disturbs=not mine))
+    if facts.reload != goal.reload or (facts.changed and facts.changed == unit.changed):
+        return _reload(goal, unit, facts, mine)
+    return Converged()
+
+
+def _reload(goal: Goal, unit: Unit, facts: UnitFacts, mine: bool) -> Plan[UnitAction]:
+    why = "a resource of reload_on changed"
+    if unit.job:
+        return Wait("JobQueued", f"a {unit.job} job for {unit.name} is queued", seconds=SOON)
+    if not unit.can_reload:
+        return _act(Restart(name=unit.name, reason=why, note=goal.noted(unit, facts), disturbs=not mine))
+    note = replace(facts, reload=goal.reload, changed=unit.changed)
+    return _act(ReloadUnit(name=unit.name, reason=why, note=note, disturbs=not mine))
+
+
+def _activating(goal: Goal, unit: Unit, facts: UnitFacts, mine: bool) -> Plan[UnitAction]:
+    if goal.is_other(facts):
+        # What hangs with the old files must not keep the new ones from being tried.
+        note = goal.noted(unit, facts)
+        return _act(Restart(name=unit.name, reason="its files changed", note=note, disturbs=not mine))
+    if unit.oneshot and facts.completed:
+        return Converged("Completed")
+    if unit.result != "success":
+        text = f"{unit.name} ended with {unit.result} and is started again by systemd"
+        return Wait("AutoRestart", text, phase="Degraded", seconds=5.0)
+    return Wait("Activating", f"{unit.name} is starting", seconds=SOON)
+
+
+def _failed(goal: Goal, unit: Unit, facts: UnitFacts) -> Plan[UnitAction]:
+    other = goal.is_other(facts)
+    start = Start(
+        name=unit.name,
+        reason=f"the unit failed: {unit.result}",
+        note=goal.noted(unit, facts) if other else None,
+        reset=True,
+        disturbs=False,
+    )
+    return _act(start, fields=("state",), again=not other)
+
+
+def _inactive(goal: Goal, unit: Unit, facts: UnitFacts) -> Plan[UnitAction]:
+    if goal.is_other(facts):
+        note = goal.noted(unit, facts)
+        return _act(Start(name=unit.name, reason="the unit is inactive", note=note, disturbs=False), fields=("state",))
+    if unit.oneshot and facts.completed:
+        return Converged("Completed")
+    if unit.condition is False and not unit.rested:
+        text = f"systemd didn't start {unit.name}: a Condition…= of it doesn't hold"
+        return Wait("ConditionFailed", text, phase="Blocked", seconds=RETRY_CONDITION)
+    if unit.assertion is False and not unit.rested:
+        text = f"systemd didn't start {unit.name}: an Assert…= of it doesn't hold"
+        return Wait("AssertFailed", text, phase="Blocked", seconds=RETRY_CONDITION)
+    if unit.oneshot and unit.invocation and unit.run != facts.run and unit.result == "success":
+        return _act(
+            Note(name=unit.name, reason="it ran to its end", note=replace(facts, completed=True), disturbs=False)
+        )
+    # Stopped by hand is drift, repaired at once; what ended by itself, or leaves no trace of how, is paced.
+    again = unit.ended or not unit.invocation
+    return _act(Start(name=unit.name, reason="the unit is inactive", disturbs=False), fields=("state",), again=again)
+
+
+def _act(action: UnitAction, *, fields: tuple[str, ...] = (), again: bool = False) -> Act[UnitAction]:
+    return Act((action,), fields, again)

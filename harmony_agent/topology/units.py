@@ -1,0 +1,167 @@
+"""Units: what a service manager is capable of, and what is seen of one unit. Units and unit files; no library.
+
+Files are named relative to the unit directory: ``web.service`` and ``web.service.d/10-mem.conf``. What stands at such a
+place is told by a short text, never by its content: ``""`` nothing, ``sha256:…`` a regular file, ``link:<target>`` a
+symbolic link, ``other`` anything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+MASK: Final = "link:/dev/null"
+OTHER: Final = "other"
+RUNNING: Final = frozenset({"active", "reloading", "refreshing"})
+"""Active states in which a unit does its work."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One unit as it stands on disk (in the directory that is ours to write) and in the manager."""
+
+    name: str
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Every place of this unit that isn't empty, ours or not; ``x.service.d`` alone where that is no directory."""
+    kept: frozenset[str] = frozenset()
+    """Digests of former files that were kept aside for this unit."""
+    linked: bool = False
+    """Whether links in our directory pull the unit in: it was enabled there, even if its file is gone."""
+    unit_file_state: str = ""
+    """As on disk now (``enabled``, ``static``, ``masked``, …); "" where there is no unit file."""
+    load_state: str = "not-found"
+    """``loaded``, ``not-found``, ``masked``, ``bad-setting``, ``error``; "" for a template, which is never loaded."""
+    active_state: str = "inactive"
+    sub_state: str = "dead"
+    fragment: str = ""
+    """Path of the unit file that the manager has loaded."""
+    loaded_dropins: tuple[str, ...] = ()
+    """Paths of the drop-ins that the manager has loaded."""
+    loaded_file_state: str = ""
+    """The unit file state as the manager remembers it from its last reload."""
+    stale: bool = False
+    """The manager says that files changed since it loaded them."""
+    condition: bool | None = None
+    """Whether the unit's conditions held when it was last started; None where that never was."""
+    assertion: bool | None = None
+    rested: bool = False
+    """Its conditions were looked at so long ago that it is worth another start."""
+    invocation: str = ""
+    """Id of the last run that the manager remembers."""
+    result: str = "success"
+    job: str = ""
+    """Type of the job that is queued or running for it (``start``, ``stop``, ``restart``, …)."""
+    oneshot: bool = False
+    """A service of Type=oneshot that is over when its process ends well."""
+    ended: bool = False
+    """A service whose main process ended without being asked to."""
+    can_reload: bool = False
+    main_pid: int = 0
+    restarts: int = 0
+    since: int = 0
+    """When `active_state` was entered, in microseconds since 1970; 0 where it never was."""
+    changed: int = 0
+    """When the state last changed at all, reloads included; in microseconds since 1970."""
+
+    @property
+    def run(self) -> str:
+        """Which run this is, or was: another text after every start; "" where it never ran."""
+        return self.invocation or (f"@{self.since}" if self.since else "")
+
+
+class Units(Protocol):
+    """The service manager, and the directory in which we write unit files. Raises `core.errors` alone.
+
+    Jobs return their result (``done``, ``failed``, ``skipped``, ``dependency``, ``canceled``, ``timeout``, …), or ""
+    when the unit is still on its way after a short wait.
+    """
+
+    @property
+    def directory(self) -> str:
+        """Absolute path of the unit directory."""
+        ...
+
+    async def survey(self, names: Collection[str]) -> Mapping[str, Unit]:
+        """Those of `names` of which anything exists. Cheap: what seems unchanged isn't looked at again."""
+        ...
+
+    async def look(self, name: str) -> Unit | None:
+        """One, fresh and whole; None where nothing of it exists."""
+        ...
+
+    async def write(self, name: str, place: str, content: str, keep: str) -> None:
+        """Put a file at `place` of unit `name`, atomically and durably. What stood there, `keep`, is kept aside."""
+        ...
+
+    async def remove(self, name: str, place: str, keep: str) -> None:
+        """Take the file or link at `place` away, and its drop-in directory when that is then empty; see `write`."""
+        ...
+
+    async def restore(self, name: str, place: str, former: str) -> None:
+        """Put `former` (a link, or a digest that was kept aside) back at `place`."""
+        ...
+
+    async def drop_kept(self, name: str) -> None:
+        """Let go of everything that was kept aside for `name`."""
+        ...
+
+    def expect(self, names: Collection[str]) -> None:
+        """These may write files soon: one reload shall serve them all."""
+        ...
+
+    def done(self, name: str) -> None:
+        """`name` writes no more files for now."""
+        ...
+
+    async def reload(self, name: str) -> None:
+        """Return when the manager has loaded what `name` wrote. Waits, boundedly, for the others that are expected."""
+        ...
+
+    async def enable(self, name: str) -> bool:
+        """Enable; False where the unit file has nothing to enable it by."""
+        ...
+
+    async def disable(self, name: str, *, runtime: bool) -> None:
+        """Disable; with `runtime` also until the next boot."""
+        ...
+
+    async def mask(self, name: str) -> None:
+        """Mask, durably."""
+        ...
+
+    async def unmask(self, name: str, *, runtime: bool) -> bool:
+        """Unmask; False where there was no mask that could be taken away."""
+        ...
+
+    async def start(self, name: str) -> str:
+        """Start, and remember how it ends even if it ends at once."""
+        ...
+
+    async def stop(self, name: str) -> str:
+        """Stop."""
+        ...
+
+    async def restart(self, name: str) -> str:
+        """Stop and start, or start."""
+        ...
+
+    async def reload_unit(self, name: str) -> str:
+        """Let the unit read its configuration again."""
+        ...
+
+    async def reset_failed(self, name: str) -> None:
+        """Forget that it failed, and how often it was started."""
+        ...
+
+    async def logs(self, name: str, lines: int) -> list[str]:
+        """The last lines that it logged, oldest first."""
+        ...
+
+    async def watch(self, changed: Callable[[str], None]) -> None:
+        """Call `changed` with the name of a unit that was listed or looked at before; run until cancelled."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of the connection."""
+        ...
