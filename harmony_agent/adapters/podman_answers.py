@@ -1,0 +1,157 @@
+"""What podman's API answers, as the types of `topology.containers`. No I/O but reading a response; podman 4.3 to 5.4."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from harmony_agent.topology.containers import ContainerEvent, ContainerState, Health, Image, Listed, Refused, State
+
+_STATES: Final[Mapping[str, State]] = {
+    "created": "created",
+    "configured": "created",
+    "initialized": "created",
+    "running": "running",
+    "paused": "paused",
+    "stopping": "stopping",
+    "stopped": "exited",
+    "exited": "exited",
+    "removing": "removing",
+}
+_HEALTH: Final[Mapping[str, Health]] = {"starting": "starting", "healthy": "healthy", "unhealthy": "unhealthy"}
+_DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
+_NEVER: Final = datetime(2, 1, 1, tzinfo=UTC)
+_FRAME: Final = 8
+
+
+def answered(response: Any, *, missing: bool = False) -> Any:
+    """The response where it is a success (or, with `missing`, a 404). Raises Refused with podman's words."""
+    status = response.status_code
+    if status < 400 or (missing and status == 404):
+        return response
+    text = response.text
+    response.close()
+    try:
+        text = str(json.loads(text)["message"])
+    except (ValueError, KeyError, TypeError):
+        text = text[:1000]
+    raise Refused(status, text)
+
+
+def listed(entry: Mapping[str, Any]) -> Listed:
+    """An entry of the container list."""
+    names = entry.get("Names") or [""]
+    return Listed(
+        id=entry["Id"],
+        name=names[0],
+        state=_STATES.get(entry.get("State") or "", "unknown"),
+        labels=entry.get("Labels") or {},
+        exit_code=entry.get("ExitCode") or 0,
+        started=entry.get("StartedAt") or 0,
+        ended=entry.get("ExitedAt") or 0,
+        pid=entry.get("Pid") or 0,
+        networks=tuple(sorted(entry.get("Networks") or [])),
+    )
+
+
+def container(body: Mapping[str, Any]) -> ContainerState:
+    """An inspected container."""
+    state, config = body.get("State") or {}, body.get("Config") or {}
+    shown = _STATES.get(state.get("Status") or "", "unknown")
+    health = state.get("Health") or state.get("Healthcheck") or {}
+    return ContainerState(
+        id=body["Id"],
+        name=body["Name"],
+        state=shown,
+        labels=config.get("Labels") or {},
+        image_id=body.get("Image") or "",
+        image_digest=_digest(body.get("ImageDigest")),
+        exit_code=state.get("ExitCode") if shown == "exited" else None,
+        started=moment(state.get("StartedAt")),
+        finished=moment(state.get("FinishedAt")),
+        health=_HEALTH.get(health.get("Status") or "", ""),
+        stop_timeout=int(config.get("StopTimeout") or 0),
+        config=_config(body),
+    )
+
+
+def _config(body: Mapping[str, Any]) -> dict[str, str]:
+    """What can be changed of a container that keeps its id; a digest stands for the health check."""
+    host, networks = body.get("HostConfig") or {}, (body.get("NetworkSettings") or {}).get("Networks") or {}
+    check = json.dumps((body.get("Config") or {}).get("Healthcheck"), sort_keys=True)
+    return {
+        "memory": str(host.get("Memory")),
+        "cpus": f"{host.get('CpuQuota')}/{host.get('CpuPeriod')}",
+        "pids": str(host.get("PidsLimit")),
+        "healthcheck": hashlib.sha256(check.encode()).hexdigest(),
+        "network": ",".join([str(host.get("NetworkMode")), *sorted(networks)]),
+    }
+
+
+def image(body: Mapping[str, Any]) -> Image:
+    """An inspected image."""
+    entrypoint = (body.get("Config") or {}).get("Entrypoint") or []
+    return Image(id=body["Id"], digest=_digest(body.get("Digest")), entrypoint=tuple(entrypoint))
+
+
+def event(line: bytes) -> ContainerEvent | None:
+    """A line of the event stream; None where it is of something else."""
+    try:
+        body = json.loads(line)
+        attributes = body["Actor"]["Attributes"] or {}
+        return ContainerEvent(id=body["Actor"]["ID"], name=attributes.get("name", ""), labels=attributes)
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def pull_error(line: bytes) -> str | None:
+    """What a line of a pull's progress says went wrong."""
+    try:
+        error = json.loads(line).get("error")
+    except (ValueError, AttributeError):
+        return None
+    return str(error) if error else None
+
+
+def moment(text: str | None) -> datetime | None:
+    """A time of podman, in its service's own zone; None for its "never"."""
+    if not text:
+        return None
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    found = found if found.tzinfo else found.replace(tzinfo=UTC)
+    return None if found.replace(tzinfo=UTC) < _NEVER else found.astimezone(UTC)
+
+
+def log_lines(chunks: Iterable[bytes], most: int, limit: int) -> list[str]:
+    """The last `most` lines of a multiplexed log stream that fit in `limit` bytes, oldest first."""
+    kept: deque[bytes] = deque()
+    room = limit
+    for payload in _frames(chunks):
+        kept.append(payload)
+        room -= len(payload)
+        while room < 0 and len(kept) > 1:
+            room += len(kept.popleft())
+    lines = b"".join(kept)[-limit:].decode("utf-8", "replace").splitlines()
+    return lines[-most:] if most > 0 else []
+
+
+def _frames(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """The payloads of the frames: one byte of stream number, three of nothing, four of length, then that many."""
+    held = b""
+    for chunk in chunks:
+        held += chunk
+        while len(held) >= _FRAME and len(held) >= (end := _FRAME + int.from_bytes(held[4:_FRAME], "big")):
+            yield held[_FRAME:end]
+            held = held[end:]
+
+
+def _digest(text: object) -> str | None:
+    return text if isinstance(text, str) and _DIGEST.fullmatch(text) else None

@@ -1,0 +1,194 @@
+"""Container: takes the steps that the plan asks for, each safe to repeat, and records what later steps lean on.
+
+What is recorded before a step says that it may have been taken; see the facts in `harmony_agent.kinds.container`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, assert_never
+
+from harmony_agent.core.errors import Transient
+from harmony_agent.kinds.container import spec as made_of
+from harmony_agent.kinds.container.actions import (
+    ContainerAction,
+    Create,
+    EndInit,
+    EnsureImage,
+    PutBack,
+    Remember,
+    Remove,
+    Rename,
+    Restart,
+    RunInit,
+    SetAside,
+    Start,
+    Stop,
+    Unpause,
+)
+from harmony_agent.kinds.container.make import Maker
+from harmony_agent.kinds.container.notes import Notes
+from harmony_agent.topology.containers import Containers, ContainerState, Refused
+
+
+class Actor:
+    """Changes one device's containers."""
+
+    def __init__(self, containers: Containers, maker: Maker, notes: Notes, boot_id: str) -> None:
+        self._containers, self._maker, self._notes, self._boot_id = containers, maker, notes, boot_id
+        self._mended: set[str] = set()
+
+    def done(self, name: str) -> None:
+        """The pass ended: a damaged container may be made anew once more in the next."""
+        self._mended.discard(name)
+
+    async def apply(self, action: ContainerAction) -> None:
+        """Take one step. What podman refuses becomes Transient, with its words where they repeat no value."""
+        try:
+            await self._apply(action)
+        except Refused as refusal:
+            reason, verb = _FAILURES[type(action)]
+            words = await self._words(action.name, refusal)
+            # Not chained: podman's answer stays behind.
+            raise Transient(reason, f"cannot {verb} {action.name}: {words}") from None
+
+    async def _apply(self, action: ContainerAction) -> None:  # noqa: PLR0912  # one case an action
+        match action:
+            case EnsureImage(name=name, image=image):
+                await self._maker.ensure_image(name, image)
+            case Create(name=name):
+                await self._maker.create(name)
+            case Remember(name=name, id=ident):
+                await self._maker.remember(name, ident)
+            case Start():
+                await self._start(action)
+            case Restart(name=name, id=ident, run=run):
+                await self._notes.note(name, token=self._notes.token(name), **{"from": run})
+                await self._containers.restart(ident, self._notes.grace(name))
+            case Stop(name=name, id=ident, paused=paused):
+                await self._stop(ident, self._notes.grace(name), paused=paused)
+            case Unpause(id=ident):
+                await self._containers.unpause(ident)
+            case Rename(name=name, id=ident):
+                await self._containers.rename(ident, name)
+            case Remove(name=name, id=ident, paused=paused):
+                await self._remove(ident, self._notes.grace(name), paused=paused)
+            case RunInit(name=name, init=init, id=ident):
+                await self._maker.run_init(name, init, ident)
+            case EndInit():
+                await self._end_init(action)
+            case SetAside():
+                await self._set_aside(action)
+            case PutBack(name=name):
+                await self._put_back(name)
+            case _:
+                assert_never(action)
+
+    async def restart(self, name: str) -> None:
+        """Restart it for its liveness probe, counted first."""
+        facts = self._notes.facts(name)
+        try:
+            await self._notes.note(name, restarts=facts.get("restarts", 0) + 1)
+            await self._containers.restart(self._notes.id(name), self._notes.grace(name))
+        except Refused as refusal:
+            words = await self._words(name, refusal)
+            raise Transient("RestartFailed", f"cannot restart {name}: {words}") from None
+
+    async def _words(self, name: str, refusal: Refused) -> str:
+        """Podman's words, where it is known what they must not repeat."""
+        spec = self._notes.spec(name)
+        if spec is None:
+            return f"podman refused (status {refusal.status}); its own log says why"
+        try:
+            _, files = await self._maker.read_env(spec)
+        except Transient:
+            return f"podman refused (status {refusal.status}), and its words can't be checked for values of env_files"
+        return made_of.safe(refusal.text, made_of.secrets(spec, files))
+
+    # Running.
+
+    async def _start(self, action: Start) -> None:
+        name, facts = action.name, self._notes.facts(action.name)
+        changes: dict[str, Any] = {"boot": self._boot_id, "token": self._notes.token(name), "from": action.run}
+        if action.ended and facts.get("ended") != action.ended:
+            changes |= {"restarts": facts.get("restarts", 0) + 1, "ended": action.ended, "exit_code": action.exit_code}
+        await self._notes.note(name, **changes)
+        try:
+            await self._containers.start(action.id)
+        except Refused as refusal:
+            if not made_of.damaged(refusal.text):
+                raise
+            await self._mend(action)
+
+    async def _mend(self, action: Start) -> None:
+        """Its storage never reached the disk: make it anew, once a pass. The next step of the pass starts it."""
+        name = action.name
+        if name in self._mended:
+            text = f"cannot start {name}: podman's storage is damaged; remove its image and let it be pulled again"
+            raise Transient("StorageDamaged", text)
+        self._mended.add(name)
+        await self._containers.remove(action.id)
+        await self._maker.create(name)
+
+    async def _stop(self, ident: str, grace: int, *, paused: bool) -> None:
+        if paused:
+            await self._containers.unpause(ident)
+        await self._containers.stop(ident, grace)
+
+    async def _remove(self, ident: str, grace: int, *, paused: bool) -> None:
+        with suppress(Refused):  # what never ran, or lost its storage, can't be stopped; whether it goes is said below
+            await self._stop(ident, grace, paused=paused)
+        await self._containers.remove(ident)
+
+    # Init containers.
+
+    async def _end_init(self, action: EndInit) -> None:
+        if not action.failure:
+            await self._notes.note(action.name, inits={"main": action.main, "done": action.done})
+        await self._remove(action.id, 0, paused=False)
+        if action.failure:
+            raise Transient("InitFailed", f"cannot start {action.name}: its init container {action.failure}")
+
+    # Adoption.
+
+    async def _set_aside(self, action: SetAside) -> None:
+        state = await self._containers.inspect(action.id)
+        if state is None:
+            return
+        if (self._notes.facts(action.name).get("former") or {}).get("id") != action.id:
+            await self._notes.note(action.name, former=former_facts(state))
+        await self._stop(action.id, state.stop_timeout, paused=state.state == "paused")
+        await self._containers.rename(action.id, made_of.former_name(action.name, action.id))
+
+    async def _put_back(self, name: str) -> None:
+        former = self._notes.facts(name).get("former") or {}
+        state = await self._containers.inspect(former["id"]) if former else None
+        if state is not None:
+            if state.name != name:
+                await self._containers.rename(state.id, name)
+            if former["running"] and state.state in ("created", "exited"):
+                await self._containers.start(state.id)
+        await self._notes.note(name, former=None)
+
+
+def former_facts(state: ContainerState) -> dict[str, Any]:
+    """What is recorded of a container that is adopted."""
+    return {"id": state.id, "running": state.state in ("running", "paused", "stopping")}
+
+
+_FAILURES: Mapping[type, tuple[str, str]] = {
+    EnsureImage: ("PullFailed", "pull the image of"),
+    Create: ("CreateFailed", "create"),
+    Remember: ("InspectFailed", "inspect"),
+    Start: ("StartFailed", "start"),
+    Restart: ("RestartFailed", "restart"),
+    Stop: ("StopFailed", "stop"),
+    Unpause: ("UnpauseFailed", "unpause"),
+    Rename: ("RenameFailed", "rename"),
+    Remove: ("RemoveFailed", "remove"),
+    RunInit: ("InitFailed", "run an init container of"),
+    EndInit: ("RemoveFailed", "remove an init container of"),
+    SetAside: ("AdoptFailed", "set aside the container that is called"),
+    PutBack: ("PutBackFailed", "put back the container that was called"),
+}

@@ -1,0 +1,124 @@
+"""Container: the steps that a plan is made of. Each is idempotent; ids and reasons only, never a value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from harmony_agent.core.reconcile import Action
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnsureImage(Action):
+    """Have the image on the device, as `pull` says. Comes before the container that runs is touched."""
+
+    image: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Create(Action):
+    """Create the container; record that before, and its id after."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remember(Action):
+    """Record the id of a container that is ours by its labels: the agent died before it could."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start(Action):
+    """Start it. `ended` is the run that ended by itself and is to be counted, "" where none did."""
+
+    id: str
+    run: str
+    ended: str = ""
+    exit_code: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restart(Action):
+    """Stop and start it once for a restart token; `run` is what runs now."""
+
+    id: str
+    run: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop(Action):
+    """Stop it gracefully."""
+
+    id: str
+    paused: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unpause(Action):
+    """Let it go on."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rename(Action):
+    """Give it its name back."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remove(Action):
+    """Stop it gracefully and remove it."""
+
+    id: str
+    paused: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunInit(Action):
+    """Create an init container, unless it is there, and start it."""
+
+    init: str
+    id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndInit(Action):
+    """Take away an init container that ended, or ran for too long: `failure` says how; "" and it is done with."""
+
+    init: str
+    id: str
+    main: str
+    done: int
+    failure: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetAside(Action):
+    """Adopt: record the container that has our name, stop it and give it another one."""
+
+    id: str
+    running: bool
+    paused: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutBack(Action):
+    """Give an adopted container its name back, and start it if it ran."""
+
+
+ContainerAction = (
+    EnsureImage
+    | Create
+    | Remember
+    | Start
+    | Restart
+    | Stop
+    | Unpause
+    | Rename
+    | Remove
+    | RunInit
+    | EndInit
+    | SetAside
+    | PutBack
+)

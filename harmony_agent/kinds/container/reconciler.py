@@ -1,0 +1,180 @@
+"""Container: the reconciler that the engine drives; it hands each question to `look`, `plan` or `act`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Final, Literal
+
+from harmony_agent.core.errors import Transient
+from harmony_agent.core.reconcile import Desired, Facts, Store
+from harmony_agent.kinds.container.act import Actor, former_facts
+from harmony_agent.kinds.container.actions import ContainerAction
+from harmony_agent.kinds.container.look import Looker
+from harmony_agent.kinds.container.make import Maker
+from harmony_agent.kinds.container.notes import Notes
+from harmony_agent.kinds.container.plan import ContainerPlan, Observed, decide
+from harmony_agent.kinds.container.spec import DEVICE, RESOURCE, init_name, known_signal
+from harmony_agent.topology.containers import Containers, EnvFiles, Refused, State
+from scores.container import Container
+from scores.manifest import FieldError
+from scores.names import format_time
+from scores.status import ContainerDetail, Detail
+
+_Shown = Literal["Running", "Created", "Exited", "Paused", "Absent"]
+_SHOWN: Final[Mapping[State, _Shown]] = {
+    "created": "Created",
+    "running": "Running",
+    "stopping": "Running",
+    "paused": "Paused",
+    "exited": "Exited",
+    "removing": "Exited",
+    "unknown": "Exited",
+}
+
+
+class ContainerReconciler:
+    """Containers of one device. `env_roots` are the folders under which env files may be read."""
+
+    kind = "Container"
+    spec_type = Container
+
+    def __init__(
+        self,
+        containers: Containers,
+        env_files: EnvFiles,
+        store: Store,
+        *,
+        device: str,
+        boot_id: str,
+        env_roots: Sequence[str],
+        now: Callable[[], datetime],
+        pull_timeout: float = 600.0,
+    ) -> None:
+        self._containers, self._store = containers, store
+        self._device, self._boot_id, self._env_roots = device, boot_id, tuple(env_roots)
+        self._looker = Looker(containers, env_files, store, device, now)
+        self._notes = Notes(store)
+        maker = Maker(containers, env_files, self._notes, device=device, pull_timeout=pull_timeout)
+        self._actor = Actor(containers, maker, self._notes, boot_id)
+
+    def admit(self, spec: Container) -> Iterable[FieldError]:
+        """Env files outside the roots, and signals that Linux doesn't have."""
+        for index, path in enumerate(spec.env_files):
+            if not any(path.startswith(f"{root.rstrip('/')}/") for root in self._env_roots):
+                yield FieldError(f"env_files[{index}]", "PathOutsideRoots")
+        if spec.stop_signal is not None and not known_signal(spec.stop_signal):
+            yield FieldError("stop_signal", "UnknownSignal")
+
+    def claims(self, spec: Container) -> frozenset[str]:
+        """Its name, those of its init containers, and its ports of the device."""
+        names = [spec.name, *(init_name(spec.name, init.name) for init in spec.init_containers)]
+        ports = [
+            f"port:{port.protocol}:{f'{port.host_ip}:' if port.host_ip else ''}{port.host_port}" for port in spec.ports
+        ]
+        return frozenset([*(f"container:{name}" for name in names), *ports])
+
+    async def relist(self) -> Mapping[str, Observed]:
+        """All that is wanted or owned and exists."""
+        return await self._looker.relist()
+
+    async def observe(self, name: str) -> Observed | None:
+        """One, fresh."""
+        return await self._looker.one(name)
+
+    def plan(self, name: str, desired: Desired[Container] | None, observed: Observed | None) -> ContainerPlan:
+        """What to do next."""
+        return decide(name, desired, self._store.record(name), observed, self._boot_id)
+
+    async def apply(self, action: ContainerAction) -> None:
+        """Take one step."""
+        await self._actor.apply(action)
+
+    def facts(self, name: str, desired: Desired[Container], observed: Observed | None) -> Facts:
+        """What to record when it is claimed: older facts, and where there are none, how it is now."""
+        record = self._store.record(name)
+        facts = dict(record.facts) if record is not None else {}
+        facts["grace"] = desired.spec.stop_grace_seconds
+        if not (facts.get("token") and desired.restart_token):
+            # The first token that is seen comes with the container as it is: no restart.
+            facts["token"], facts["from"] = desired.restart_token, ""
+        if record is None and observed is not None:
+            self._first_facts(facts, name, desired, observed)
+        return facts
+
+    def _first_facts(
+        self, facts: dict[str, object], name: str, desired: Desired[Container], observed: Observed
+    ) -> None:
+        """A container with our labels but no record is taken as it is where it is as wanted, else set aside."""
+        if observed.holder is not None:
+            facts["former"] = former_facts(observed.holder)
+        elif observed.main is not None:
+            plan = decide(name, desired, None, observed, self._boot_id)
+            changes = getattr(plan, "actions", ())
+            if any(action.disturbs for action in changes):
+                facts["former"] = former_facts(observed.main)
+
+    def detail(self, name: str, observed: Observed | None) -> Detail | None:
+        """As the status shows it. `ready` is podman's own health check's word; probes are the engine's."""
+        main = observed.main if observed is not None else None
+        facts = self._notes.facts(name)
+        restarts, last = int(facts.get("restarts", 0)), facts.get("exit_code")
+        if main is None:
+            return ContainerDetail(state="Absent", restarts=restarts, exit_code=last)
+        ended = main.state == "exited"
+        since = main.finished if ended else main.started
+        return ContainerDetail(
+            state=_SHOWN[main.state],
+            id=main.id,
+            image_digest=main.image_digest,
+            since=None if since is None else format_time(since),
+            restarts=restarts,
+            exit_code=main.exit_code if ended else last,
+            ready=main.state == "running" and main.health in ("", "healthy"),
+        )
+
+    def expect(self, names: Collection[str]) -> None:
+        """Nothing is shared between containers."""
+
+    def done(self, name: str) -> None:
+        """The pass over `name` ended."""
+        self._actor.done(name)
+
+    async def watch(self, changed: Callable[[str], None]) -> None:
+        """Podman's events, of our containers and of those that have a name that is wanted here."""
+        async for event in self._containers.events():
+            self._looker.forget(event.id)
+            name = event.name
+            if event.labels.get(DEVICE) == self._device:
+                name = event.labels.get(RESOURCE, "").removeprefix("Container/")
+            if name in self._store.names():
+                changed(name)
+
+    def instance(self, observed: Observed | None) -> str:
+        """Its id and when it was started."""
+        main = observed.main if observed is not None else None
+        return main.run if main is not None and main.state in ("running", "paused") else ""
+
+    async def restart(self, name: str) -> None:
+        """Restart it, counted."""
+        await self._actor.restart(name)
+
+    async def exec_probe(self, name: str, argv: Sequence[str], timeout: float) -> int:  # noqa: ASYNC109  # podman's to keep
+        """Run an argument list in the container and return its exit code."""
+        try:
+            return await self._containers.exec(self._notes.id(name), argv, timeout)
+        except Refused as refusal:
+            text = f"cannot run the probe in {name} (status {refusal.status}): is it running?"
+            raise Transient("ProbeFailed", text) from None
+
+    async def logs(self, name: str, lines: int) -> list[str]:
+        """The last lines that the container wrote."""
+        try:
+            return list(await self._containers.logs(self._notes.id(name), lines))
+        except Refused as refusal:
+            text = f"cannot read the logs of {name} (status {refusal.status}): is there such a container?"
+            raise Transient("LogsFailed", text) from None
+
+    async def close(self) -> None:
+        """Let go of podman; containers run on."""
+        await self._containers.close()

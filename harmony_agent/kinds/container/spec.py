@@ -1,0 +1,264 @@
+"""Container: from a Score to what is asked of podman. Pure; values of `env` leave here only inside a payload.
+
+The ``io.harmony.spec`` label says what a container was made from: a version, and a digest over what the author set
+and that goes into the making. A field that a later version of the model adds, with its default, is not in it, and so
+re-creates nothing.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from harmony_agent.topology.containers import Image
+from scores.canonical import canonical, digest
+from scores.container import Container, InitContainer, Mount, in_bytes
+
+DEVICE: Final = "io.harmony.device"
+DEPLOYMENT: Final = "io.harmony.deployment"
+RESOURCE: Final = "io.harmony.resource"
+SPEC: Final = "io.harmony.spec"
+INIT: Final = "io.harmony.init"
+
+_VERSION: Final = "1"
+_MADE_OF: Final = {
+    "image", "command", "args", "env", "env_files", "ports", "mounts", "network", "user", "working_dir", "hostname",
+    "labels", "stop_signal", "memory", "cpus", "pids", "cap_add", "cap_drop", "read_only", "no_new_privileges",
+    "init_containers", "healthcheck",
+}  # fmt: skip
+"""The fields that go into the making; every other one takes effect without a new container."""
+_CPU_PERIOD: Final = 100_000
+_SECOND: Final = 1_000_000_000
+_SHORT: Final = 3
+"""A value shorter than this counts as repeated only where it stands as a word: `1` is in every other message."""
+
+
+_DAMAGE: Final = re.compile(
+    r"mounting storage for container|getting graph driver info|layer not known|unexpected end of JSON input"
+    r"|/(overlay|vfs)(-containers|-layers)?/\S*: no such file or directory|container not known"
+)
+"""What podman says of a container whose files never reached the disk before the power went."""
+
+
+_HOLDER: Final = re.compile(r"in use by ([0-9a-f]{64})\b")
+
+
+class BadEnvFile(ValueError):
+    """A line of an env file isn't NAME=value. Names the line, never its content."""
+
+
+def spec_label(spec: Container, env_files: Mapping[str, str]) -> str:
+    """What ``io.harmony.spec`` says of a container made from `spec` with env files of these digests."""
+    made = spec.model_dump(mode="json", exclude_unset=True, include=_MADE_OF)
+    if spec.env_files:
+        made["env_files"] = [[path, env_files[path]] for path in spec.env_files]
+    return f"{_VERSION}:{digest(canonical(made)).removeprefix('sha256:')}"
+
+
+def content_digest(content: bytes) -> str:
+    """How the content of an env file stands in `spec_label`."""
+    return digest(content)
+
+
+def init_name(name: str, init: str) -> str:
+    """The name of the container that runs the init container `init` of `name`."""
+    return f"{name}.init-{init}"
+
+
+def former_name(name: str, ident: str) -> str:
+    """What an adopted container is called while ours has its name."""
+    return f"{name}.former-{ident[:12]}"
+
+
+def parse_env(path: str, content: bytes) -> dict[str, str]:
+    """The variables of an env file: NAME=value, a line each, taken literally; # and blank lines are skipped."""
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError:
+        raise BadEnvFile(f"{path} is not UTF-8") from None
+    found: dict[str, str] = {}
+    for number, line in enumerate(text.split("\n"), 1):
+        stripped = line.strip()
+        if not stripped or stripped.startswith("#"):
+            continue
+        name, equals, value = line.lstrip().removesuffix("\r").partition("=")
+        if not equals or not name.strip() or "\0" in line:
+            raise BadEnvFile(f"line {number} of {path} is not NAME=value")
+        found[name.strip()] = value
+    return found
+
+
+def secrets(spec: Container, files: Mapping[str, str]) -> frozenset[str]:
+    """Every value that no message may repeat; `files` are the variables of its env files."""
+    inits = (value for init in spec.init_containers for value in init.env.values())
+    return frozenset(value for value in (*spec.env.values(), *files.values(), *inits) if value)
+
+
+def safe(text: str, hidden: Iterable[str]) -> str:
+    """Podman's words on one line, or a note in their place where they repeat a value of `env`."""
+    words = set(text.split())
+    for value in hidden:
+        forms = {value, canonical(value).decode()[1:-1], *value.split("\n")} - {""}
+        for form in forms:
+            if form in words or (len(form) >= _SHORT and form in text):
+                return "(podman's words are withheld: they repeat a value of env)"
+    return " ".join(text.split())[:400]
+
+
+def damaged(text: str) -> bool:
+    """Whether podman's words mean that a container's own storage is gone, so that only another one helps."""
+    return _DAMAGE.search(text) is not None
+
+
+def name_holder(text: str) -> str | None:
+    """The full id of what holds a name, where podman's words tell it."""
+    match = _HOLDER.search(text)
+    return match[1] if match else None
+
+
+def payload(spec: Container, labels: Mapping[str, str], image: Image, files: Mapping[str, str]) -> dict[str, Any]:
+    """The SpecGenerator value that makes `spec`'s container. `labels` are the agent's own."""
+    made: dict[str, Any] = {
+        "name": spec.name,
+        "image": spec.image,
+        "labels": {**spec.labels, **labels},
+        "env": {**files, **spec.env},
+        "restart_policy": "no",
+        **_command(spec.command, spec.args, image),
+        **_mounts(spec.mounts),
+        **_network(spec),
+        **_limits(spec),
+    }
+    plain = {
+        "user": spec.user,
+        "work_dir": spec.working_dir,
+        "hostname": spec.hostname,
+        "stop_signal": None if spec.stop_signal is None else signal_number(spec.stop_signal),
+        "stop_timeout": spec.stop_grace_seconds,
+        "cap_add": [_capability(name) for name in spec.cap_add] or None,
+        "cap_drop": [_capability(name) for name in spec.cap_drop] or None,
+        "read_only_filesystem": spec.read_only or None,
+        "no_new_privileges": spec.no_new_privileges or None,
+    }
+    made |= {key: value for key, value in plain.items() if value is not None}
+    if spec.healthcheck is not None:
+        check = spec.healthcheck
+        made["healthconfig"] = {
+            "Test": ["CMD", *check.command],
+            "Interval": int(check.interval_seconds * _SECOND),
+            "Timeout": int(check.timeout_seconds * _SECOND),
+            "StartPeriod": int(check.start_period_seconds * _SECOND),
+            "Retries": check.retries,
+        }
+    return made
+
+
+def init_payload(spec: Container, init: InitContainer, labels: Mapping[str, str], image: Image) -> dict[str, Any]:
+    """The SpecGenerator value of one of `spec`'s init containers, which shares its network and, by default, mounts."""
+    network = _network(spec)
+    network.pop("portmappings", None)
+    made: dict[str, Any] = {
+        "name": init_name(spec.name, init.name),
+        "image": init.image or spec.image,
+        "labels": {**labels, INIT: init.name},
+        "env": dict(init.env),
+        "restart_policy": "no",
+        **_command(init.command, init.args, image),
+        **_mounts(spec.mounts if init.mounts is None else init.mounts),
+        **network,
+    }
+    if init.user is not None:
+        made["user"] = init.user
+    return made
+
+
+def signal_number(name: str) -> int:
+    """The number of ``SIGUSR1`` or ``SIGRTMIN+3`` on this machine (podman's API takes no name).
+
+    KeyError or ValueError where there is no such signal.
+    """
+    base, sign, offset = name.partition("+") if "+" in name else name.partition("-")
+    number = signal.Signals[base].value
+    if sign:
+        number += int(sign + offset)
+        if base not in ("SIGRTMIN", "SIGRTMAX") or not signal.SIGRTMIN <= number <= signal.SIGRTMAX:
+            raise KeyError(name)
+    return number
+
+
+def known_signal(name: str) -> bool:
+    """Whether this machine has a signal of this name."""
+    try:
+        signal_number(name)
+    except (KeyError, ValueError):
+        return False
+    return True
+
+
+def _command(command: Sequence[str] | None, args: Sequence[str] | None, image: Image) -> dict[str, Any]:
+    """`command` replaces the entrypoint and with it the image's arguments; `args` alone keeps the entrypoint.
+
+    Empty args and no command would be read as "the image's own arguments", so the entrypoint is then named.
+    """
+    made: dict[str, Any] = {}
+    if command is not None:
+        made["entrypoint"] = list(command)
+    elif args is not None and not args and image.entrypoint:
+        made["entrypoint"] = list(image.entrypoint)
+    if args:
+        made["command"] = list(args)
+    return made
+
+
+def _mounts(mounts: Sequence[Mount]) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for mount in mounts:
+        access = "ro" if mount.read_only else "rw"
+        if mount.type == "volume":
+            made.setdefault("volumes", []).append({"Name": mount.source, "Dest": mount.target, "Options": [access]})
+            continue
+        one: dict[str, Any] = {"type": mount.type, "destination": mount.target}
+        if mount.type == "bind":
+            one |= {"source": mount.source, "options": ["rbind", access]}
+        else:
+            size = [] if mount.size is None else [f"size={in_bytes(mount.size)}"]
+            one |= {"source": "tmpfs", "options": ["nosuid", "nodev", access, *size]}
+        made.setdefault("mounts", []).append(one)
+    return made
+
+
+def _network(spec: Container) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    if spec.network in ("host", "none"):
+        made["netns"] = {"nsmode": spec.network}
+    elif spec.network is not None:
+        made["netns"] = {"nsmode": "bridge"}
+        made["networks"] = {spec.network: {}}
+    if spec.ports:
+        made["portmappings"] = [
+            {
+                "host_ip": port.host_ip,
+                "host_port": port.host_port,
+                "container_port": port.container_port,
+                "protocol": port.protocol,
+            }
+            for port in spec.ports
+        ]
+    return made
+
+
+def _limits(spec: Container) -> dict[str, Any]:
+    limits: dict[str, Any] = {}
+    if spec.memory is not None:
+        limits["memory"] = {"limit": in_bytes(spec.memory)}
+    if spec.cpus is not None:
+        limits["cpu"] = {"period": _CPU_PERIOD, "quota": round(spec.cpus * _CPU_PERIOD)}
+    if spec.pids is not None:
+        limits["pids"] = {"limit": spec.pids}
+    return {"resource_limits": limits} if limits else {}
+
+
+def _capability(name: str) -> str:
+    return name if name.startswith("CAP_") or name == "ALL" else f"CAP_{name}"

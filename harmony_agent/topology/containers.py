@@ -1,0 +1,174 @@
+"""Containers: what the device's container engine can do, and what it shows of a container. No library, no I/O.
+
+`Containers` is implemented over podman's API and by a fake in memory; both pass one contract suite. Its methods raise
+`Refused` where the engine answered with an error, and `core.errors.Transient` (PodmanUnavailable, PodmanUnreachable,
+Timeout) where it did not answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal, Protocol
+
+State = Literal["created", "running", "paused", "stopping", "exited", "removing", "unknown"]
+Health = Literal["", "starting", "healthy", "unhealthy"]
+
+
+class Refused(Exception):
+    """The engine answered with an error. `text` is its own and may repeat what it was given: sanitise before showing.
+
+    `status` is the HTTP status, 0 where the error came inside a stream.
+    """
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(f"the container engine refused (status {status})")
+        self.status = status
+        self.text = text
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A container as one list call shows it: enough to see that nothing changed since it was last inspected."""
+
+    id: str
+    name: str
+    state: State
+    labels: Mapping[str, str]
+    exit_code: int = 0
+    started: int = 0
+    ended: int = 0
+    pid: int = 0
+    networks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerState:
+    """A container as inspected.
+
+    `config` shows what can be changed of a container without changing its id, by the Score's field names: memory,
+    cpus, pids, healthcheck, network; each in a spelling that is only good for comparing with itself.
+    `broken`: it is listed but can't be inspected, for its storage is gone.
+    """
+
+    id: str
+    name: str
+    state: State
+    labels: Mapping[str, str]
+    image_id: str = ""
+    image_digest: str | None = None
+    exit_code: int | None = None
+    started: datetime | None = None
+    finished: datetime | None = None
+    health: Health = ""
+    stop_timeout: int = 10
+    config: Mapping[str, str] = field(default_factory=dict)
+    broken: bool = False
+
+    @property
+    def run(self) -> str:
+        """Which run this is, or was: unique on this device."""
+        return f"{self.id}@{self.started.isoformat()}" if self.started else f"{self.id}@"
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An image that is on the device. `entrypoint` is its own."""
+
+    id: str
+    digest: str | None
+    entrypoint: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerEvent:
+    """Something happened to the container `name`."""
+
+    id: str
+    name: str
+    labels: Mapping[str, str]
+
+
+class Containers(Protocol):
+    """A container engine. `ident` is a full id, `ref` a full id or a full name; never a prefix of either."""
+
+    async def version(self) -> str:
+        """The engine's version, as ``4.3.1``."""
+        ...
+
+    async def list(self, labels: Mapping[str, str]) -> Sequence[Listed]:
+        """Every container, running or not, that has all of these labels. One call."""
+        ...
+
+    async def inspect(self, ref: str) -> ContainerState | None:
+        """One container; None when there is none of exactly this id or name."""
+        ...
+
+    async def image(self, ref: str) -> Image | None:
+        """An image on the device; None when it isn't there."""
+        ...
+
+    async def pull(self, ref: str, timeout: float) -> None:  # noqa: ASYNC109  # the implementation bounds its threads
+        """Fetch an image, within `timeout` seconds in all. Refused when it couldn't be."""
+        ...
+
+    async def create(self, payload: Mapping[str, Any]) -> str:
+        """Create a container from a SpecGenerator value; its id."""
+        ...
+
+    async def clear_storage(self, ident: str) -> None:
+        """Remove what a container of this full id left in the storage, where the engine itself knows no such one."""
+        ...
+
+    async def start(self, ident: str) -> None:
+        """Start it; nothing happens when it runs."""
+        ...
+
+    async def stop(self, ident: str, grace: int) -> None:
+        """Ask it to stop, kill it after `grace` seconds; returns when it has stopped, or isn't there."""
+        ...
+
+    async def restart(self, ident: str, grace: int) -> None:
+        """Stop, then start."""
+        ...
+
+    async def unpause(self, ident: str) -> None:
+        """Let a paused one go on."""
+        ...
+
+    async def rename(self, ident: str, name: str) -> None:
+        """Give it another name; its id stays."""
+        ...
+
+    async def remove(self, ident: str) -> None:
+        """Kill and remove it with its anonymous volumes (named ones stay); nothing happens when it isn't there."""
+        ...
+
+    async def exec(self, ident: str, argv: Sequence[str], timeout: float) -> int:  # noqa: ASYNC109  # as for pull
+        """Run an argument list in it and return the exit code. The output is dropped."""
+        ...
+
+    async def logs(self, ident: str, lines: int) -> Sequence[str]:
+        """The last lines it wrote, oldest first; bounded in bytes as well."""
+        ...
+
+    def events(self) -> AsyncIterator[ContainerEvent]:
+        """What happens to containers, from now on. Reconnects by itself; some events may be missed."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of connections and threads."""
+        ...
+
+
+class EnvFiles(Protocol):
+    """Files of NAME=value lines below allowed folders. No symbolic link is followed below them."""
+
+    async def digests(self, paths: Collection[str]) -> Mapping[str, str | None]:
+        """The digest of each file's content; None where there is no readable file. Cheap when nothing changed."""
+        ...
+
+    async def read(self, path: str) -> bytes | None:
+        """The content; None where there is no readable file."""
+        ...
