@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Final, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
-from pydantic_core import PydanticCustomError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, ValidationError
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from scores.canonical import canonical, digest
 from scores.names import ResourceName
+
+
+def _whole(value: float) -> int | float:
+    return int(value) if value.is_integer() else value
+
+
+WHOLE: Final = PlainSerializer(_whole, when_used="json")
+"""On a number that may have a fraction: 10 stays 10 on the wire, whether it was written as 10 or as 10.0."""
 
 
 class Model(BaseModel):
@@ -24,6 +32,22 @@ class Model(BaseModel):
     def canonical(self) -> bytes:
         """The canonical bytes of what was set."""
         return canonical(self.wire())
+
+
+def fault(place: Sequence[str | int], code: str, sentence: str) -> ValidationError:
+    """What a model's validator raises where the fault lies below the model, at `place`."""
+    error = PydanticCustomError(code, sentence)
+    return ValidationError.from_exception_data("fault", [InitErrorDetails(type=error, loc=tuple(place), input=None)])
+
+
+def repeated(values: Sequence[object]) -> int | None:
+    """The index of the first of `values` that stood there before; None where all differ."""
+    seen: set[object] = set()
+    for index, value in enumerate(values):
+        if value in seen:
+            return index
+        seen.add(value)
+    return None
 
 
 KINDS: Final = ("File", "SystemdUnit", "Container", "SystemUpgrade")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from typing import Any, Final, NoReturn
 
 MAX_DEPTH: Final = 32
@@ -43,7 +44,7 @@ def read(data: bytes, limit: int) -> Any:
         raise NotCanonical("NotUtf8", f"not UTF-8 at byte {error.start}") from None
     _check_depth(text)
     try:
-        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
+        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite)
     except NotCanonical:
         raise
     except json.JSONDecodeError as error:
@@ -80,6 +81,13 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(value) != len(pairs):
         raise NotCanonical("DuplicateKey", "an object has the same key twice")
     return value
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):  # 1e999
+        raise NotCanonical("NumberTooLarge", "a number is too large")
+    return number
 
 
 def _no_constant(_name: str) -> NoReturn:

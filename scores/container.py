@@ -6,12 +6,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from scores.base import Model, Score
+from scores.base import WHOLE, Model, Score, fault, repeated
 from scores.file import Path
-from scores.names import Text
+from scores.names import MAX_GENERATION, Text
 from scores.probes import Period, Port, Probe, Seconds, Threshold
 
 _NAME: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]*")
@@ -20,11 +20,14 @@ _UNITS: Final = {"": 1, "Ki": 1024, "Mi": 1024**2, "Gi": 1024**3}
 LABEL_PREFIX: Final = "io.harmony."
 
 
-def _quantity(value: int | str) -> int | str:
+def _quantity(value: object) -> int | str:
+    """Before the union of both types, which would name each of them in its errors."""
+    if isinstance(value, bool) or not isinstance(value, (int, str)):
+        raise PydanticCustomError("WrongType", "must be a whole number of bytes, or text as 64Mi")
     if isinstance(value, str) and not _QUANTITY.fullmatch(value):
         raise PydanticCustomError("InvalidQuantity", "must be bytes, or a number with Ki, Mi or Gi, as 64Mi")
-    if isinstance(value, int) and value <= 0:
-        raise PydanticCustomError("InvalidQuantity", "must be more than 0")
+    if not 0 < in_bytes(value) <= MAX_GENERATION:
+        raise PydanticCustomError("OutOfRange", "must be more than 0 and less than 8 PiB")
     return value
 
 
@@ -50,7 +53,7 @@ def _own_labels(value: Mapping[str, str]) -> Mapping[str, str]:
     return value
 
 
-Quantity = Annotated[int | str, AfterValidator(_quantity)]
+Quantity = Annotated[int | str, BeforeValidator(_quantity)]
 EnvName = Annotated[Text, AfterValidator(_env_name)]
 Env = Mapping[EnvName, Text]
 Args = Annotated[Sequence[Text], Field(max_length=1024)]
@@ -146,7 +149,7 @@ class Container(Score):
     stop_signal: Signal | None = None
     stop_grace_seconds: Annotated[int, Field(ge=0, le=3600)] = 10
     memory: Quantity | None = None
-    cpus: Annotated[float, Field(gt=0, le=1024, strict=False)] | None = None
+    cpus: Annotated[float, Field(gt=0, le=1024), WHOLE] | None = None
     pids: Annotated[int, Field(ge=1, le=4_194_304)] | None = None
     cap_add: Annotated[Sequence[Capability], Field(max_length=64)] = ()
     cap_drop: Annotated[Sequence[Capability], Field(max_length=64)] = ()
@@ -160,14 +163,14 @@ class Container(Score):
     @model_validator(mode="after")
     def _holds_together(self) -> Container:
         if not _NAME.fullmatch(self.name):
-            raise PydanticCustomError("InvalidContainerName", "the name must be of A-Z a-z 0-9 . _ - for podman")
-        targets = [mount.target for mount in self.mounts]
-        if len(set(targets)) != len(targets):
-            raise PydanticCustomError("DuplicateMount", "two mounts have the same target")
-        hosts = [(port.host_ip, port.host_port, port.protocol) for port in self.ports]
-        if len(set(hosts)) != len(hosts):
-            raise PydanticCustomError("DuplicatePort", "two ports have the same port of the device")
-        names = [init.name for init in self.init_containers]
-        if len(set(names)) != len(names):
-            raise PydanticCustomError("DuplicateResource", "two init containers have the same name")
+            raise fault(("name",), "InvalidContainerName", "must be of A-Z a-z 0-9 . _ - for podman")
+        twice = repeated([mount.target for mount in self.mounts])
+        if twice is not None:
+            raise fault(("mounts", twice, "target"), "DuplicateMount", "another mount has this target")
+        twice = repeated([(port.host_ip, port.host_port, port.protocol) for port in self.ports])
+        if twice is not None:
+            raise fault(("ports", twice, "host_port"), "DuplicatePort", "another port has this port of the device")
+        twice = repeated([init.name for init in self.init_containers])
+        if twice is not None:
+            raise fault(("init_containers", twice, "name"), "DuplicateResource", "another one has this name")
         return self

@@ -9,8 +9,8 @@ from typing import Annotated, Final, Literal
 from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from scores.base import Model, Score
-from scores.names import Digest, Text
+from scores.base import Model, Score, fault
+from scores.names import Digest, Text, unicode_text
 
 MAX_INLINE: Final = 512 * 1024
 """Bytes of content that may stand in a manifest; more goes through an object store."""
@@ -53,7 +53,9 @@ class File(Score):
         description="Absolute and normal, inside one of the roots that the agent's configuration allows."
     )
     type: Literal["file", "directory", "symlink", "absent"] = "file"
-    content: str | None = Field(default=None, repr=False, description="Text, at most 512 KiB as UTF-8.")
+    content: Annotated[str, AfterValidator(unicode_text)] | None = Field(
+        default=None, repr=False, description="Text, at most 512 KiB as UTF-8."
+    )
     content_base64: str | None = Field(default=None, repr=False, description="Bytes, at most 512 KiB.")
     object: ObjectRef | None = Field(default=None, description="Content from a NATS object store.")
     target: Annotated[Text, Field(min_length=1, max_length=4095)] | None = Field(
@@ -92,6 +94,6 @@ class File(Score):
         try:
             data = self.data()
         except (binascii.Error, ValueError):
-            raise PydanticCustomError("InvalidBase64", "content_base64 is no base64") from None
+            raise fault(("content_base64",), "InvalidBase64", "is no base64") from None
         if data is not None and len(data) > MAX_INLINE:
             raise PydanticCustomError("ContentTooLarge", "inline content is at most 512 KiB: use object for more")

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar
 
 from pydantic import Field, ValidationError, model_validator
-from pydantic_core import ErrorDetails, PydanticCustomError
+from pydantic_core import ErrorDetails
 
-from scores.base import Model, Score
+from scores.base import Model, Score, fault, repeated
 from scores.canonical import NotCanonical, canonical, digest, read
 from scores.container import Container
 from scores.file import File
@@ -74,18 +74,21 @@ class Manifest(Model):
     @model_validator(mode="after")
     def _holds_together(self) -> Manifest:
         if self.removed and self.scores:
-            raise PydanticCustomError("RemovedWithScores", "a manifest with removed: true has no scores")
+            raise fault(("scores",), "RemovedWithScores", "a manifest with removed: true has no scores")
         keys = [score.key for score in self.scores]
-        if len(set(keys)) != len(keys):
-            raise PydanticCustomError("DuplicateResource", "two resources have the same kind and name")
-        paths = [score.path for score in self.scores if isinstance(score, File)]
-        if len(set(paths)) != len(paths):
-            raise PydanticCustomError("DuplicatePath", "two Files have the same path")
+        twice = repeated(keys)
+        if twice is not None:
+            raise fault(("scores", twice, "name"), "DuplicateResource", "another resource has this kind and name")
+        twice = repeated([score.path if isinstance(score, File) else index for index, score in enumerate(self.scores)])
+        if twice is not None:
+            raise fault(("scores", twice, "path"), "DuplicatePath", "another File has this path")
         known = set(keys)
-        for score in self.scores:
-            _check_references(score, known)
-        if cycle({score.key: score.needs() for score in self.scores}):
-            raise PydanticCustomError("AfterCycle", "after, restart_on and reload_on go in a circle")
+        for index, score in enumerate(self.scores):
+            _check_references(index, score, known)
+        stuck = cycle({score.key: score.needs() for score in self.scores})
+        if stuck:
+            place = ("scores", keys.index(min(stuck)))
+            raise fault(place, "AfterCycle", "its turn never comes: after, restart_on and reload_on go in a circle")
         return self
 
     def bind(self, device: str, lineage: str, generation: int, supersedes: str | None = None) -> WireManifest:
@@ -116,31 +119,34 @@ class WireManifest(Manifest):
     scores: Annotated[Sequence[AnyScore], Field(max_length=MAX_SCORES)]
 
 
-def _check_references(score: Score, known: set[str]) -> None:
+def _check_references(index: int, score: Score, known: set[str]) -> None:
+    place = ("scores", index)
     if not score.restarts and score.restart_on:
-        raise PydanticCustomError("NotRestartable", "restart_on is for kinds that run: SystemdUnit and Container")
-    unknown = [key for key in score.needs() if key not in known]
-    if unknown:
-        raise PydanticCustomError("AfterUnknown", "after, restart_on or reload_on names no resource of this manifest")
+        raise fault((*place, "restart_on"), "NotRestartable", "only kinds that run have it: SystemdUnit and Container")
+    if all(key in known for key in score.needs()):
+        return
+    for name in ("after", "restart_on", "reload_on"):
+        for position, key in enumerate(getattr(score, name, ())):
+            if key not in known:
+                raise fault((*place, name, position), "AfterUnknown", "names no resource of this manifest")
 
 
-def cycle(edges: Mapping[str, Iterable[str]]) -> bool:
-    """Whether the graph (key -> what it needs) goes in a circle."""
+def cycle(edges: Mapping[str, Iterable[str]]) -> set[str]:
+    """Keys that stand in a circle of the graph (key -> what it needs), or only behind one; empty where none is."""
     waiting = {key: {need for need in needs if need in edges} for key, needs in edges.items()}
     users: dict[str, list[str]] = {key: [] for key in edges}
     for key, needs in waiting.items():
         for need in needs:
             users[need].append(key)
     free = [key for key, needs in waiting.items() if not needs]
-    settled = 0
     while free:
-        settled += 1
         done = free.pop()
+        del waiting[done]
         for user in users[done]:
             waiting[user].discard(done)
             if not waiting[user]:
                 free.append(user)
-    return settled < len(waiting)
+    return set(waiting)
 
 
 def decode(data: bytes, *, device: str, deployment: str, limit: int = MAX_MANIFEST) -> WireManifest:
@@ -217,7 +223,7 @@ def _field_error(detail: ErrorDetails) -> FieldError:
 
 
 def _by_shape(kind: str) -> str:
-    if kind.endswith("_type") or kind.endswith("_parsing") or kind in ("int_from_float", "is_instance_of"):
+    if kind.endswith(("_type", "_parsing")) or kind in ("int_from_float", "is_instance_of", "sequence_str"):
         return "WrongType"
     if kind.startswith(("greater_than", "less_than", "finite_number")):
         return "OutOfRange"
@@ -225,9 +231,15 @@ def _by_shape(kind: str) -> str:
 
 
 def field_path(loc: Iterable[int | str]) -> str:
-    """``scores[0].path`` from pydantic's location; the union's own tag is left out and an odd name is cut."""
+    """``scores[0].path`` from pydantic's location.
+
+    The union's own tag is left out and an odd name is cut. A key that itself is wrong isn't told: it may be a
+    ``NAME=value``.
+    """
     path = ""
     parts = list(loc)
+    if parts[-1:] == ["[key]"]:
+        parts = parts[:-2]
     for index, part in enumerate(parts):
         if isinstance(part, int):
             path += f"[{part}]"

@@ -15,7 +15,7 @@ from pydantic_core import PydanticCustomError
 _LABEL: Final = r"[a-z0-9]([a-z0-9-]*[a-z0-9])?"
 _RESOURCE: Final = r"[A-Za-z0-9_@:\\][A-Za-z0-9._@:\\-]*"
 _UUID: Final = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
-_TIME: Final = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{1,9})?Z")
+_TIME: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?Z")
 
 MAX_GENERATION: Final = 2**53 - 1
 """The largest integer that every JSON reader keeps exact."""
@@ -30,6 +30,15 @@ def _pattern(pattern: str, what: str, code: str) -> AfterValidator:
         return value
 
     return AfterValidator(check)
+
+
+def unicode_text(value: str) -> str:
+    """Text that has a UTF-8 form: JSON's escapes can spell half of a surrogate pair, which has none."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise PydanticCustomError("NotUnicode", "must not contain a lone surrogate") from None
+    return value
 
 
 def _no_nul(value: str) -> str:
@@ -48,8 +57,8 @@ def _time(value: str) -> str:
     return value
 
 
-Text = Annotated[str, AfterValidator(_no_nul)]
-"""Text that may cross into the kernel: no NUL. (Lone surrogates fail as they are no Unicode.)"""
+Text = Annotated[str, AfterValidator(unicode_text), AfterValidator(_no_nul)]
+"""Text that may cross into the kernel: no NUL, no lone surrogate."""
 
 DeviceName = Annotated[
     str,
@@ -79,4 +88,4 @@ def parse_time(value: str) -> datetime:
 
 def format_time(moment: datetime) -> str:
     """An aware datetime as the wire writes it: UTC, millisecond precision, ``Z``."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"

@@ -8,12 +8,12 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from scores.base import Model
+from scores.base import WHOLE, Model
 from scores.names import Text
 
 Port = Annotated[int, Field(ge=1, le=65535)]
-Seconds = Annotated[float, Field(ge=0, le=86_400, strict=False)]
-Period = Annotated[float, Field(gt=0, le=86_400, strict=False)]
+Seconds = Annotated[float, Field(ge=0, le=86_400), WHOLE]
+Period = Annotated[float, Field(gt=0, le=86_400), WHOLE]
 Threshold = Annotated[int, Field(ge=1, le=1000)]
 
 

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from scores.base import Model
 from scores.manifest import MAX_ERRORS, Generation
-from scores.names import DeploymentName, DeviceName, Digest, Lineage, Time
+from scores.names import MAX_GENERATION, DeploymentName, DeviceName, Digest, Lineage, Time
 
 DeploymentPhase = Literal[
     "Converged", "Progressing", "Degraded", "Failed", "Held", "Fenced", "Rejected", "Removing", "Removed"
@@ -17,6 +17,8 @@ DeploymentPhase = Literal[
 ResourcePhase = Literal[
     "Pending", "Progressing", "Ready", "Completed", "Degraded", "Failed", "Blocked", "Removing", "Unknown"
 ]
+Count = Annotated[int, Field(ge=0, le=MAX_GENERATION)]
+"""A number of something, or of seconds: at most 16 digits, so that a heartbeat's bytes have a bound."""
 SETTLED: Final = frozenset({"Ready", "Completed"})
 """Resource phases that let what comes `after` go on."""
 
@@ -199,10 +201,10 @@ class Heartbeat(Reported):
     """A value of ``device-heartbeat``: at most 256 bytes. Ages are in seconds and never of another machine's clock."""
 
     device: DeviceName
-    seq: int
-    desired_revision: int
-    oldest_unsettled_seconds: int
-    relist_age_seconds: int
+    seq: Count
+    desired_revision: Count
+    oldest_unsettled_seconds: Count
+    relist_age_seconds: Count
     clock_synchronized: bool | None
 
 

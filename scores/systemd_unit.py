@@ -9,7 +9,7 @@ from typing import Annotated, Final, Literal
 from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from scores.base import ResourceKey, Score
+from scores.base import ResourceKey, Score, fault
 from scores.names import Text
 from scores.probes import Probe
 
@@ -83,7 +83,7 @@ class SystemdUnit(Score):
     @model_validator(mode="after")
     def _holds_together(self) -> SystemdUnit:
         if not _UNIT.fullmatch(self.name):
-            raise PydanticCustomError("InvalidUnitName", "the name must be a unit's full name, as web.service")
+            raise fault(("name",), "InvalidUnitName", "must be a unit's full name, as web.service")
         if self.is_template and self.wanted_state != "none":
             raise PydanticCustomError("TemplateNotStartable", "a template can't be started: start an instance of it")
         if self.masked and self.wanted_state == "running":
@@ -92,6 +92,7 @@ class SystemdUnit(Score):
             raise PydanticCustomError("MaskedWithContent", "a mask stands where the unit file would: leave out content")
         if self.masked and self.enabled:
             raise PydanticCustomError("MaskedNotEnabled", "a masked unit can't be enabled")
-        if any(probe is not None and probe.exec is not None for probe in (self.readiness, self.liveness)):
-            raise PydanticCustomError("ExecProbeNotForUnit", "only a container's probe has exec: use http or tcp")
+        for name, probe in (("readiness", self.readiness), ("liveness", self.liveness)):
+            if probe is not None and probe.exec is not None:
+                raise fault((name, "exec"), "ExecProbeNotForUnit", "only a container's probe has exec: use http or tcp")
         return self

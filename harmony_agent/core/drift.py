@@ -33,11 +33,12 @@ class Episode:
     def wait(self, now: float) -> float:
         """Seconds until a repair may be tried: 0 unless contended."""
         recent = [moment for moment in self.repairs if now - moment < CONTENTION_WINDOW]
-        self.repairs = recent
-        if len(recent) < CONTENTION_REPAIRS:
+        if self.action != "contended" and len(recent) < CONTENTION_REPAIRS:
+            self.repairs = recent
             return 0.0
-        self.action = "contended"
-        return max(0.0, recent[-1] + CONTENDED.delay(self.held_off + 1) - now)
+        self.action = "contended"  # and stays so until the episode ends: the pace must not fall back between repairs
+        self.repairs = self.repairs[-CONTENTION_REPAIRS:]
+        return max(0.0, self.repairs[-1] + CONTENDED.delay(self.held_off + 1) - now)
 
     def repaired(self, now: float) -> None:
         """Note one repair."""

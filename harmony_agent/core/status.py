@@ -115,7 +115,8 @@ def deployment_status(
 def _fold(enforced: Enforced | None, resources: Mapping[str, ResourceStatus]) -> tuple[DeploymentPhase, str, str]:
     if enforced is not None and enforced.removed and not resources:
         return "Removed", "", ""
-    worst = max(resources.items(), key=lambda item: _WEIGHT[item[1].phase], default=None)
+    # in the order of their keys, so that of several as bad the same one is told each time
+    worst = max(sorted(resources.items()), key=lambda item: _WEIGHT[item[1].phase], default=None)
     weight = _WEIGHT[worst[1].phase] if worst else 0
     phase = "Removing" if enforced is not None and enforced.removed else _FOLDED[weight]
     if worst is None or weight == 0:
