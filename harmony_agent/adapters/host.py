@@ -25,6 +25,14 @@ def boot_id() -> str:
         return ""
 
 
+def machine_id() -> str:
+    """systemd's id of this installation; "" where there is none."""
+    try:
+        return Path("/etc/machine-id").read_text("ascii").strip()
+    except OSError:
+        return ""
+
+
 def os_info() -> OsInfo:
     """From os-release and uname; "" where something isn't told."""
     try:

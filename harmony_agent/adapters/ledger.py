@@ -34,7 +34,7 @@ _RECORDS: Final = """
 CREATE TABLE records (
     kind TEXT NOT NULL, name TEXT NOT NULL, deployment TEXT NOT NULL, spec_digest TEXT NOT NULL,
     generation INTEGER NOT NULL, on_remove TEXT NOT NULL, claims TEXT NOT NULL, applied TEXT NOT NULL,
-    facts TEXT NOT NULL, needs TEXT NOT NULL, PRIMARY KEY (kind, name)
+    facts TEXT NOT NULL, needs TEXT NOT NULL, ready TEXT NOT NULL, PRIMARY KEY (kind, name)
 ) STRICT, WITHOUT ROWID
 """
 
@@ -243,6 +243,7 @@ def _record_row(record: Record) -> tuple[Any, ...]:
         record.applied,
         _json(dict(record.facts)),
         _json(list(record.needs)),
+        record.ready,
     )
 
 
@@ -258,6 +259,7 @@ def _record(row: sqlite3.Row) -> Record:
         applied=row["applied"],
         facts=json.loads(row["facts"]),
         needs=tuple(json.loads(row["needs"])),
+        ready=row["ready"],
     )
 
 

@@ -73,7 +73,7 @@ class Record:
     `claims` are the device's objects that it occupies (``path:/srv/a``, ``unit:web.service``, ``container:web``,
     ``port:tcp:8080``): no two records share one. `applied` is the `Desired.version` that last converged, "" before the
     first time: what differs from it later, with the same spec, is drift. `facts` are the kind's own. `needs` are the
-    resource keys that must outlive this one.
+    resource keys that must outlive this one. `ready` is the instance that was last known to be ready.
     """
 
     kind: str
@@ -86,6 +86,7 @@ class Record:
     applied: str = ""
     facts: Facts = field(default_factory=dict)
     needs: tuple[str, ...] = ()
+    ready: str = ""
 
     @property
     def key(self) -> Key:

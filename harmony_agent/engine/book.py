@@ -13,7 +13,7 @@ from typing import Any
 
 from harmony_agent.core.admission import Keep
 from harmony_agent.core.reconcile import Desired, Facts, Key, Record
-from harmony_agent.core.status import Enforced
+from harmony_agent.core.status import Enforced, Outcome, resource_status
 from harmony_agent.topology.control import Ledger, Stored
 from scores.base import Score
 from scores.canonical import canonical, digest
@@ -43,9 +43,10 @@ class Deployment:
 class Book:
     """The engine's memory. Only the event loop's thread touches it."""
 
-    def __init__(self, ledger: Ledger, changed: Callable[[str], None]) -> None:
+    def __init__(self, ledger: Ledger, changed: Callable[[str], None], wire_now: Callable[[], str]) -> None:
         """`changed` is called with a deployment whose status may differ now."""
         self.ledger = ledger
+        self._wire_now = wire_now
         self.deployments: dict[str, Deployment] = {}
         self.desired: dict[Key, Desired[Any]] = {}
         self.records: dict[Key, Record] = {record.key: record for record in ledger.records()}
@@ -82,7 +83,23 @@ class Book:
         deployment.keys = set(wanted)
         self._changed(stored.deployment)
         stale = (owned | before.keys()) - wanted.keys()
-        return stale | {key for key, desired in wanted.items() if before.get(key) is not desired}
+        changed = {key for key, desired in wanted.items() if before.get(key) is not desired}
+        self._not_yet(stale, changed)
+        return stale | changed
+
+    def _not_yet(self, stale: set[Key], changed: set[Key]) -> None:
+        """Until the first pass over it, a resource that changed is neither settled nor gone."""
+        now = self._wire_now()
+        for key in changed:
+            desired, old = self.desired[key], self.statuses.get(key)
+            self.statuses[key] = resource_status(
+                old, Outcome("Progressing", detail=old.status if old else None), desired.generation, desired.digest, now
+            )
+        for key in stale:
+            record, old = self.records.get(key), self.statuses.pop(key, None)
+            if record is not None:
+                outcome = Outcome("Removing", detail=old.status if old else None)
+                self.statuses[key] = resource_status(old, outcome, record.generation, record.spec_digest, now)
 
     def _index(self, old: Iterable[Key], wanted: Mapping[Key, Desired[Any]]) -> None:
         for key in old:

@@ -9,7 +9,7 @@ import logging
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from harmony_agent.core import drift
 from harmony_agent.core.backoff import RETRY, CrashLoop
@@ -20,7 +20,8 @@ from harmony_agent.core.status import Outcome, resource_status
 from harmony_agent.engine.book import Book
 from harmony_agent.engine.queue import WorkQueue
 from harmony_agent.topology import Clock
-from scores.status import Detail, Drift, ResourcePhase, ResourceStatus
+from scores.base import Score
+from scores.status import ContainerDetail, Detail, Drift, ResourcePhase, ResourceStatus, UnitDetail
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +29,28 @@ ROUNDS: Final = 6
 """How often one pass acts and looks again before it gives way to others."""
 
 AnyReconciler = Reconciler[Any, Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the probes of an instance say; without probes it is ready as soon as it runs."""
+
+    ready: bool
+    alive: bool = True
+    was_ready: bool = False
+    why: str = ""
+
+
+class Prober(Protocol):
+    """Where the converger learns of health; see `engine.health`."""
+
+    def track(self, key: Key, spec: Score, instance: str, *, ready_before: bool) -> Verdict:
+        """Probe `instance` from now on; what is known until now."""
+        ...
+
+    def forget(self, key: Key) -> None:
+        """It isn't wanted any more."""
+        ...
 
 
 @dataclass(slots=True)
@@ -73,7 +96,10 @@ class Times:
 class Converger:
     """Works on keys, one pass at a time; `engine` calls it from the queue."""
 
-    def __init__(self, book: Book, kinds: Mapping[str, AnyReconciler], queue: WorkQueue, times: Times) -> None:
+    def __init__(
+        self, book: Book, kinds: Mapping[str, AnyReconciler], queue: WorkQueue, times: Times, *, health: Prober
+    ) -> None:
+        self._health = health
         self._book = book
         self._kinds = kinds
         self._queue = queue
@@ -128,16 +154,23 @@ class Converger:
                 return halt
             if await self._claim(this, plan):
                 continue  # what is recorded now may be part of what is to be done
-            if not isinstance(plan, Act):
-                return self._at_rest(this, plan)
-            halt = self._hold_back(this, plan)
-            if halt is not None:
-                return halt
-            await self._act(this.key, plan, this.reconciler)
-            if self._book.desired.get(this.key) is not this.desired:
-                return None
+            outcome = await self._carry_out(this, plan)
+            if outcome is not None or self._book.desired.get(this.key) is not this.desired:
+                return outcome
         self._queue.add(this.key, 1.0)
         return Outcome("Progressing", "StillActing", "not as wanted yet; looking again", this.detail(), this.drift())
+
+    async def _carry_out(self, this: _Pass, plan: Plan[Any]) -> Outcome | None:
+        """Do what the plan says; None where something was done and another look is due."""
+        if isinstance(plan, Wait):
+            self._queue.add(this.key, plan.seconds)
+            return Outcome(plan.phase, plan.reason, plan.message, this.detail(), this.drift())
+        if isinstance(plan, Converged):
+            return await self._judge_health(this, plan)
+        halt = self._hold_back(this, plan)
+        if halt is None:
+            await self._act(this.key, plan, this.reconciler)
+        return halt
 
     async def _observe(self, key: Key, reconciler: AnyReconciler) -> Any:
         observed = await reconciler.observe(key.name)
@@ -252,15 +285,33 @@ class Converger:
             log.info("%s: %s: %s", key, type(action).__name__, action.reason, extra={"resource": str(key)})
             await reconciler.apply(action)
 
-    def _at_rest(self, this: _Pass, plan: Converged | Wait) -> Outcome:
-        """Nothing can be done now: it is as wanted, or on its way, or stuck."""
-        if isinstance(plan, Wait):
-            self._queue.add(this.key, plan.seconds)
-            return Outcome(plan.phase, plan.reason, plan.message, this.detail(), this.drift())
-        claims = this.reconciler.claims(this.desired.spec)
+    async def _judge_health(self, this: _Pass, plan: Converged) -> Outcome | None:
+        """It is as wanted: say whether it works, too. None where it was restarted because it does not."""
         record = self._book.records[this.key]
-        self._book.write_later(replace(record, applied=this.desired.version, claims=claims))
-        return Outcome(plan.phase, detail=this.detail(), drift=this.drift())
+        instance = this.reconciler.instance(this.observed)
+        before = bool(instance) and record.ready == instance
+        verdict = self._health.track(this.key, this.desired.spec, instance, ready_before=before)
+        if not verdict.alive:
+            return await self._revive(this, verdict)
+        claims = this.reconciler.claims(this.desired.spec)
+        ready = instance if verdict.ready else ""
+        self._book.write_later(replace(record, applied=this.desired.version, claims=claims, ready=ready))
+        detail = _with_ready(this.detail(), ready=verdict.ready)
+        if verdict.ready:
+            return Outcome(plan.phase, detail=detail, drift=this.drift())
+        phase: ResourcePhase = "Degraded" if verdict.was_ready else "Progressing"
+        return Outcome(phase, "NotReady", f"its readiness probe fails: {verdict.why or 'no result yet'}", detail)
+
+    async def _revive(self, this: _Pass, verdict: Verdict) -> Outcome | None:
+        why = f"its liveness probe fails: {verdict.why}"
+        held = None if this.acted else self._pace_crash(this, why)
+        if held is not None:
+            return replace(held, reason="LivenessFailed")
+        this.acted = True
+        log.warning("%s: restart: %s", this.key, why, extra={"resource": str(this.key), "reason": "LivenessFailed"})
+        self._health.forget(this.key)
+        await this.reconciler.restart(this.key.name)
+        return None
 
     # -- not wanted
 
@@ -291,6 +342,7 @@ class Converger:
         return Outcome("Removing", detail=reconciler.detail(key.name, observed))
 
     async def _gone(self, key: Key) -> None:
+        self._health.forget(key)
         await self._book.forget(key)
         self._memory.pop(key, None)
         self.seen[key.kind].pop(key.name, None)
@@ -349,3 +401,10 @@ class Converger:
         """`other` settled or is gone: whoever waited for it may go on."""
         for key in self._waiting.pop(other, ()):
             self._queue.add(key)
+
+
+def _with_ready(detail: Detail | None, *, ready: bool) -> Detail | None:
+    """The detail with what the probes say: running is not yet ready."""
+    if ready or not isinstance(detail, UnitDetail | ContainerDetail):
+        return detail
+    return detail.model_copy(update={"ready": False})

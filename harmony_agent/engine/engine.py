@@ -14,11 +14,13 @@ from harmony_agent.core.reconcile import Key
 from harmony_agent.engine.book import Book
 from harmony_agent.engine.commands import Commands
 from harmony_agent.engine.converge import AnyReconciler, Converger, Times
+from harmony_agent.engine.health import Health
 from harmony_agent.engine.intake import Intake
 from harmony_agent.engine.publish import Publisher, Value, every
 from harmony_agent.engine.queue import WorkQueue
 from harmony_agent.engine.relist import Relister
 from harmony_agent.topology.control import BucketMissing, Conflict, ControlPlane, Ledger, Unreachable
+from harmony_agent.topology.probing import Prober
 from scores.keys import HEARTBEAT, INFO, heartbeat_key, info_key
 from scores.names import parse_time
 from scores.status import SETTLED, DeploymentStatus, DeviceInfo, Heartbeat
@@ -46,6 +48,7 @@ class Engine:
         device: str,
         ledger: Ledger,
         control: ControlPlane,
+        prober: Prober,
         times: Times,
         intervals: Intervals,
         describe: Callable[[], Awaitable[DeviceInfo]],
@@ -56,13 +59,14 @@ class Engine:
         self.device = device
         self._ledger = ledger
         self._control = control
+        self._prober = prober
         self._times = times
         self._intervals = intervals
         self._describe = describe
         self._refresh = refresh
         self._version = agent_version
         self._seq = 0
-        self.book = Book(ledger, self._status_changed)
+        self.book = Book(ledger, self._status_changed, times.wire_now)
         self.publisher = Publisher(device, self.book, control, times.clock)
         self.queue = WorkQueue(times.clock)
         self._info = Value(control, INFO, info_key(device))
@@ -71,7 +75,8 @@ class Engine:
     def bind(self, kinds: Mapping[str, AnyReconciler]) -> None:
         """The kinds, made with `book.store(kind)`; called once, before `run`."""
         self.kinds = kinds
-        self.converger = Converger(self.book, kinds, self.queue, self._times)
+        self.health = Health(self._prober, kinds, self._times.clock, self.queue.add)
+        self.converger = Converger(self.book, kinds, self.queue, self._times, health=self.health)
         self.relisters = [
             Relister(reconciler, self.converger.seen[name], self.book, self.queue, self._times)
             for name, reconciler in kinds.items()
@@ -92,9 +97,11 @@ class Engine:
     async def run(self, ready: Callable[[], None]) -> None:
         """Run until cancelled; `ready` is called once work goes on from what is persisted."""
         self.intake.restore()
+        self.publisher.be_patient()
         clock, intervals = self._times.clock, self._intervals
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self.queue.run, self.converger.work)
+            tasks.start_soon(self.health.run)
             tasks.start_soon(self.intake.run)
             tasks.start_soon(self.publisher.run)
             tasks.start_soon(self._control.serve, self.commands.answer)

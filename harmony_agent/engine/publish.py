@@ -27,6 +27,8 @@ MIN_INTERVAL: Final = 1.0
 """Seconds between two writes of one deployment within one generation."""
 SETTLE: Final = 0.1
 """Seconds that a new generation may take before it is said to be progressing."""
+PATIENCE: Final = 5.0
+"""The same after a restart of the agent, which is no news of the resources."""
 RETRY: Final = 1.0
 MAX_CONFLICTS: Final = 3
 
@@ -39,14 +41,16 @@ class _Pace:
     since: float = 0.0
     told: bool = False
     at: float = float("-inf")
+    settle: float = SETTLE
 
     def wait(self, about: tuple[object, ...], now: float, *, outcome: bool) -> float:
         """Seconds until the next write: an outcome is said at once, progress a little later, flapping once a second."""
         if about != self.about:
+            self.settle = self.settle if not self.about else SETTLE
             self.about, self.since, self.told, self.at = about, now, False, float("-inf")
         if outcome and not self.told:
             return 0.0
-        return max(self.at + MIN_INTERVAL, 0.0 if outcome else self.since + SETTLE) - now
+        return max(self.at + MIN_INTERVAL, 0.0 if outcome else self.since + self.settle) - now
 
 
 class Value:
@@ -119,6 +123,10 @@ class Publisher:
             value.doubt()
         for deployment in self._book.deployments:
             self.changed(deployment)
+
+    def be_patient(self) -> None:
+        """What is known now was restored: give it time to be looked at before saying that it progresses."""
+        self._paces = {name: _Pace(settle=PATIENCE) for name in self._book.deployments}
 
     async def run(self) -> None:
         """Write until cancelled."""

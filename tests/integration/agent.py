@@ -17,6 +17,7 @@ from nats.js.api import KeyValueConfig, StorageType
 from harmony_agent.adapters.clock import SystemClock
 from harmony_agent.adapters.ledger import SqliteLedger
 from harmony_agent.adapters.nats_desired import NatsControl
+from harmony_agent.adapters.probing import LoopbackProber
 from harmony_agent.engine.converge import Times
 from harmony_agent.engine.engine import Engine, Intervals
 from scores.keys import ACTUAL, BUCKETS, DESIRED, HISTORY
@@ -51,6 +52,7 @@ class Agent:
             device=DEVICE,
             ledger=ledger,
             control=control,
+            prober=LoopbackProber(),
             times=times,
             intervals=Intervals(heartbeat=0.5, relist=0.5),
             describe=_describe,

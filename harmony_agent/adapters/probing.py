@@ -1,0 +1,67 @@
+"""Probes over asyncio's sockets, to the device's loopback only."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from typing import Final
+
+import anyio
+
+from scores.probes import HttpProbe, TcpProbe
+
+_HOST: Final = "127.0.0.1"
+_LINE: Final = 4096
+
+
+class LoopbackProber:
+    """`topology.probing.Prober`."""
+
+    async def http(self, probe: HttpProbe, timeout: float) -> str:
+        """GET by HTTP/1.1; only the status line is read. A certificate isn't verified: it's the device's own."""
+        try:
+            with anyio.fail_after(timeout):
+                return await self._get(probe)
+        except TimeoutError:
+            return f"no answer within {timeout:g} s"
+        except (OSError, ValueError) as error:
+            return _word(error)
+
+    async def tcp(self, probe: TcpProbe, timeout: float) -> str:
+        """Connect and let go."""
+        try:
+            with anyio.fail_after(timeout):
+                _, writer = await asyncio.open_connection(_HOST, probe.port)
+        except TimeoutError:
+            return f"no connection within {timeout:g} s"
+        except OSError as error:
+            return _word(error)
+        writer.close()
+        return ""
+
+    async def _get(self, probe: HttpProbe) -> str:
+        context = _unverified() if probe.scheme == "https" else None
+        reader, writer = await asyncio.open_connection(_HOST, probe.port, ssl=context, limit=_LINE)
+        try:
+            request = f"GET {probe.path} HTTP/1.1\r\nHost: localhost:{probe.port}\r\nUser-Agent: harmony-probe\r\n"
+            writer.write(f"{request}Accept: */*\r\nConnection: close\r\n\r\n".encode())
+            await writer.drain()
+            line = await reader.readline()
+        finally:
+            writer.close()
+        parts = line.split(None, 2)
+        if len(parts) < 2 or not parts[0].startswith(b"HTTP/") or not parts[1].isdigit():
+            return "it doesn't speak HTTP"
+        status = int(parts[1])
+        return "" if 200 <= status < 400 else f"HTTP status {status}"
+
+
+def _unverified() -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _word(error: Exception) -> str:
+    return (getattr(error, "strerror", None) or type(error).__name__).lower()

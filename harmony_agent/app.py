@@ -1,0 +1,231 @@
+"""Composition root: the one place where kinds, adapters and the engine meet. One line a kind.
+
+Nothing is decided here. A kind's libraries are imported only where the configuration allows the kind.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Final
+
+import anyio
+
+from harmony_agent.adapters import host, local, notify
+from harmony_agent.adapters.clock import SystemClock
+from harmony_agent.adapters.ledger import SqliteLedger
+from harmony_agent.adapters.nats_desired import NatsControl
+from harmony_agent.adapters.probing import LoopbackProber
+from harmony_agent.core.errors import ResourceError
+from harmony_agent.core.reconcile import Store
+from harmony_agent.engine.converge import AnyReconciler, Times
+from harmony_agent.engine.engine import Engine, Intervals
+from harmony_agent.settings import Settings
+from harmony_agent.topology import Clock, Objects
+from harmony_agent.topology.updater import UpdaterRefused
+from scores.names import format_time
+from scores.status import Capabilities, DeviceInfo, UpdaterInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a kind is made of."""
+
+    settings: Settings
+    store: Store
+    clock: Clock
+    objects: Objects
+
+    def now(self) -> datetime:
+        """The wall clock, as the kinds that show times want it."""
+        return datetime.fromtimestamp(self.clock.now(), UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A kind, and how to ask its capability for a version (None where it offers none)."""
+
+    reconciler: AnyReconciler
+    version: Callable[[], Awaitable[str]] | None = None
+
+
+def _file(parts: Parts) -> Made:
+    from harmony_agent.adapters.files import DeviceFiles
+    from harmony_agent.kinds.file import FileReconciler
+
+    settings = parts.settings
+    files = DeviceFiles(settings.files.roots, settings.agent.state_dir, parts.clock)
+    return Made(FileReconciler(files, parts.store, parts.objects))
+
+
+def _systemd_unit(parts: Parts) -> Made:
+    from harmony_agent.adapters.systemd import Systemd
+    from harmony_agent.kinds.systemd_unit import SystemdUnitReconciler
+
+    settings = parts.settings
+    units = Systemd(settings.systemd.scope, settings.agent.state_dir)
+    return Made(SystemdUnitReconciler(units, parts.store, settings.systemd.units), units.version)
+
+
+def _container(parts: Parts) -> Made:
+    from harmony_agent.adapters.podman import Podman
+
+    settings = parts.settings
+    containers = Podman(podman_socket(settings))
+    raise NotImplementedError
+
+
+def _system_upgrade(parts: Parts) -> Made:
+    from harmony_agent.adapters.updater import SocketUpdater
+    from harmony_agent.kinds.system_upgrade import SystemUpgradeReconciler
+
+    settings = parts.settings
+    updater = SocketUpdater(settings.updater.socket)
+    return Made(SystemUpgradeReconciler(updater, parts.store, parts.clock, settings.agent.device_id))
+
+
+KINDS: Final[Mapping[str, Callable[[Parts], Made]]] = {
+    "File": _file,
+    "SystemdUnit": _systemd_unit,
+    "Container": _container,
+    "SystemUpgrade": _system_upgrade,
+}
+
+
+def agent_version() -> str:
+    """The version of the installed distribution; "0" from a bare tree."""
+    try:
+        return version("harmony-device")
+    except PackageNotFoundError:
+        return "0"
+
+
+def runtime_dir() -> str:
+    """The user's runtime directory, also where nobody set it: a service without a login has none in its environment."""
+    return os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
+
+
+def podman_socket(settings: Settings) -> str:
+    """Podman's API socket: as configured, else by the scope."""
+    if settings.podman.socket:
+        return settings.podman.socket
+    return "/run/podman/podman.sock" if settings.systemd.scope == "system" else f"{runtime_dir()}/podman/podman.sock"
+
+
+def control_plane(settings: Settings) -> NatsControl:
+    """NATS, as configured; the state directory tells this installation from another of the same id."""
+    nats = settings.nats
+    installation = f"{host.machine_id()}:{settings.agent.state_dir}"
+    return NatsControl(
+        settings.agent.device_id,
+        installation,
+        nats.servers,
+        credentials=nats.credentials,
+        tls_ca=nats.tls_ca,
+        poll=settings.intervals.poll,
+    )
+
+
+def times() -> Times:
+    """The kernel's clocks and chance."""
+    clock = SystemClock()
+    return Times(clock, lambda: format_time(datetime.fromtimestamp(clock.now(), UTC)), random.random)
+
+
+class Describer:
+    """Makes the DeviceInfo. A capability that doesn't answer now keeps the version that it told before."""
+
+    def __init__(self, settings: Settings, made: Mapping[str, Made]) -> None:
+        self._settings = settings
+        self._made = made
+        self._os = host.os_info()
+        self._boot_id = host.boot_id()
+
+    async def __call__(self) -> DeviceInfo:
+        """Ask each capability."""
+        return DeviceInfo(
+            device=self._settings.agent.device_id,
+            labels=dict(self._settings.labels),
+            agent_version=agent_version(),
+            boot_id=self._boot_id,
+            os=self._os,
+            kinds=sorted(self._made),
+            capabilities=Capabilities(
+                systemd=await self._version("SystemdUnit"),
+                podman=await self._version("Container"),
+                updater=await self._updater(),
+            ),
+        )
+
+    async def _version(self, kind: str) -> str | None:
+        ask = self._made[kind].version if kind in self._made else None
+        if ask is None:
+            return None
+        try:
+            return await ask()
+        except ResourceError:
+            return None
+
+    async def _updater(self) -> UpdaterInfo | None:
+        if "SystemUpgrade" not in self._made:
+            return None
+        from harmony_agent.adapters.updater import SocketUpdater
+
+        try:
+            offer = await SocketUpdater(self._settings.updater.socket).capabilities()
+        except (ResourceError, UpdaterRefused):
+            return None
+        return UpdaterInfo(protocol=offer.protocol, operations=list(offer.operations))
+
+
+async def run(settings: Settings) -> None:
+    """Run the agent until SIGTERM or SIGINT. Raises AlreadyRunning, LedgerUnreadable."""
+    state_dir = Path(settings.agent.state_dir)
+    held = host.lock(state_dir)
+    ledger = SqliteLedger(state_dir)
+    control = control_plane(settings)
+    moments = times()
+    made: dict[str, Made] = {}
+    describe = Describer(settings, made)
+    engine = Engine(
+        device=settings.agent.device_id,
+        ledger=ledger,
+        control=control,
+        prober=LoopbackProber(),
+        times=moments,
+        intervals=Intervals(settings.intervals.heartbeat, settings.intervals.relist),
+        describe=describe,
+        refresh=control.on_connect,
+        agent_version=agent_version(),
+    )
+    for kind in settings.agent.kinds:
+        made[kind] = KINDS[kind](Parts(settings, engine.book.store(kind), moments.clock, control))
+    engine.bind({kind: part.reconciler for kind, part in made.items()})
+    try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(control.run)
+            tasks.start_soon(local.serve, state_dir, lambda: [status.wire() for status in engine.statuses()])
+            tasks.start_soon(
+                engine.run, lambda: notify.notify("READY=1\nSTATUS=keeping this device as its manifests say")
+            )
+            await _until_signal()
+            notify.notify("STOPPING=1")
+            tasks.cancel_scope.cancel()
+    finally:
+        with anyio.move_on_after(2, shield=True):
+            for part in made.values():
+                await part.reconciler.close()
+        ledger.close()
+        os.close(held)
+
+
+async def _until_signal() -> None:
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async for _ in signals:
+            return

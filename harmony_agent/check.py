@@ -1,0 +1,133 @@
+"""``harmony-agent check``: what is missing on this machine for what the configuration allows, and how to mend it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import anyio
+
+from harmony_agent import app
+from harmony_agent.core.errors import ResourceError
+from harmony_agent.core.reconcile import Desired, Facts, Record
+from harmony_agent.settings import Settings
+from harmony_agent.topology.control import BucketMissing, Unreachable
+from harmony_agent.topology.updater import UpdaterRefused
+from scores.keys import ACTUAL, BUCKETS, DeploymentKey
+
+_CONNECT_SECONDS = 4.0
+
+
+class Finding(NamedTuple):
+    """One line: what was looked at, whether it is well, and what was found or is to be done."""
+
+    what: str
+    well: bool
+    text: str
+
+
+class _Nothing:
+    """`core.reconcile.Store` that holds nothing."""
+
+    def desired(self, name: str) -> Desired[Any] | None:
+        del name
+        return None
+
+    def record(self, name: str) -> Record | None:
+        del name
+        return None
+
+    def names(self) -> tuple[str, ...]:
+        return ()
+
+    async def note(self, name: str, facts: Facts) -> None:
+        del name, facts
+
+
+async def run(settings: Settings) -> int:
+    """Print every finding; 0 all well, 4 only NATS is missing, 5 something on the device is."""
+    findings = [_state_dir(settings)]
+    findings += [_root(root) for root in settings.files.roots if "File" in settings.agent.kinds]
+    findings += [await _capability(settings, kind) for kind in settings.agent.kinds if kind != "File"]
+    device_well = all(finding.well for finding in findings)
+    findings.append(await _nats(settings))
+    for finding in findings:
+        print(f"{'ok     ' if finding.well else 'MISSING'}  {finding.what}: {finding.text}")
+    if not device_well:
+        return 5
+    return 0 if findings[-1].well else 4
+
+
+def _state_dir(settings: Settings) -> Finding:
+    path = Path(settings.agent.state_dir)
+    near = path if path.exists() else path.parent
+    if os.access(near, os.W_OK | os.X_OK):
+        return Finding("state directory", True, str(path))
+    return Finding("state directory", False, f"{path} can't be written: make it, owned by uid {os.getuid()}, mode 0700")
+
+
+def _root(root: str) -> Finding:
+    if not Path(root).is_dir():
+        return Finding("File root", False, f"{root} isn't there: make it, or take it out of files.roots")
+    if not os.access(root, os.W_OK | os.X_OK):
+        return Finding("File root", False, f"{root} can't be written by uid {os.getuid()}: chown it, or leave it out")
+    return Finding("File root", True, root)
+
+
+async def _capability(settings: Settings, kind: str) -> Finding:
+    ask, what, remedy = _questions(settings, kind)
+    try:
+        return Finding(what, True, await ask())
+    except (ResourceError, UpdaterRefused) as error:
+        return Finding(what, False, f"{error}. {remedy}")
+
+
+def _questions(settings: Settings, kind: str) -> tuple[Callable[[], Awaitable[str]], str, str]:
+    if kind == "SystemUpgrade":
+        from harmony_agent.adapters.updater import SocketUpdater
+
+        async def offers() -> str:
+            return ", ".join((await SocketUpdater(settings.updater.socket).capabilities()).operations)
+
+        return offers, "updater", "Install harmony-updater, or take SystemUpgrade out of agent.kinds"
+    parts = app.Parts(settings, _Nothing(), app.times().clock, app.control_plane(settings))
+    made = app.KINDS[kind](parts)
+    ask = made.version
+
+    async def version() -> str:
+        try:
+            return await ask() if ask is not None else "there"
+        finally:
+            await made.reconciler.close()
+
+    if kind == "SystemdUnit":
+        user = f"loginctl enable-linger {os.getuid()}"
+        return version, "systemd", f"For scope = user: {user}, and a login or reboot"
+    start = (
+        "systemctl --user enable --now podman.socket"
+        if settings.systemd.scope == "user"
+        else ("systemctl enable --now podman.socket")
+    )
+    return version, "podman", f"apt-get install podman; {start}; or take Container out of agent.kinds"
+
+
+async def _nats(settings: Settings) -> Finding:
+    control = app.control_plane(settings)
+    where = ", ".join(settings.nats.servers)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(control.run)
+        with anyio.move_on_after(_CONNECT_SECONDS):
+            while not control.connected():  # noqa: ASYNC110  # connected() is all that a control plane offers
+                await anyio.sleep(0.05)
+        try:
+            await control.get(ACTUAL, str(DeploymentKey(settings.agent.device_id, "check")))
+            found = Finding("NATS", True, where)
+        except Unreachable:
+            found = Finding("NATS", False, f"{where} doesn't answer: is the server up, nats.servers right?")
+        except BucketMissing:
+            text = f"{where} answers but has no buckets ({', '.join(BUCKETS)}): the first harmony apply makes them"
+            found = Finding("NATS", False, text)
+        tasks.cancel_scope.cancel()
+    return found

@@ -1,0 +1,143 @@
+"""The command ``harmony-agent``: run, check, status, plan, version. Prints for people; exit codes are the contract's.
+
+argparse and plain text, so that the running agent stays small.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sqlite3
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import anyio
+
+from harmony_agent import app, check, plan
+from harmony_agent.adapters import local, notify
+from harmony_agent.adapters.host import AlreadyRunning
+from harmony_agent.adapters.ledger import LedgerUnreadable, read_only
+from harmony_agent.settings import DEFAULT_PATH, InvalidSettings, Settings, load
+
+OK: Final = 0
+NOT_CONVERGED: Final = 1
+INVALID: Final = 2
+UNREACHABLE: Final = 4
+
+_EPILOG: Final = """\
+exit codes: 0 done, or converged; 1 not converged; 2 usage or an invalid input;
+4 not reached in time; 5 refused by a guard, or a capability is missing
+
+examples:
+  harmony-agent check                    what is missing on this machine, and how to mend it
+  harmony-agent run --config agent.toml  run in the foreground
+  harmony-agent status                   how each resource is, from the running agent
+  harmony-agent plan manifest.json       what would be done here for a manifest; does nothing
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    top = argparse.ArgumentParser(
+        prog="harmony-agent",
+        description="Keeps this device as its manifests say.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    verbs = top.add_subparsers(dest="verb", required=True, metavar="run|check|status|plan|version")
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--config", help=f"TOML; else $HARMONY_AGENT_CONFIG, else {DEFAULT_PATH}")
+    run = verbs.add_parser("run", parents=[common], help="run until stopped")
+    run.add_argument("--verbose", action="store_true", help="log each step")
+    verbs.add_parser("check", parents=[common], help="say what is missing on this machine and how to mend it")
+    status = verbs.add_parser("status", parents=[common], help="say how each resource is")
+    status.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    planned = verbs.add_parser("plan", parents=[common], help="say what would be done here; does nothing")
+    planned.add_argument("manifest", nargs="?", help="a manifest in JSON; without it: what was accepted last")
+    verbs.add_parser("version", help="print the version")
+    return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The console script."""
+    arguments = parser().parse_args(argv)
+    if arguments.verb == "version":
+        print(app.agent_version())
+        return OK
+    try:
+        settings = load(arguments.config, os.environ)
+    except InvalidSettings as error:
+        print(f"harmony-agent: {error}", file=sys.stderr)
+        return INVALID
+    try:
+        return _dispatch(arguments, settings)
+    except (AlreadyRunning, LedgerUnreadable) as error:
+        print(f"harmony-agent: {error}", file=sys.stderr)
+        notify.notify(f"STATUS={error}")
+        return NOT_CONVERGED
+    except (OSError, sqlite3.Error) as error:
+        print(f"harmony-agent: cannot {arguments.verb}: {error}", file=sys.stderr)
+        return NOT_CONVERGED
+    except KeyboardInterrupt:
+        return 130
+
+
+def _dispatch(arguments: argparse.Namespace, settings: Settings) -> int:
+    if arguments.verb == "run":
+        notify.set_up_logging(settings.agent.device_id, verbose=arguments.verbose)
+        anyio.run(app.run, settings)
+        return OK
+    if arguments.verb == "check":
+        return anyio.run(check.run, settings)
+    if arguments.verb == "plan":
+        return anyio.run(plan.run, settings, arguments.manifest)
+    return _status(settings, arguments.output)
+
+
+def _status(settings: Settings, output: str) -> int:
+    state_dir = Path(settings.agent.state_dir)
+    try:
+        statuses = local.ask(state_dir)
+    except OSError:
+        return _stopped(state_dir)
+    if output == "json":
+        print(json.dumps(statuses, indent=2))
+    else:
+        print(_table(statuses))
+    return OK if all(status["phase"] in ("Converged", "Removed") for status in statuses) else NOT_CONVERGED
+
+
+def _stopped(state_dir: Path) -> int:
+    """No agent answers: say what is known all the same."""
+    print(f"harmony-agent: no agent runs in {state_dir}: start it with systemctl, or with harmony-agent run")
+    if (state_dir / "manifests.db").exists():
+        manifests, records = read_only(state_dir)
+        for stored in manifests:
+            owned = sum(1 for record in records if record.deployment == stored.deployment)
+            print(f"  {stored.deployment}: generation {stored.generation} was accepted, {owned} resources are owned")
+    return UNREACHABLE
+
+
+def _table(statuses: list[dict[str, object]]) -> str:
+    rows = [("RESOURCE", "PHASE", "GENERATION", "SINCE", "REASON")]
+    for status in statuses:
+        reason = f"{status['reason']} {status['message']}".strip()
+        rows.append((str(status["deployment"]), str(status["phase"]), str(status["generation"] or "-"), "", reason))
+        resources = status["resources"]
+        for key, one in resources.items() if isinstance(resources, dict) else ():
+            reason = f"{one['reason']} {one['message']}".strip()
+            rows.append((f"  {key}", one["phase"], str(one["generation"]), one["since"], reason))
+    if len(rows) == 1:
+        return "nothing is wanted of this device yet"
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    return "\n".join(
+        "  ".join([*(cell.ljust(width) for cell, width in zip(row[:4], widths, strict=True)), row[4]]).rstrip()
+        for row in rows
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
