@@ -74,11 +74,22 @@ def _systemd_unit(parts: Parts) -> Made:
 
 
 def _container(parts: Parts) -> Made:
+    from harmony_agent.adapters.env_files import LocalEnvFiles
     from harmony_agent.adapters.podman import Podman
+    from harmony_agent.kinds.container import ContainerReconciler
 
     settings = parts.settings
-    containers = Podman(podman_socket(settings))
-    raise NotImplementedError
+    containers, roots = Podman(podman_socket(settings)), settings.files.roots
+    reconciler = ContainerReconciler(
+        containers,
+        LocalEnvFiles(roots),
+        parts.store,
+        device=settings.agent.device_id,
+        boot_id=host.boot_id(),
+        env_roots=roots,
+        now=parts.now,
+    )
+    return Made(reconciler, containers.version)
 
 
 def _system_upgrade(parts: Parts) -> Made:

@@ -1,4 +1,4 @@
-"""What podman's API answers, as the types of `topology.containers`. No I/O but reading a response; podman 4.3 to 5.4."""
+"""What podman's API (4.3 to 5.4) answers, as `topology.containers` has it. No I/O but reading a response."""
 
 from __future__ import annotations
 
