@@ -73,8 +73,7 @@ class Sights:
             return replace(sight, trouble=obstacle.trouble)
         except OSError as error:
             return replace(sight, trouble=trouble(error, f"look at {spot.path}"))
-        self._remember(spot, sight, looked)
-        return sight
+        return self._remember(spot, sight, looked)
 
     def glance(self, spots: Iterable[Spot], job: Job) -> tuple[list[Sight], dict[str, int]]:
         """All of them, and the inodes of the directories in which they stand; the unchanged ones as remembered."""
@@ -158,16 +157,21 @@ class Sights:
             return seen
         return memory.sight.seen  # can't be read (as mode 0200), but it is what was put there
 
-    def _remember(self, spot: Spot, sight: Sight, looked: float) -> None:
+    def _remember(self, spot: Spot, sight: Sight, looked: float) -> Sight:
+        """Note it; the same object as before where it shows the same, which makes comparing cheap."""
         if sight.leftover:
             self._memory.pop(spot.path, None)
-            return
+            return sight
+        before = self._memory.get(spot.path)
+        if before is not None and before.sight == sight:
+            sight = before.sight
         seen = sight.seen
         settled = seen is None or seen.type == "directory" or seen.mark[-1] < (looked - _YOUNG) * 1e9
         share = crc32(os.fsencode(spot.path)) / 2**32  # so that not all are read again at once
         due = self._clock.monotonic() + _READ_AGAIN * (1 + share) / 2
         found = None if seen is None else seen.mark
         self._memory[spot.path] = _Memory(spot, sight, found, _parent(spot.path), settled, due)
+        return sight
 
     def _sync(self, place: Place) -> None:
         """Once after a start, and after an error: an agent that was killed may have renamed and not synced."""

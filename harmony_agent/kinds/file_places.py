@@ -1,0 +1,138 @@
+"""What the ledger holds of a File: the places on the device that are its own, and how each was before.
+
+Pure. Facts are names, numbers and digests; the content of what was there is kept elsewhere, under `copy_name`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final
+
+from harmony_agent.core.reconcile import Facts, Record
+from harmony_agent.topology.files import Node, NodeType, Seen
+from scores.file import File
+
+_MAX_INTENTS: Final = 32
+"""Specs in a row that never converged of which the ledger remembers what they may have left."""
+
+
+@dataclass(frozen=True, slots=True)
+class Former:
+    """What stood at a path before a Score that says `adopt` took it over."""
+
+    type: NodeType
+    mode: int
+    uid: int
+    gid: int
+    digest: str = ""
+    target: str = ""
+
+    def matches(self, seen: Seen | None) -> bool:
+        """Whether it stands there (still, or again)."""
+        return seen is not None and describe(seen) == self
+
+    def node(self, copy: str) -> Node:
+        """How to put it back; `copy` is the name of its content's copy."""
+        return Node(
+            type=self.type,
+            mode=None if self.type == "symlink" else self.mode,
+            uid=self.uid,
+            gid=self.gid,
+            former=copy if self.type == "file" else "",
+            digest=self.digest,
+            target=self.target,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A path that is a File's own by the ledger.
+
+    `proven`: it was once as wanted, so whatever stands there since is ours; unless it was left `vacant`, being wanted
+    absent. Besides, what is one of the `intents` can be of this agent's making. `made`: parents that were made for it.
+    """
+
+    path: str
+    type: str = "file"
+    proven: bool = False
+    vacant: bool = False
+    intents: tuple[str, ...] = ()
+    made: tuple[str, ...] = ()
+    former: Former | None = None
+
+    def intending(self, spec: File, digest: str) -> Place:
+        """The same place for this spec, which is about to be worked on."""
+        if self.proven and not self.vacant:
+            return replace(self, type=spec.type)
+        intents = dict.fromkeys((*self.intents, intent(spec, digest)))
+        return replace(self, type=spec.type, intents=tuple(intents)[-_MAX_INTENTS:])
+
+    def may_be_ours(self, seen: Seen) -> bool:
+        """Whether the agent may have put there what stands there."""
+        return (self.proven and not self.vacant) or _token(seen) in self.intents
+
+
+def describe(seen: Seen) -> Former | None:
+    """What stands there as it would be put back; None for what can't be (a FIFO, a name that isn't UTF-8)."""
+    if seen.type == "other" or not _is_text(seen.target or ""):
+        return None
+    mode = 0 if seen.type == "symlink" else seen.mode
+    return Former(seen.type, mode, seen.uid, seen.gid, seen.digest or "", seen.target or "")
+
+
+def read(record: Record | None) -> tuple[Place, ...]:
+    """The places in a record, the present one first."""
+    if record is None:
+        return ()
+    places = tuple(_place(value) for value in record.facts.get("places", ()))
+    if places and record.applied and record.applied == record.spec_digest:
+        now = places[0]
+        return (replace(now, proven=True, vacant=now.type == "absent", intents=()), *places[1:])
+    return places
+
+
+def write(places: Sequence[Place]) -> Facts:
+    """The facts that `read` reads: what JSON gives back just so, for facts are compared."""
+    return {"places": [asdict(place) | {"intents": list(place.intents), "made": list(place.made)} for place in places]}
+
+
+def copy_name(name: str, path: str) -> str:
+    """Under which the content of what stood at `path` before `name` took it over is kept."""
+    return hashlib.sha256(f"{name}\0{path}".encode()).hexdigest()[:32]
+
+
+def intent(spec: File, digest: str) -> str:
+    """What stands at the path once `spec` was applied."""
+    return {"file": f"file:{digest}", "symlink": f"symlink:{spec.target}"}.get(spec.type, spec.type)
+
+
+def below(path: str, directory: str) -> bool:
+    """Whether `path` is `directory` or in it, at any depth."""
+    return path == directory or path.startswith(directory + "/")
+
+
+def _token(seen: Seen) -> str:
+    return {"file": f"file:{seen.digest}", "symlink": f"symlink:{seen.target}"}.get(seen.type, seen.type)
+
+
+def _place(value: Mapping[str, Any]) -> Place:
+    former = value["former"]
+    return Place(
+        path=value["path"],
+        type=value["type"],
+        proven=value["proven"],
+        vacant=value["vacant"],
+        intents=tuple(value["intents"]),
+        made=tuple(value["made"]),
+        former=None if former is None else Former(**former),
+    )
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
