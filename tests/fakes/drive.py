@@ -12,7 +12,7 @@ from typing import Any
 from harmony_agent.core.reconcile import Act, Converged, Desired, Plan, Wait
 from tests.fakes.store import FakeStore
 
-ROUNDS = 4
+ROUNDS = 6
 
 
 @dataclass

@@ -94,7 +94,7 @@ class FakeStore:
     def settled(self, name: str, claims: Iterable[str]) -> None:
         """`name` converged on what is wanted: it is applied, and older claims are let go."""
         record = self._records[name]
-        self._records[name] = replace(record, applied=record.spec_digest, claims=frozenset(claims))
+        self._records[name] = replace(record, applied=self._desired[name].version, claims=frozenset(claims))
 
     def forget(self, name: str) -> None:
         """The record goes, as it does after removal and for on_remove: orphan."""
