@@ -32,6 +32,9 @@ from harmony_agent.topology.updater import UpdaterRefused
 from scores.names import format_time
 from scores.status import Capabilities, DeviceInfo, UpdaterInfo
 
+CONFIG_DIR: Final = "/etc/harmony"
+"""Where the agent's own configuration and credentials are: no File may be there."""
+
 
 @dataclass(frozen=True, slots=True)
 class Parts:
@@ -56,21 +59,27 @@ class Made:
 
 
 def _file(parts: Parts) -> Made:
-    from harmony_agent.adapters.files import DeviceFiles
+    from harmony_agent.adapters.files import LocalFiles
     from harmony_agent.kinds.file import FileReconciler
 
     settings = parts.settings
-    files = DeviceFiles(settings.files.roots, settings.agent.state_dir, parts.clock)
-    return Made(FileReconciler(files, parts.store, parts.objects))
+    roots = settings.files.roots
+    files = LocalFiles(roots, settings.agent.state_dir, parts.clock)
+    own = (settings.agent.state_dir, CONFIG_DIR)
+    allow_setuid = settings.files.setuid
+    return Made(
+        FileReconciler(files, parts.store, parts.objects, roots=roots, forbidden=own, allow_setuid=allow_setuid)
+    )
 
 
 def _systemd_unit(parts: Parts) -> Made:
-    from harmony_agent.adapters.systemd import Systemd
-    from harmony_agent.kinds.systemd_unit import SystemdUnitReconciler
+    from harmony_agent.adapters.systemd import SystemdUnits
+    from harmony_agent.kinds.systemd_unit import UnitReconciler
 
     settings = parts.settings
-    units = Systemd(settings.systemd.scope, settings.agent.state_dir)
-    return Made(SystemdUnitReconciler(units, parts.store, settings.systemd.units), units.version)
+    keep = f"{settings.agent.state_dir}/units"
+    units = SystemdUnits(settings.systemd.scope, unit_dir(settings), keep)
+    return Made(UnitReconciler(units, parts.store, settings.systemd.units), units.version)
 
 
 def _container(parts: Parts) -> Made:
@@ -79,9 +88,10 @@ def _container(parts: Parts) -> Made:
     from harmony_agent.kinds.container import ContainerReconciler
 
     settings = parts.settings
-    containers, roots = Podman(podman_socket(settings)), settings.files.roots
+    podman = Podman(podman_socket(settings))
+    roots = settings.files.roots
     reconciler = ContainerReconciler(
-        containers,
+        podman,
         LocalEnvFiles(roots),
         parts.store,
         device=settings.agent.device_id,
@@ -89,7 +99,7 @@ def _container(parts: Parts) -> Made:
         env_roots=roots,
         now=parts.now,
     )
-    return Made(reconciler, containers.version)
+    return Made(reconciler, podman.version)
 
 
 def _system_upgrade(parts: Parts) -> Made:
@@ -120,6 +130,13 @@ def agent_version() -> str:
 def runtime_dir() -> str:
     """The user's runtime directory, also where nobody set it: a service without a login has none in its environment."""
     return os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
+
+
+def unit_dir(settings: Settings) -> str:
+    """Where the manager of the scope reads the units that are ours to write."""
+    if settings.systemd.scope == "system":
+        return "/etc/systemd/system"
+    return f"{os.environ.get('XDG_CONFIG_HOME') or Path.home() / '.config'}/systemd/user"
 
 
 def podman_socket(settings: Settings) -> str:

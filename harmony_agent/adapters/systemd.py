@@ -14,7 +14,7 @@ from typing import Any, Final
 import anyio
 import anyio.to_thread
 
-from harmony_agent.adapters.systemd_bus import PROPERTIES, Bus, NoSuchUnit, Scope
+from harmony_agent.adapters.systemd_bus import MANAGER, PROPERTIES, ROOT, Bus, NoSuchUnit, Scope
 from harmony_agent.adapters.systemd_enablement import Enablement, Stamp
 from harmony_agent.adapters.systemd_files import OnDisk, UnitFiles
 from harmony_agent.adapters.systemd_journal import tail
@@ -73,6 +73,12 @@ class SystemdUnits:
     def directory(self) -> str:
         """The unit directory."""
         return self._files.directory
+
+    async def version(self) -> str:
+        """The manager's version, as it tells it."""
+        properties = "org.freedesktop.DBus.Properties"
+        _, value = await self._bus.call(ROOT, properties, "Get", "ss", MANAGER, "Version")
+        return str(value)
 
     # Looking.
 
