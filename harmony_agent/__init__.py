@@ -2,3 +2,5 @@
 
 The arrows between its layers are in ``docs/design.md`` and held by ``tests/arch``.
 """
+
+__version__ = "0.1.0"

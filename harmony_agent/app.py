@@ -11,12 +11,12 @@ import signal
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
 
 import anyio
 
+from harmony_agent import __version__
 from harmony_agent.adapters import host, local, notify
 from harmony_agent.adapters.clock import SystemClock
 from harmony_agent.adapters.ledger import SqliteLedger
@@ -119,14 +119,6 @@ KINDS: Final[Mapping[str, Callable[[Parts], Made]]] = {
 }
 
 
-def agent_version() -> str:
-    """The version of the installed distribution; "0" from a bare tree."""
-    try:
-        return version("harmony-device")
-    except PackageNotFoundError:
-        return "0"
-
-
 def runtime_dir() -> str:
     """The user's runtime directory, also where nobody set it: a service without a login has none in its environment."""
     return os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
@@ -180,7 +172,7 @@ class Describer:
         return DeviceInfo(
             device=self._settings.agent.device_id,
             labels=dict(self._settings.labels),
-            agent_version=agent_version(),
+            agent_version=__version__,
             boot_id=self._boot_id,
             os=self._os,
             kinds=sorted(self._made),
@@ -230,7 +222,7 @@ async def run(settings: Settings) -> None:
         intervals=Intervals(settings.intervals.heartbeat, settings.intervals.relist),
         describe=describe,
         refresh=control.on_connect,
-        agent_version=agent_version(),
+        agent_version=__version__,
     )
     for kind in settings.agent.kinds:
         made[kind] = KINDS[kind](Parts(settings, engine.book.store(kind), moments.clock, control))

@@ -16,7 +16,7 @@ from typing import Final
 
 import anyio
 
-from harmony_agent import app, check, plan
+from harmony_agent import __version__, app, check, plan
 from harmony_agent.adapters import local, notify
 from harmony_agent.adapters.host import AlreadyRunning
 from harmony_agent.adapters.ledger import LedgerUnreadable, read_only
@@ -65,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """The console script."""
     arguments = parser().parse_args(argv)
     if arguments.verb == "version":
-        print(app.agent_version())
+        print(__version__)
         return OK
     try:
         settings = load(arguments.config, os.environ)

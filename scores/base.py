@@ -23,7 +23,14 @@ WHOLE: Final = PlainSerializer(_whole, when_used="json")
 class Model(BaseModel):
     """A strict, frozen model. On the wire is what was set, so that a new field with a default changes no digest."""
 
-    model_config = ConfigDict(strict=True, frozen=True, extra="forbid", hide_input_in_errors=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        strict=True,
+        frozen=True,
+        extra="forbid",
+        hide_input_in_errors=True,
+        allow_inf_nan=False,
+        defer_build=True,  # each schema costs memory; most are used only as part of another
+    )
 
     def wire(self) -> dict[str, Any]:
         """The JSON value of what was set, ready for `canonical`."""
