@@ -8,11 +8,12 @@ added to `app` here.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
@@ -236,8 +237,8 @@ def status(
 ) -> int:
     """Show what is so, in the devices' own word.
 
-    Exit code 0: all converged, 1: not all. GEN is the generation that the device has, and the desired one. A device whose heartbeat is stale
-    counts as not converged, whatever it said last.
+    Exit code 0: all converged, 1: not all. GEN is the generation that the device has, and the
+    desired one. A device whose heartbeat is stale counts as not converged, whatever it said last.
 
     \b
     harmony status
@@ -379,41 +380,37 @@ def schema(
     return _guarded(common, lambda: look.schema(kind, common.output))
 
 
-def main() -> None:
+def main(args: Sequence[str] | None = None) -> int:
     """The console script: every end is an exit code of the table."""
+    words = list(sys.argv[1:] if args is None else args)
     try:
-        code = app(standalone_mode=False)
+        code = app(words, prog_name="harmony", standalone_mode=False)
     except Exception as error:
         if not hasattr(error, "show"):  # typer's own usage errors can show themselves
             raise
-        _show_usage_error(error)
+        _show_usage_error(error, words)
         code = 2
-    _end(code if isinstance(code, int) else 0)
+    with contextlib.suppress(BrokenPipeError):
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    # The reader went away (`harmony get | head`): that is no error, and Python shall not tell of it at its end.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return code if isinstance(code, int) else 0
 
 
-def _show_usage_error(error: Any) -> None:
-    output = next((form for form in ("json", "yaml") if _asked_for(form)), None)
-    if output is None:
+def _show_usage_error(error: Any, words: Sequence[str]) -> None:
+    form = next((form for form in ("json", "yaml") if _asked_for(form, words)), None)
+    if form is None:
         error.show()
         return
     from harmony_fleet.commands.common import show_error
     from harmony_fleet.errors import InvalidInput
     from harmony_fleet.render import Output
 
-    show_error(InvalidInput("Usage", error.format_message(), "see harmony --help"), Output(output))
+    show_error(InvalidInput("Usage", error.format_message(), "see harmony --help"), Output(form))
 
 
-def _asked_for(form: str) -> bool:
-    words = sys.argv[1:]
+def _asked_for(form: str, words: Sequence[str]) -> bool:
     spelt = {f"-o{form}", f"-o={form}", f"--output={form}"}
     pairs = itertools.pairwise(words)
     return bool(spelt & set(words)) or any(flag in ("-o", "--output") and value == form for flag, value in pairs)
-
-
-def _end(code: int) -> None:
-    """Exit; a reader that went away (`harmony get | head`) is no error."""
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    sys.exit(code)

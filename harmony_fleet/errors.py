@@ -34,21 +34,34 @@ def worst(codes: Iterable[ExitCode]) -> ExitCode:
 
 
 class HarmonyError(Exception):
-    """An error that is told, not traced. `code` is a stable CamelCase word, `errors` name fields."""
+    """An error that is told, not traced. `code` is a stable CamelCase word, `errors` name fields.
+
+    `details` are sentences, one a mistake, where there may be several.
+    """
 
     exit_code: ExitCode = ExitCode.NOT_CONVERGED
 
-    def __init__(self, code: str, message: str, hint: str = "", errors: Sequence[FieldError] = ()) -> None:
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        hint: str = "",
+        errors: Sequence[FieldError] = (),
+        *,
+        details: Sequence[str] = (),
+    ) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
         self.hint = hint
         self.errors = tuple(errors)
+        self.details = tuple(details)
 
     def as_json(self) -> dict[str, Any]:
         """The object that ``-o json`` writes to standard error."""
         fields = [{"field": error.field, "code": error.code} for error in self.errors]
-        return {"error": {"code": self.code, "message": self.message, "hint": self.hint, "errors": fields}}
+        message = "; ".join([self.message, *self.details])
+        return {"error": {"code": self.code, "message": message, "hint": self.hint, "errors": fields}}
 
 
 class InvalidInput(HarmonyError):

@@ -155,7 +155,11 @@ def _validated(value: Any, where: str) -> Manifest:
     try:
         return validate(Manifest, value)
     except InvalidManifest as error:
-        raise InvalidInput(error.code, f"cannot use {where}: {error}", _hint(error.errors), error.errors) from None
+        raise _invalid(f"cannot use {where}", error) from None
+
+
+def _invalid(message: str, error: InvalidManifest) -> InvalidInput:
+    return InvalidInput(error.code, message, _hint(error.errors), error.errors, details=str(error).split("; "))
 
 
 def _hint(errors: Sequence[FieldError]) -> str:
@@ -215,10 +219,7 @@ def _python_error(path: Path, error: BaseException) -> InvalidInput:
     """What went wrong, and in which line of the author's own: no source line, which may hold a secret."""
     place = f"{path}{_last_line(path, error)}"
     if isinstance(error, ValidationError):
-        invalid = explain(error)
-        return InvalidInput(
-            invalid.code, f"cannot use {place}: {error.title}: {invalid}", _hint(invalid.errors), invalid.errors
-        )
+        return _invalid(f"cannot use {place}: {error.title}", explain(error))
     if isinstance(error, SyntaxError):
         return InvalidInput("NotPython", f"cannot run {path}, line {error.lineno}: {error.msg}", "mend the line")
     if isinstance(error, SystemExit):

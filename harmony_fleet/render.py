@@ -15,18 +15,16 @@ from io import StringIO
 from typing import Any, Final, TextIO
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 from ruamel.yaml import YAML
 from ruamel.yaml.representer import SafeRepresenter
 
+from harmony_fleet import status
 from harmony_fleet.apply import Result
 from harmony_fleet.changes import Change, FieldChange
 from harmony_fleet.plan import Plan
 from harmony_fleet.state import Deployment, Device
-from harmony_fleet.status import Row, age, heartbeat_state, kinds
-from harmony_fleet.wait import Verdict
-from scores.status import Drift
+from scores.status import DeploymentStatus
 
 _STYLES: Final = {
     **dict.fromkeys(("Converged", "Ready", "Completed", "fresh", "created", "updated", "added"), "green"),
@@ -35,7 +33,9 @@ _STYLES: Final = {
     **dict.fromkeys(("Removed", "unchanged", "never", "Unknown"), "dim"),
 }
 _DONE: Final = {"create": "created", "update": "updated", "remove": "removing", "unchanged": "unchanged"}
-_TO_DO: Final = {"create": "create", "update": "update", "remove": "remove", "unchanged": "unchanged"}
+Row = list[Text]
+_WIDE: Final = 110
+_MIN_LAST: Final = 16
 _SIGNS: Final = {"added": "+", "changed": "~", "removed": "-"}
 
 
@@ -88,32 +88,69 @@ class _Representer(SafeRepresenter):
 _Representer.add_representer(str, _Representer.represent_str)
 
 
-def _table(*columns: str, right: Sequence[str] = (), fold: Sequence[str] = ()) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", show_edge=False)
-    for name in columns:
-        table.add_column(name, justify="right" if name in right else "left", no_wrap=name not in fold, overflow="fold")
-    return table
+def grid(header: Sequence[str], rows: Iterable[Row | Text], to: Console) -> None:
+    """Columns as wide as their cells, the last one wrapped in what is left.
+
+    A Text instead of a row is a line of its own. A header that ends in ``>`` is of a column that is set to the right.
+    """
+    body = list(rows)
+    titles: Row = [Text(name.rstrip(">"), "bold") for name in header]
+    cells = [titles, *(row for row in body if isinstance(row, list))]
+    widths = [max(row[at].cell_len for row in cells) for at in range(len(header) - 1)]
+    start = sum(widths) + 2 * len(widths)
+    for row in [titles, *body]:
+        if isinstance(row, Text):
+            to.print(row, soft_wrap=True)
+            continue
+        line = Text()
+        for at, width in enumerate(widths):
+            space = " " * (width - row[at].cell_len)
+            line.append_text(
+                Text.assemble(space, row[at]) if header[at].endswith(">") else Text.assemble(row[at], space)
+            )
+            line.append("  ")
+        _print_last(line, row[-1], start, to)
+
+
+def _print_last(line: Text, last: Text, start: int, to: Console) -> None:
+    """The last cell beside the others, further lines below its first; on lines of its own where there is no room."""
+    room = to.width - start
+    if last.cell_len <= room or room >= _MIN_LAST:
+        wrapped = list(last.wrap(to, max(room, 1)))
+    else:
+        to.print(_stripped(line), soft_wrap=True)
+        line, start = Text(" " * 4), 4
+        wrapped = list(last.wrap(to, max(to.width - start, 1)))
+    for part in wrapped or [last]:
+        to.print(_stripped(line.append_text(part)), soft_wrap=True)
+        line = Text(" " * start)
+
+
+def _stripped(line: Text) -> Text:
+    line.rstrip()
+    return line
 
 
 def plans_table(plans: Sequence[Plan], to: Console) -> None:
-    """What an apply is about to do: a line a deployment, under it what becomes of its resources."""
+    """What an apply is about to do: a line a deployment, under it what becomes of its resources.
+
+    Devices at which the same becomes of them share it.
+    """
+    groups: dict[object, list[Plan]] = {}
     for item in plans:
-        wire = item.wire
-        line = Text.assemble(
-            plain(f"{wire.device}/{wire.deployment}", "bold"),
-            "  ",
-            plain(_TO_DO[item.action]),
-            f"  generation {wire.generation}",
-        )
-        to.print(line)
-        for change in item.changes:
-            to.print(change_lines(change))
-        for warning in item.warnings:
-            to.print(Text.assemble(("  warning: ", "yellow"), plain(warning, "")))
+        groups.setdefault((item.wire.deployment, item.action, item.changes), []).append(item)
+    for group in groups.values():
+        for item in group:
+            name = plain(item.name, "bold")
+            to.print(Text.assemble(name, f"  {item.action}  generation {item.wire.generation}"), soft_wrap=True)
+            for warning in item.warnings:
+                to.print(Text.assemble(("  warning: ", "yellow"), plain(warning, "")), soft_wrap=True)
+        for change in group[0].changes:
+            to.print(change_lines(change), soft_wrap=True)
 
 
 def change_lines(change: Change) -> Text:
-    """``~ File/motd  content (3 bytes, sha256:… → 4 bytes, sha256:…)``."""
+    """``~ File/motd``, and its fields below: ``content: 3 bytes, sha256:… → 4 bytes, sha256:…``."""
     text = Text.assemble("  ", (_SIGNS[change.how], _STYLES.get(change.how, "")), " ", plain(change.key, ""))
     for item in change.fields:
         text.append(f"\n      {_field_words(item)}")
@@ -132,133 +169,124 @@ def _field_words(item: FieldChange) -> Text:
 
 def results_table(results: Sequence[Result], to: Console) -> None:
     """How an apply ended."""
-    table = _table("DEVICE", "DEPLOYMENT", "RESULT", "GEN", "PHASE", "REASON", right=("GEN",), fold=("REASON",))
-    for item in results:
-        wire, verdict = item.plan.wire, item.verdict
-        table.add_row(
-            plain(wire.device),
-            plain(wire.deployment),
-            plain("not written" if item.error else _DONE[item.plan.action], "red" if item.error else None),
-            str(wire.generation),
-            plain(verdict.phase if verdict else "-"),
-            _words(item.error.code, item.error.message) if item.error else _verdict_words(verdict),
-        )
-    to.print(table)
+    grid(["DEVICE", "DEPLOYMENT", "RESULT", "GEN>", "PHASE", "REASON"], map(_result_row, results), to)
 
 
-def _verdict_words(verdict: Verdict | None) -> Text:
-    return _words(verdict.reason, verdict.message) if verdict else Text()
+def _result_row(item: Result) -> Row:
+    wire, verdict, error = item.plan.wire, item.verdict, item.error
+    done = "removed" if verdict and verdict.phase == "Removed" else _DONE[item.plan.action]
+    reason = (error.code, error.message) if error else (verdict.reason, verdict.message) if verdict else ("", "")
+    return [
+        plain(wire.device),
+        plain(wire.deployment),
+        plain("not written", "red") if error else plain(done, None if done != "removed" else ""),
+        Text(str(wire.generation)),
+        plain(verdict.phase if verdict else "-"),
+        _words(*reason),
+    ]
 
 
 def _words(reason: str, message: str) -> Text:
     return plain(": ".join(part for part in (reason, message) if part), "")
 
 
-def status_table(shown: Sequence[Row], to: Console) -> None:
-    """Deployments: where each is, and of what generation."""
-    table = _table(
-        "DEVICE",
-        "DEPLOYMENT",
-        "PHASE",
-        "GEN",
-        "READY",
-        "AGE",
-        "REASON",
-        right=("GEN", "READY", "AGE"),
-        fold=("REASON",),
-    )
-    for row in shown:
-        reason = row.reason
-        if row.silent:
-            reason = f"{reason}, device silent" if reason else "device silent"
-        if row.lineage_differs:
-            reason = f"{reason}, of another lineage" if reason else "of another lineage"
-        table.add_row(
-            plain(row.device),
-            plain(row.deployment),
-            plain(row.phase, "dim" if row.silent else None),
-            f"{row.generation or '-'}/{row.wanted or '-'}",
-            f"{row.ready}/{row.total}",
-            age(row.age),
-            plain(reason, ""),
-        )
-    to.print(table)
+def status_table(shown: Sequence[status.Row], to: Console) -> None:
+    """Deployments: where each is, and of what generation (enforced/desired)."""
+    grid(["DEVICE", "DEPLOYMENT", "PHASE", "GEN>", "READY>", "AGE>", "REASON"], map(_status_row, shown), to)
 
 
-def resources_table(shown: Sequence[Row], to: Console) -> None:
-    """The resources of the deployments. SINCE is the device's own clock."""
-    table = _table(
-        "DEVICE", "DEPLOYMENT", "RESOURCE", "PHASE", "SINCE", "DRIFT", "REASON", fold=("RESOURCE", "DRIFT", "REASON")
-    )
-    for row in shown:
-        for key, item in sorted((row.status.resources if row.status else {}).items()):
-            table.add_row(
-                plain(row.device),
-                plain(row.deployment),
-                plain(key, ""),
-                plain(item.phase, "dim" if row.silent else None),
-                plain(item.since[:19].replace("T", " "), ""),
-                _drift_words(item.drift),
-                _words(item.reason, item.message),
-            )
-    to.print(table)
+def _status_row(row: status.Row) -> Row:
+    notes = [row.reason, "device silent" if row.silent else "", "of another lineage" if row.lineage_differs else ""]
+    return [
+        plain(row.device),
+        plain(row.deployment),
+        plain(row.phase, "dim" if row.silent else None),
+        Text(f"{row.generation or '-'}/{row.wanted or '-'}"),
+        Text(f"{row.ready}/{row.total}"),
+        Text(status.age(row.age)),
+        plain(", ".join(filter(None, notes)), ""),
+    ]
 
 
-def _drift_words(drift: Drift | None) -> Text:
-    return plain(f"{drift.action} {drift.count}x: {', '.join(drift.fields)}" if drift else "-", "")
+def resources_table(shown: Sequence[status.Row], to: Console) -> None:
+    """The resources of each deployment, with what is behind told below. SINCE is the device's own clock."""
+    for at, row in enumerate(shown):
+        cells = _status_row(row)
+        if at:
+            to.print()
+        name = plain(f"{row.device}/{row.deployment}", "bold")
+        age = f"  {row.ready}/{row.total} ready  {cells[5]} ago" if row.status else ""
+        line = Text.assemble(name, "  ", cells[2], f"  generation {cells[3]}{age}  ", cells[6])
+        to.print(_stripped(line), soft_wrap=True)
+        if row.message:
+            to.print(Text.assemble("  ", plain(row.message, "dim")), soft_wrap=True)
+        if row.status and row.status.resources:
+            grid(["  RESOURCE", "PHASE", "SINCE", "DRIFT", "REASON"], _resource_rows(row.status, silent=row.silent), to)
+
+
+def _resource_rows(told: DeploymentStatus, *, silent: bool) -> Iterable[Row | Text]:
+    for key, item in sorted(told.resources.items()):
+        yield [
+            Text.assemble("  ", plain(key, "")),
+            plain(item.phase, "dim" if silent else None),
+            plain(item.since[5:16].replace("T", " "), ""),
+            plain(f"{item.drift.action} {item.drift.count}x" if item.drift else "-", ""),
+            plain(item.reason, ""),
+        ]
+        if item.message:
+            yield Text.assemble("    ", plain(item.message, "dim"))
+        if item.drift:
+            yield Text.assemble("    ", plain(f"drift in {', '.join(item.drift.fields)}", "dim"))
 
 
 def desired_table(found: Iterable[Deployment], now: datetime, to: Console) -> None:
     """What is desired."""
-    table = _table(
-        "DEVICE", "DEPLOYMENT", "GEN", "AGE", "LINEAGE", "RESOURCES", right=("GEN", "AGE"), fold=("RESOURCES",)
-    )
-    for item in found:
-        manifest, created = item.desired.manifest, item.desired.created
-        if manifest is None:
-            told = Text(f"can't be read: {item.desired.problem}", "red")
-        elif manifest.removed:
-            told = Text("to be removed", "yellow")
-        else:
-            told = plain(", ".join(score.key for score in manifest.scores) or "none", "")
-        table.add_row(
-            plain(item.key.device),
-            plain(item.key.deployment),
-            str(manifest.generation) if manifest else "-",
-            age(now - created if created else None),
-            plain(manifest.lineage[:8] if manifest else "-", ""),
-            told,
-        )
-    to.print(table)
+    rows = (_desired_row(item, now) for item in found)
+    grid(["DEVICE", "DEPLOYMENT", "GEN>", "AGE>", "LINEAGE", "RESOURCES"], rows, to)
+
+
+def _desired_row(item: Deployment, now: datetime) -> Row:
+    manifest, created = item.desired.manifest, item.desired.created
+    if manifest is None:
+        told = Text(f"can't be read: {item.desired.problem}", "red")
+    elif manifest.removed:
+        told = Text("to be removed", "yellow")
+    else:
+        told = plain(", ".join(score.key for score in manifest.scores) or "none", "")
+    return [
+        plain(item.key.device),
+        plain(item.key.deployment),
+        Text(str(manifest.generation) if manifest else "-"),
+        Text(status.age(now - created if created else None)),
+        plain(manifest.lineage[:8] if manifest else "-", ""),
+        told,
+    ]
 
 
 def devices_table(devices: Sequence[Device], now: datetime, to: Console) -> None:
-    """Devices: whether each is heard of, and what it is capable of."""
-    table = _table(
-        "DEVICE",
-        "STATE",
-        "HEARD",
-        "OS",
-        "AGENT",
-        "BOOT",
-        "KINDS",
-        "LABELS",
-        right=("HEARD",),
-        fold=("OS", "KINDS", "LABELS"),
-    )
+    """Devices: whether each is heard of, and what it is capable of; that below each where the terminal is narrow."""
+    wide = to.width >= _WIDE
+    header = ["DEVICE", "STATE", "HEARD>", "OS", "AGENT", "BOOT", "LABELS", *(["KINDS"] if wide else [])]
+    rows: list[Row | Text] = []
     for device in devices:
-        info = device.info
-        table.add_row(
-            plain(device.name),
-            plain(heartbeat_state(device, now)),
-            age(now - device.heard if device.heard else None),
-            plain(f"{info.os.id} {info.os.version_id} {info.os.arch}" if info else device.problem or "-", ""),
-            plain(info.agent_version if info else "-", ""),
-            plain(info.boot_id[:8] if info else "-", ""),
-            plain(", ".join(kinds(device)) or "-", ""),
-            plain(", ".join(f"{key}={value}" for key, value in sorted(info.labels.items())) if info else "-", ""),
-        )
-    to.print(table)
+        row, kinds = _device_row(device, now), plain(", ".join(status.kinds(device)), "")
+        rows.append([*row, kinds] if wide else row)
+        if not wide and kinds.plain:
+            rows.append(Text.assemble("  ", plain(kinds.plain, "dim")))
+    grid(header, rows, to)
+
+
+def _device_row(device: Device, now: datetime) -> Row:
+    info = device.info
+    return [
+        plain(device.name),
+        plain(status.heartbeat_state(device, now)),
+        Text(status.age(now - device.heard if device.heard else None)),
+        plain(f"{info.os.id} {info.os.version_id} {info.os.arch}" if info else device.problem or "-", ""),
+        plain(info.agent_version if info else "-", ""),
+        plain(info.boot_id[:8] if info else "-", ""),
+        plain(", ".join(f"{key}={value}" for key, value in sorted(info.labels.items())) if info else "-", ""),
+    ]
 
 
 def out() -> Console:

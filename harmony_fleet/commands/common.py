@@ -45,7 +45,11 @@ def show_error(error: HarmonyError, output: Output) -> None:
     """An error on standard error, in the form that was asked for."""
     if output is Output.TABLE:
         text = Text.assemble(("error: ", "red"), render.plain(error.message, ""))
+        if len(error.details) == 1:
+            text.append_text(render.plain(f": {error.details[0]}", ""))
         render.err().print(text, soft_wrap=True)
+        for detail in error.details if len(error.details) > 1 else ():
+            note(f"  {detail}")
         hint(error.hint)
     else:
         sys.stderr.write(render.machine(error.as_json(), output) + "\n")
@@ -64,4 +68,6 @@ def hint(words: str) -> None:
 
 def note(words: str) -> None:
     """A sentence that is no result, on standard error."""
-    render.err().print(render.plain(words, ""), soft_wrap=True)
+    render.err().print(
+        Text(words[: len(words) - len(words.lstrip())]).append_text(render.plain(words, "")), soft_wrap=True
+    )
