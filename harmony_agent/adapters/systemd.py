@@ -226,9 +226,9 @@ class SystemdUnits:
     async def _reload(self) -> None:
         await self._bus.manager("Reload", within=RELOAD_TIMEOUT)
 
-    async def enable(self, name: str) -> bool:
-        """Enable; False where there is no [Install]."""
-        return await self._links.enable(name)
+    async def enable(self, name: str) -> None:
+        """Enable."""
+        await self._links.enable(name)
 
     async def disable(self, name: str, *, runtime: bool) -> None:
         """Disable, and take away links that a unit file which is gone has left."""

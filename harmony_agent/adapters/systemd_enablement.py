@@ -60,10 +60,9 @@ class Enablement:
         except NoSuchUnit:
             return ""
 
-    async def enable(self, name: str) -> bool:
-        """Enable durably; False where the unit file says nothing of how."""
-        carries, _ = await self._bus.manager("EnableUnitFiles", "asbb", [name], False, False)
-        return bool(carries)
+    async def enable(self, name: str) -> None:
+        """Enable durably."""
+        await self._bus.manager("EnableUnitFiles", "asbb", [name], False, False)
 
     async def disable(self, name: str, *, runtime: bool) -> None:
         """Disable, durably and, with `runtime`, until the next boot as well."""

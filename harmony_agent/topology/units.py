@@ -118,8 +118,8 @@ class Units(Protocol):
         """Return when the manager has loaded what `name` wrote. Waits, boundedly, for the others that are expected."""
         ...
 
-    async def enable(self, name: str) -> bool:
-        """Enable; False where the unit file has nothing to enable it by."""
+    async def enable(self, name: str) -> None:
+        """Enable; does nothing where the unit file has no [Install] section."""
         ...
 
     async def disable(self, name: str, *, runtime: bool) -> None:

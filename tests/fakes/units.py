@@ -188,14 +188,12 @@ class FakeUnits:
             loaded.fragment, loaded.text, loaded.files = fresh.fragment, fresh.text, fresh.files
             loaded.file_state, loaded.load_state = fresh.file_state, fresh.load_state
 
-    async def enable(self, name: str) -> bool:
+    async def enable(self, name: str) -> None:
         self.calls.append(f"enable {name}")
         if not self._file_state(name):
             raise Transient("UnitNotFound", f"cannot enable {name}", phase="Blocked")
-        if "[Install]" not in self._load(name).text:
-            return False
-        self.enabled.add(name)
-        return True
+        if "[Install]" in self._load(name).text:
+            self.enabled.add(name)
 
     async def disable(self, name: str, *, runtime: bool) -> None:
         self.calls.append(f"disable {name}")
@@ -229,6 +227,8 @@ class FakeUnits:
             raise Transient("UnitMasked", f"{name} is masked", phase="Blocked")
         if loaded.load_state == "not-found":
             raise Transient("UnitNotFound", f"cannot find {name}", phase="Blocked")
+        if loaded.load_state == "bad-setting":
+            raise Transient("UnitInvalid", f"{name} has a bad setting")
         if loaded.active in RUNNING:
             return "done"
         if name in self.results:
@@ -324,7 +324,9 @@ class FakeUnits:
             return Loaded(f"{self._directory}/{name}", "", files, state, "masked")
         if name in self.disk:
             text = self.disk[name]
-            valid = "bad-setting" if "ExecStart=relative" in text else "loaded"
+            valid = "loaded"
+            if name.endswith(".service") and "ExecStart=" not in text + dropins:
+                valid = "bad-setting"
             return Loaded(f"{self._directory}/{name}", text + dropins, files, state, valid)
         if name in self.vendor:
             return Loaded(f"{VENDOR}/{name}", self.vendor[name] + dropins, files, state, "loaded")

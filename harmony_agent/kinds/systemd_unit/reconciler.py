@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import Final, assert_never
 
-from harmony_agent.core.errors import Terminal, Transient
+from harmony_agent.core.errors import Transient
 from harmony_agent.core.reconcile import Desired, Facts, Plan, Store
 from harmony_agent.kinds.systemd_unit import actions as steps
 from harmony_agent.kinds.systemd_unit.actions import UnitAction
@@ -81,7 +81,7 @@ class UnitReconciler:
             case steps.Restore():
                 await units.restore(name, action.place, action.former)
             case steps.Enable():
-                await self._enable(name)
+                await units.enable(name)
             case steps.Disable():
                 await units.disable(name, runtime=action.runtime)
             case steps.Mask():
@@ -103,10 +103,6 @@ class UnitReconciler:
                 await units.drop_kept(name)
             case _:
                 assert_never(action)
-
-    async def _enable(self, name: str) -> None:
-        if not await self._units.enable(name):
-            raise Terminal("NotEnableable", f"cannot enable {name}: give its unit file an [Install] section")
 
     async def _unmask(self, name: str, *, runtime: bool) -> None:
         if not await self._units.unmask(name, runtime=runtime):
