@@ -51,7 +51,7 @@ class Looker:
     async def relist(self) -> dict[str, Observed]:
         """All that is wanted or owned and exists. Containers that aren't ours don't show here."""
         listed = await self._containers.list({DEVICE: self._device})
-        names = set(self._store.names())
+        names = self._store.names()
         groups: dict[str, list[Listed]] = {name: [] for name in names}
         for one in listed:
             groups.get(one.labels.get(RESOURCE, "").removeprefix("Container/"), []).append(one)

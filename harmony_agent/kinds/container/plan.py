@@ -243,7 +243,9 @@ class _Decision:
             ident = "" if one is None else one.id
             return self._act(RunInit(name=self.name, reason=f"run {name} first", disturbs=False, init=name, id=ident))
         failure = ""
-        if one.state == "exited":
+        if one.state == "exited" and not _ended_by_itself(one):
+            failure = f"{name} was interrupted"
+        elif one.state == "exited":
             failure = f"{name} exited with {one.exit_code}" if one.exit_code else ""
         elif one.broken or one.state in ("removing", "unknown"):
             failure = f"{name} is broken"
