@@ -26,7 +26,6 @@ from harmony_agent.kinds.file_plan import (
     Release,
     Sweep,
     Wanted,
-    differences,
     plan_removal,
     plan_wanted,
 )
@@ -155,9 +154,9 @@ class FileReconciler:
         others = {place.path: place for place in self._owned(name).places}
         here = others.pop(path, None)
         if here is None:
-            here = Place(path, made=self._made_by_others(path, ()))
+            here = Place(path, made=self._made_parents(path))
             sight = observed.at if observed is not None else Sight(path)
-            if desired.spec.adopt and sight.seen is not None and differences(wanted, sight):
+            if desired.spec.adopt and sight.seen is not None and not self._is_made(path):
                 here = replace(here, former=ledger.describe(sight.seen))
         return ledger.write([here.intending(desired.spec, wanted.digest), *others.values()])
 
@@ -336,13 +335,15 @@ class FileReconciler:
         for path in made:
             self._makers.setdefault(path, set()).add(name)
 
-    def _made_by_others(self, path: str, own: Sequence[str]) -> tuple[str, ...]:
-        """Parents of `path` that were made for other Files: the last of them to go takes the directory along."""
+    def _made_parents(self, path: str) -> tuple[str, ...]:
+        """Parents of `path` that were made for Files: the last of them to go takes the directory along."""
         parents = [path[:index] for index, char in enumerate(path) if char == "/" and index]
-        return tuple(p for p in parents if p not in own and any(self._made(n, p) for n in self._makers.get(p, ())))
+        return tuple(parent for parent in parents if self._is_made(parent))
 
-    def _made(self, name: str, path: str) -> bool:
-        return any(path in place.made for place in self._owned(name).places)
+    def _is_made(self, path: str) -> bool:
+        """Whether the ledger shows it as a parent that this agent made."""
+        makers = self._makers.get(path, ())
+        return any(path in place.made for name in makers for place in self._owned(name).places)
 
     def _needed_by_others(self, name: str, directory: str) -> bool:
         """Whether another File is wanted at or below it."""

@@ -140,6 +140,9 @@ def plan_wanted(wanted: Wanted, owned: Owned, state: FileState) -> Plan[FileActi
         return _wait(Trouble("UnknownOwner", f"cannot give {spec.path} to {sight.unknown}: make the account first"))
     if fields:
         return _change(wanted, owned, sight, fields)
+    copy = _copy_former(wanted, owned, sight)
+    if copy is not None:
+        return Act((copy,))
     if sight.leftover:
         return Act((Sweep(name=wanted.name, reason="something unfinished stands beside it", path=spec.path),))
     return _release_all(wanted.name, others, state)
@@ -220,6 +223,16 @@ def _put(wanted: Wanted, sight: Sight, reason: str) -> Put:
         gid=sight.gid,
         expect=None if sight.seen is None else sight.seen.mark,
     )
+
+
+def _copy_former(wanted: Wanted, owned: Owned, sight: Sight) -> Keep | None:
+    """A copy of what is adopted although it is as wanted already: a later spec will replace it, and removal may not."""
+    seen = sight.seen
+    former = next((place.former for place in owned.places if place.path == wanted.spec.path), None)
+    if former is None or former.type != "file" or sight.kept or seen is None or not former.matches(seen):
+        return None
+    reason = "what was there isn't kept yet"
+    return Keep(name=wanted.name, reason=reason, path=wanted.spec.path, former=former, expect=seen.mark)
 
 
 def _keep(wanted: Wanted, place: Place, sight: Sight, seen: Seen) -> Wait | tuple[FileAction, ...]:
