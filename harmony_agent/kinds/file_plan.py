@@ -140,11 +140,9 @@ def plan_wanted(wanted: Wanted, owned: Owned, state: FileState) -> Plan[FileActi
         return _wait(Trouble("UnknownOwner", f"cannot give {spec.path} to {sight.unknown}: make the account first"))
     if fields:
         return _change(wanted, owned, sight, fields)
-    copy = _copy_former(wanted, owned, sight)
-    if copy is not None:
-        return Act((copy,))
-    if sight.leftover:
-        return Act((Sweep(name=wanted.name, reason="something unfinished stands beside it", path=spec.path),))
+    tidy = _copy_former(wanted, owned, sight) or _sweep(wanted, sight)
+    if tidy is not None:
+        return Act((tidy,))
     return _release_all(wanted.name, others, state)
 
 
@@ -223,6 +221,11 @@ def _put(wanted: Wanted, sight: Sight, reason: str) -> Put:
         gid=sight.gid,
         expect=None if sight.seen is None else sight.seen.mark,
     )
+
+
+def _sweep(wanted: Wanted, sight: Sight) -> Sweep | None:
+    reason = "something unfinished stands beside it"
+    return Sweep(name=wanted.name, reason=reason, path=sight.path) if sight.leftover else None
 
 
 def _copy_former(wanted: Wanted, owned: Owned, sight: Sight) -> Keep | None:
