@@ -13,7 +13,7 @@ from scores.names import ResourceName
 
 
 def _whole(value: float) -> int | float:
-    return int(value) if value.is_integer() else value
+    return int(value) if value == int(value) else value
 
 
 WHOLE: Final = PlainSerializer(_whole, when_used="json")

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from scores.base import WHOLE, Model, Score, fault, repeated
-from scores.file import Path
+from scores.file import Path, normal_path
 from scores.names import MAX_GENERATION, Text
 from scores.probes import Period, Port, Probe, Seconds, Threshold
 
@@ -86,10 +86,13 @@ class Mount(Model):
     def _fits_its_type(self) -> Mount:
         if (self.type == "tmpfs") != (self.source is None):
             raise PydanticCustomError("FieldNotForType", "a bind or a volume needs a source, a tmpfs has none")
-        if self.type == "bind" and not (self.source or "").startswith("/"):
-            raise PydanticCustomError("PathNotNormal", "the source of a bind must be absolute")
+        if self.type == "bind":
+            try:
+                normal_path(self.source or "")
+            except PydanticCustomError as error:
+                raise fault(("source",), error.type, error.message()) from None
         if self.type == "volume" and not _NAME.fullmatch(self.source or ""):
-            raise PydanticCustomError("InvalidName", "the source of a volume must be a volume's name")
+            raise fault(("source",), "InvalidName", "must be a volume's name")
         if self.size is not None and self.type != "tmpfs":
             raise PydanticCustomError("FieldNotForType", "only a tmpfs has a size")
         return self

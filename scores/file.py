@@ -96,4 +96,5 @@ class File(Score):
         except (binascii.Error, ValueError):
             raise fault(("content_base64",), "InvalidBase64", "is no base64") from None
         if data is not None and len(data) > MAX_INLINE:
-            raise PydanticCustomError("ContentTooLarge", "inline content is at most 512 KiB: use object for more")
+            place = "content" if self.content is not None else "content_base64"
+            raise fault((place,), "ContentTooLarge", "is at most 512 KiB: use object for more")

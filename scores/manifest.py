@@ -173,7 +173,7 @@ def validate(model: type[M], value: Any) -> M:
 
 def explain(error: ValidationError) -> InvalidManifest:
     """Pydantic's error as ours: field paths, codes and sentences, never values."""
-    details = error.errors(include_url=False, include_context=False, include_input=False)
+    details = error.errors(include_url=False)
     named = [_field_error(detail) for detail in details[:MAX_ERRORS]]
     lines = [f"{_place(item.field)}: {_sentence(item, detail)}" for item, detail in zip(named, details, strict=False)]
     more = len(details) - len(named)
@@ -189,7 +189,9 @@ def _sentence(error: FieldError, detail: ErrorDetails) -> str:
     """Pydantic's sentence, but where that repeats the input."""
     if error.code == "UnknownKind":
         return f"kind must be one of {', '.join(SCORE_TYPES)}"
-    return detail["msg"]
+    if error.code == "TooLong":
+        return f"must be at most {detail['ctx']['max_length']} characters"
+    return "must not be empty" if error.code == "TooShort" else detail["msg"]
 
 
 def _overall(errors: Sequence[FieldError]) -> str:
@@ -219,6 +221,8 @@ def _field_error(detail: ErrorDetails) -> FieldError:
     code = _CODES.get(kind)
     if code is None:
         code = kind if kind[:1].isupper() else _by_shape(kind)
+    if isinstance(detail["input"], str):  # pydantic counts the items of a text that we looked at before it
+        code = {"TooMany": "TooLong", "TooFew": "TooShort"}.get(code, code)
     return FieldError(field_path(detail["loc"]), code)
 
 

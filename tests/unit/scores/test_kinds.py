@@ -1,0 +1,297 @@
+"""Each kind's fields: what is taken, what is refused, with which code and where."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from scores import Container, File, Manifest, Probe, SystemdUnit, TcpProbe
+from scores.canonical import canonical
+from scores.container import in_bytes
+from scores.file import MAX_INLINE
+from scores.manifest import InvalidManifest, decode, validate
+from scores.systemd_unit import MAX_UNIT_FILE
+from tests.unit.scores.values import CONTAINER, FILE, PROBE, UNIT, UPGRADE, manifest
+
+PLAIN = {"kind": "File", "name": "f", "path": "/srv/f"}
+DIGEST = "sha256:" + "0" * 64
+OBJECT = {"bucket": "b", "name": "n", "digest": DIGEST}
+
+
+def _mount(**fields: Any) -> dict[str, Any]:
+    return {**CONTAINER, "mounts": [{"target": "/t", **fields}]}
+
+
+INIT = {"name": "i"}
+MASK = {"kind": "SystemdUnit", "name": "a.service", "masked": True}
+PORT = {"host_port": 1, "container_port": 1}
+TMPFS = {"type": "tmpfs", "target": "/t"}
+
+
+def _http(**fields: Any) -> dict[str, Any]:
+    return {**UNIT, "liveness": {"http": {"port": 1, **fields}}}
+
+
+def _pace(**fields: Any) -> dict[str, Any]:
+    return {**UNIT, "liveness": {**PROBE, **fields}}
+
+
+def _port(**fields: Any) -> dict[str, Any]:
+    return {**CONTAINER, "ports": [{"host_port": 1, "container_port": 1, **fields}]}
+
+
+GOOD: dict[str, Any] = {
+    "name of 253": {**FILE, "name": "n" * 253},
+    "name with all characters": {**FILE, "name": "_Az09._@:\\-"},
+    "path of 4095": {**FILE, "path": ("/" + "p" * 199) * 20 + "/" + "p" * 94},
+    "path with spaces and dots": {**FILE, "path": "/srv/a b/...c/é"},
+    "content of 512 KiB": {**FILE, "content": "x" * MAX_INLINE},
+    "empty content": {**FILE, "content": ""},
+    "content with NUL": {**FILE, "content": "a\0b"},
+    "base64": {**PLAIN, "content_base64": "AAE="},
+    "object": {**PLAIN, "object": OBJECT},
+    "directory": {**PLAIN, "type": "directory", "mode": "0755", "parents": True},
+    "symlink": {**PLAIN, "type": "symlink", "target": "../x", "owner": "root"},
+    "absent": {**PLAIN, "type": "absent"},
+    "setuid": {**FILE, "mode": "4755"},
+    "numeric owner": {**FILE, "owner": "1000", "group": "0"},
+    "getty@tty1": {"kind": "SystemdUnit", "name": "getty@tty1.service", "state": "running"},
+    "escaped instance": {"kind": "SystemdUnit", "name": "x@a\\x2db.service"},
+    "template": {**UNIT, "name": "x@.service"},
+    "template, none": {**UNIT, "name": "x@.service", "state": "none"},
+    "masked": {"kind": "SystemdUnit", "name": "x.service", "masked": True},
+    "masked and stopped": {"kind": "SystemdUnit", "name": "x.service", "masked": True, "state": "stopped"},
+    "masked and disabled": {"kind": "SystemdUnit", "name": "x.service", "masked": True, "enabled": False},
+    "unit file of 512 KiB": {**UNIT, "content": "x" * MAX_UNIT_FILE},
+    "slice": {"kind": "SystemdUnit", "name": "-.slice"} | {"name": "a-b.slice"},
+    "image by digest": {**CONTAINER, "image": f"registry.test:5000/a/b@{DIGEST}"},
+    "memory in bytes": {**CONTAINER, "memory": 1},
+    "memory at most": {**CONTAINER, "memory": 2**53 - 1},
+    "volume": _mount(type="volume", source="data"),
+    "tmpfs": _mount(type="tmpfs", size="1Gi"),
+    "same port, other protocol": {
+        **CONTAINER,
+        "ports": [
+            {"host_port": 53, "container_port": 53, "protocol": "udp"},
+            {"host_port": 53, "container_port": 53},
+        ],
+    },
+    "realtime signal": {**CONTAINER, "stop_signal": "SIGRTMIN+3"},
+    "exec probe": {**CONTAINER, "readiness": {"exec": ["true"]}},
+    "whole cpus": {**CONTAINER, "cpus": 2},
+    "time without fraction": {**UPGRADE, "expires_at": "2026-11-29T18:00:00Z"},
+    "identifier of 128": {**UPGRADE, "attempt_id": "a" * 128},
+}
+
+
+@pytest.mark.parametrize("score", GOOD.values(), ids=GOOD)
+def test_taken(score: dict[str, Any]) -> None:
+    data = canonical(manifest(score))
+    assert decode(data, device="pi-01", deployment="web").canonical() == data
+
+
+BAD: dict[str, tuple[dict[str, Any], str, str]] = {
+    "no name": ({key: value for key, value in FILE.items() if key != "name"}, "name", "Missing"),
+    "empty name": ({**FILE, "name": ""}, "name", "TooShort"),
+    "name of 254": ({**FILE, "name": "n" * 254}, "name", "TooLong"),
+    "name with a dot first": ({**FILE, "name": ".a"}, "name", "InvalidName"),
+    "name with a dash first": ({**FILE, "name": "-a"}, "name", "InvalidName"),
+    "name with a slash": ({**FILE, "name": "a/b"}, "name", "InvalidName"),
+    "name with a space": ({**FILE, "name": "a b"}, "name", "InvalidName"),
+    "name with a newline at its end": ({**FILE, "name": "a\n"}, "name", "InvalidName"),
+    "name with an umlaut": ({**FILE, "name": "ä"}, "name", "InvalidName"),
+    "name with NUL": ({**FILE, "name": "a\0"}, "name", "InvalidName"),
+    "name with a surrogate": ({**FILE, "name": "a\ud800"}, "name", "NotUnicode"),
+    "name number": ({**FILE, "name": 5}, "name", "WrongType"),
+    "drift": ({**FILE, "drift": "ignore"}, "drift", "NotAllowed"),
+    "on_remove": ({**FILE, "on_remove": "keep"}, "on_remove", "NotAllowed"),
+    "adopt": ({**FILE, "adopt": "yes"}, "adopt", "WrongType"),
+    "no path": ({"kind": "File", "name": "f", "content": ""}, "path", "Missing"),
+    "relative path": ({**FILE, "path": "srv/a"}, "path", "PathNotNormal"),
+    "path with ..": ({**FILE, "path": "/srv/../etc"}, "path", "PathNotNormal"),
+    "path with .": ({**FILE, "path": "/srv/./a"}, "path", "PathNotNormal"),
+    "path with //": ({**FILE, "path": "//srv"}, "path", "PathNotNormal"),
+    "path with / at its end": ({**FILE, "path": "/srv/"}, "path", "PathNotNormal"),
+    "path /": ({**FILE, "path": "/"}, "path", "PathNotNormal"),
+    "path empty": ({**FILE, "path": ""}, "path", "PathNotNormal"),
+    "path with NUL": ({**FILE, "path": "/a\0b"}, "path", "NulInText"),
+    "path with a surrogate": ({**FILE, "path": "/a\udcff"}, "path", "NotUnicode"),
+    "path of 4096": ({**FILE, "path": "/p" * 2048}, "path", "PathTooLong"),
+    "part of 256": ({**FILE, "path": "/" + "p" * 256}, "path", "PathTooLong"),
+    "part of 256 bytes": ({**FILE, "path": "/" + "é" * 128}, "path", "PathTooLong"),
+    "content over 512 KiB": ({**FILE, "content": "x" * (MAX_INLINE + 1)}, "content", "ContentTooLarge"),
+    "content over 512 KiB in bytes": ({**FILE, "content": "é" * (MAX_INLINE // 2 + 1)}, "content", "ContentTooLarge"),
+    "content with a surrogate": ({**FILE, "content": "\ud800"}, "content", "NotUnicode"),
+    "content and base64": ({**FILE, "content_base64": "AA=="}, "", "ExactlyOneOf"),
+    "content and object": ({**FILE, "object": OBJECT}, "", "ExactlyOneOf"),
+    "no content": (PLAIN, "", "ExactlyOneOf"),
+    "base64": ({**PLAIN, "content_base64": "A"}, "content_base64", "InvalidBase64"),
+    "base64 with space": ({**PLAIN, "content_base64": "AA ==" }, "content_base64", "InvalidBase64"),
+    "base64 not ASCII": ({**PLAIN, "content_base64": "é"}, "content_base64", "InvalidBase64"),
+    "object's digest": ({**PLAIN, "object": {**OBJECT, "digest": "md5:0"}}, "object.digest", "InvalidDigest"),
+    "object's bucket": ({**PLAIN, "object": {**OBJECT, "bucket": "a.b"}}, "object.bucket", "InvalidFormat"),
+    "directory with content": ({**FILE, "type": "directory"}, "", "FieldNotForType"),
+    "file with target": ({**FILE, "target": "x"}, "", "FieldNotForType"),
+    "symlink without target": ({**PLAIN, "type": "symlink"}, "", "FieldNotForType"),
+    "symlink with mode": ({**PLAIN, "type": "symlink", "target": "x", "mode": "0644"}, "", "FieldNotForType"),
+    "target with NUL": ({**PLAIN, "type": "symlink", "target": "a\0"}, "target", "NulInText"),
+    "absent with owner": ({**PLAIN, "type": "absent", "owner": "root"}, "", "FieldNotForType"),
+    "absent with mode": ({**PLAIN, "type": "absent", "mode": "0644"}, "", "FieldNotForType"),
+    "type": ({**PLAIN, "type": "fifo"}, "type", "NotAllowed"),
+    "mode of 3": ({**FILE, "mode": "644"}, "mode", "InvalidFormat"),
+    "mode not octal": ({**FILE, "mode": "0648"}, "mode", "InvalidFormat"),
+    "mode with a newline": ({**FILE, "mode": "0644\n"}, "mode", "InvalidFormat"),
+    "mode as number": ({**FILE, "mode": 420}, "mode", "WrongType"),
+    "owner": ({**FILE, "owner": "a:b"}, "owner", "InvalidFormat"),
+    "owner number": ({**FILE, "owner": 0}, "owner", "WrongType"),
+    "a b.service": ({**UNIT, "name": "a b.service"}, "name", "InvalidName"),
+    "../x.service": ({**UNIT, "name": "../x.service"}, "name", "InvalidName"),
+    "unit without suffix": ({**UNIT, "name": "web"}, "name", "InvalidUnitName"),
+    "unit with a foreign suffix": ({**UNIT, "name": "web.conf"}, "name", "InvalidUnitName"),
+    "unit with two @": ({**UNIT, "name": "a@b@c.service"}, "name", "InvalidUnitName"),
+    "unit of @ alone": ({**UNIT, "name": "@.service"}, "name", "InvalidUnitName"),
+    "unit file with NUL": ({**UNIT, "content": "a\0"}, "content", "NulInText"),
+    "unit file over 512 KiB": ({**UNIT, "content": "x" * (MAX_UNIT_FILE + 1)}, "content", "ContentTooLarge"),
+    "drop-in without .conf": ({**UNIT, "dropins": {"a": ""}}, "dropins", "InvalidDropinName"),
+    "drop-in in a folder": ({**UNIT, "dropins": {"a/b.conf": ""}}, "dropins", "InvalidDropinName"),
+    "drop-in ..conf": ({**UNIT, "dropins": {"..conf": ""}}, "dropins", "InvalidDropinName"),
+    "drop-in of 256": ({**UNIT, "dropins": {"a" * 251 + ".conf": ""}}, "dropins", "InvalidDropinName"),
+    "drop-in's text": ({**UNIT, "dropins": {"a.conf": "x\0"}}, "dropins.a.conf", "NulInText"),
+    "template running": ({**UNIT, "name": "x@.service", "state": "running"}, "", "TemplateNotStartable"),
+    "template stopped": ({**UNIT, "name": "x@.service", "state": "stopped"}, "", "TemplateNotStartable"),
+    "masked running": ({**MASK, "state": "running"}, "", "MaskedNotStartable"),
+    "masked with content": ({**UNIT, "masked": True}, "", "MaskedWithContent"),
+    "masked enabled": ({**MASK, "enabled": True}, "", "MaskedNotEnabled"),
+    "exec readiness of a unit": ({**UNIT, "readiness": {"exec": ["a"]}}, "readiness.exec", "ExecProbeNotForUnit"),
+    "exec liveness of a unit": ({**UNIT, "liveness": {"exec": ["a"]}}, "liveness.exec", "ExecProbeNotForUnit"),
+    "no way to probe": ({**UNIT, "readiness": {}}, "readiness", "ExactlyOneOf"),
+    "two ways to probe": ({**UNIT, "readiness": {**PROBE, "tcp": {"port": 1}}}, "readiness", "ExactlyOneOf"),
+    "probe's port": ({**UNIT, "liveness": {"tcp": {"port": 0}}}, "liveness.tcp.port", "OutOfRange"),
+    "probe's path": (_http(path="x"), "liveness.http.path", "InvalidFormat"),
+    "probe's path with a newline": (_http(path="/\r\nA: b"), "liveness.http.path", "InvalidFormat"),
+    "probe's scheme": (_http(scheme="file"), "liveness.http.scheme", "NotAllowed"),
+    "probe's period 0": (_pace(period_seconds=0), "liveness.period_seconds", "OutOfRange"),
+    "probe's period text": (_pace(period_seconds="10"), "liveness.period_seconds", "WrongType"),
+    "probe's period true": (_pace(period_seconds=True), "liveness.period_seconds", "WrongType"),
+    "probe's threshold 0": (_pace(failure_threshold=0), "liveness.failure_threshold", "OutOfRange"),
+    "probe with shell": ({**CONTAINER, "liveness": {"shell": "true"}}, "liveness.shell", "UnknownField"),
+    "container named as a unit": ({**CONTAINER, "name": "a@b"}, "name", "InvalidContainerName"),
+    "no image": ({"kind": "Container", "name": "c"}, "image", "Missing"),
+    "image empty": ({**CONTAINER, "image": ""}, "image", "TooShort"),
+    "image with a space": ({**CONTAINER, "image": "a b"}, "image", "InvalidFormat"),
+    "image like an option": ({**CONTAINER, "image": "--privileged"}, "image", "InvalidFormat"),
+    "command text": ({**CONTAINER, "command": "httpd -f"}, "command", "WrongType"),
+    "args with NUL": ({**CONTAINER, "args": ["a", "b\0"]}, "args[1]", "NulInText"),
+    "args over 1024": ({**CONTAINER, "args": ["a"] * 1025}, "args", "TooMany"),
+    "env number": ({**CONTAINER, "env": {"A": 1}}, "env.A", "WrongType"),
+    "env empty name": ({**CONTAINER, "env": {"": "x"}}, "env", "InvalidEnvName"),
+    "env name with =": ({**CONTAINER, "env": {"A=B": "x"}}, "env", "InvalidEnvName"),
+    "env with NUL": ({**CONTAINER, "env": {"A": "x\0"}}, "env.A", "NulInText"),
+    "env name with a surrogate": ({**CONTAINER, "env": {"\ud800": "x"}}, "env", "NotUnicode"),
+    "relative env_files": ({**CONTAINER, "env_files": ["a"]}, "env_files[0]", "PathNotNormal"),
+    "port 0": (_port(host_port=0), "ports[0].host_port", "OutOfRange"),
+    "port 65536": (_port(container_port=65536), "ports[0].container_port", "OutOfRange"),
+    "port's protocol": (_port(protocol="sctp"), "ports[0].protocol", "NotAllowed"),
+    "port's address": (_port(host_ip="eth0"), "ports[0].host_ip", "InvalidFormat"),
+    "port twice": ({**CONTAINER, "ports": [PORT] * 2}, "ports[1].host_port", "DuplicatePort"),
+    "bind without source": (_mount(type="bind"), "mounts[0]", "FieldNotForType"),
+    "bind with a relative source": (_mount(type="bind", source="a"), "mounts[0].source", "PathNotNormal"),
+    "bind with .. in its source": (_mount(type="bind", source="/srv/../etc"), "mounts[0].source", "PathNotNormal"),
+    "volume's name": (_mount(type="volume", source="/a"), "mounts[0].source", "InvalidName"),
+    "tmpfs with source": (_mount(type="tmpfs", source="/a"), "mounts[0]", "FieldNotForType"),
+    "size of a bind": (_mount(type="bind", source="/a", size=1), "mounts[0]", "FieldNotForType"),
+    "target twice": ({**CONTAINER, "mounts": [TMPFS] * 2}, "mounts[1].target", "DuplicateMount"),
+    "label of ours": ({**CONTAINER, "labels": {"io.harmony.device": "x"}}, "labels", "ReservedLabel"),
+    "memory 0": ({**CONTAINER, "memory": 0}, "memory", "OutOfRange"),
+    "memory 0Mi": ({**CONTAINER, "memory": "0Mi"}, "memory", "InvalidQuantity"),
+    "memory in MB": ({**CONTAINER, "memory": "64MB"}, "memory", "InvalidQuantity"),
+    "memory with a newline": ({**CONTAINER, "memory": "64Mi\n"}, "memory", "InvalidQuantity"),
+    "memory float": ({**CONTAINER, "memory": 1.5}, "memory", "WrongType"),
+    "memory true": ({**CONTAINER, "memory": True}, "memory", "WrongType"),
+    "memory too large": ({**CONTAINER, "memory": "9999999999999999Gi"}, "memory", "OutOfRange"),
+    "cpus 0": ({**CONTAINER, "cpus": 0}, "cpus", "OutOfRange"),
+    "cpus text": ({**CONTAINER, "cpus": "1"}, "cpus", "WrongType"),
+    "pids 0": ({**CONTAINER, "pids": 0}, "pids", "OutOfRange"),
+    "capability": ({**CONTAINER, "cap_add": ["net_admin"]}, "cap_add[0]", "InvalidFormat"),
+    "signal": ({**CONTAINER, "stop_signal": "15"}, "stop_signal", "InvalidFormat"),
+    "grace": ({**CONTAINER, "stop_grace_seconds": -1}, "stop_grace_seconds", "OutOfRange"),
+    "restart": ({**CONTAINER, "restart": "unless-stopped"}, "restart", "NotAllowed"),
+    "network": ({**CONTAINER, "network": "container:x"}, "network", "InvalidFormat"),
+    "hostname": ({**CONTAINER, "hostname": "-a"}, "hostname", "InvalidFormat"),
+    "init twice": ({**CONTAINER, "init_containers": [INIT] * 2}, "init_containers[1].name", "DuplicateResource"),
+    "init's name": ({**CONTAINER, "init_containers": [{"name": "-"}]}, "init_containers[0].name", "InvalidFormat"),
+    "healthcheck without command": ({**CONTAINER, "healthcheck": {"command": []}}, "healthcheck.command", "TooFew"),
+    "attempt_id": ({**UPGRADE, "attempt_id": "../a"}, "attempt_id", "InvalidIdentifier"),
+    "run_uid of 129": ({**UPGRADE, "run_uid": "a" * 129}, "run_uid", "InvalidIdentifier"),
+    "expires_at without zone": ({**UPGRADE, "expires_at": "2026-11-29T18:00:00"}, "expires_at", "InvalidTime"),
+    "expires_at on no day": ({**UPGRADE, "expires_at": "2026-02-30T18:00:00Z"}, "expires_at", "InvalidTime"),
+    "expires_at number": ({**UPGRADE, "expires_at": 5}, "expires_at", "WrongType"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("score", "field", "code"), BAD.values(), ids=BAD)
+def test_refused(score: dict[str, Any], field: str, code: str) -> None:
+    text = json.dumps(manifest(score), ensure_ascii=False)  # a lone surrogate becomes its escape below
+    with pytest.raises(InvalidManifest) as caught:
+        decode(text.encode("utf-8", "backslashreplace"), device="pi-01", deployment="web")
+    where = ".".join(part for part in ("scores[0]", field) if part)
+    assert [tuple(error) for error in caught.value.errors] == [(where, code)]
+    assert caught.value.code == code
+    assert str(caught.value).startswith(f"{where}: ")
+
+
+def test_a_template_and_a_masked_unit_are_not_to_run_by_themselves() -> None:
+    assert SystemdUnit(name="web.service").wanted_state == "running"
+    assert SystemdUnit(name="x@.service", content="").wanted_state == "none"
+    assert SystemdUnit(name="x@.service", content="").is_template
+    assert not SystemdUnit(name="x@1.service").is_template
+    assert SystemdUnit(name="web.service", masked=True).wanted_state == "none"
+    assert SystemdUnit(name="web.service", state="stopped").wanted_state == "stopped"
+
+
+def test_needs_are_after_and_what_restarts_or_reloads() -> None:
+    unit = SystemdUnit(name="a.service", after=["File/a", "File/b"], restart_on=["File/b"], reload_on=["File/c"])
+    assert unit.needs() == ("File/a", "File/b", "File/c")
+    assert Container(name="c", image="i", after=["File/a"], restart_on=["File/a"]).needs() == ("File/a",)
+    assert unit.key == "SystemdUnit/a.service"
+
+
+@pytest.mark.parametrize(
+    ("quantity", "count"), [(5, 5), ("5", 5), ("1Ki", 1024), ("64Mi", 67108864), ("2Gi", 2147483648)]
+)
+def test_quantities(quantity: int | str, count: int) -> None:
+    assert in_bytes(quantity) == count
+
+
+def test_no_quantity() -> None:
+    with pytest.raises(ValueError, match="no quantity"):
+        in_bytes("1 TB")
+
+
+def test_content_as_bytes() -> None:
+    assert File(name="a", path="/a", content="é").data() == b"\xc3\xa9"
+    assert File(name="a", path="/a", content_base64="AAE=").data() == b"\0\1"
+    assert File(name="a", path="/a", type="absent").data() is None
+
+
+def test_a_repr_holds_no_content() -> None:
+    secret = "hunter2marker"
+    scores: list[Any] = [
+        File(name="a", path="/a", content=secret),
+        File(name="b", path="/b", content_base64=secret + "abc="),
+        SystemdUnit(name="a.service", content=secret, dropins={"a.conf": secret}),
+        Container(name="c", image="i", env={"A": secret}),
+    ]
+    assert secret not in repr(scores) + str(scores) + repr(Manifest(deployment="w", scores=scores))
+
+
+def test_models_are_frozen() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        File(name="a", path="/a", content="").name = "b"  # type: ignore[misc]
+
+
+def test_an_authors_mistake_in_python_is_explained_by_field() -> None:
+    with pytest.raises(InvalidManifest, match=r"period_seconds: Input should be greater than 0"):
+        validate(Probe, {"tcp": TcpProbe(port=1), "period_seconds": -1})

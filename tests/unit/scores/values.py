@@ -1,0 +1,151 @@
+"""One manifest of each kind as JSON objects, with every position that can hold a value, for the tests of `scores`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tests.strategies import LINEAGE
+
+Value = dict[str, Any]
+
+FILE: Value = {"kind": "File", "name": "motd", "path": "/srv/web/motd", "content": "hi\n", "mode": "0644"}
+UNIT: Value = {"kind": "SystemdUnit", "name": "web.service", "content": "[Service]\nExecStart=/usr/bin/web\n"}
+CONTAINER: Value = {"kind": "Container", "name": "web", "image": "localhost/busybox:1.36"}
+UPGRADE: Value = {
+    "kind": "SystemUpgrade",
+    "name": "weekly",
+    "attempt_id": "a-1",
+    "run_uid": "r-1",
+    "expires_at": "2026-11-29T18:00:00.000Z",
+}
+EACH = {value["kind"]: value for value in (FILE, UNIT, CONTAINER, UPGRADE)}
+
+PROBE: Value = {
+    "http": {"port": 8080, "path": "/ready", "scheme": "http"},
+    "period_seconds": 5,
+    "timeout_seconds": 0.5,
+    "initial_delay_seconds": 1,
+    "success_threshold": 1,
+    "failure_threshold": 2,
+}
+COMMON: Value = {"drift": "report", "on_remove": "orphan", "adopt": True}
+FULL: dict[str, Value] = {
+    "File": {
+        **FILE,
+        **COMMON,
+        "type": "file",
+        "owner": "root",
+        "group": "root",
+        "parents": True,
+        "after": ["SystemdUnit/web.service"],
+    },
+    "FileObject": {
+        "kind": "File",
+        "name": "big",
+        "path": "/srv/web/big",
+        "object": {"bucket": "files", "name": "big", "digest": "sha256:" + "0" * 64},
+    },
+    "FileLink": {"kind": "File", "name": "link", "path": "/srv/web/link", "type": "symlink", "target": "motd"},
+    "SystemdUnit": {
+        **UNIT,
+        **COMMON,
+        "dropins": {"10-mem.conf": "[Service]\nMemoryMax=64M\n"},
+        "state": "running",
+        "enabled": True,
+        "masked": False,
+        "restart_on": ["SystemUpgrade/weekly"],
+        "reload_on": ["SystemUpgrade/weekly"],
+        "readiness": PROBE,
+        "liveness": {"tcp": {"port": 22}},
+    },
+    "Container": {
+        **CONTAINER,
+        **COMMON,
+        "command": ["httpd"],
+        "args": ["-f"],
+        "env": {"PASSWORD": "x"},
+        "env_files": ["/srv/web/env"],
+        "ports": [{"host_port": 8080, "container_port": 80, "protocol": "tcp", "host_ip": "127.0.0.1"}],
+        "mounts": [
+            {"type": "bind", "source": "/srv/web", "target": "/www", "read_only": True},
+            {"type": "tmpfs", "target": "/tmp", "size": "64Mi"},
+        ],
+        "network": "lan",
+        "user": "1000",
+        "working_dir": "/www",
+        "hostname": "web",
+        "labels": {"team": "a"},
+        "restart": "always",
+        "state": "running",
+        "pull": "missing",
+        "stop_signal": "SIGTERM",
+        "stop_grace_seconds": 5,
+        "memory": "64Mi",
+        "cpus": 0.5,
+        "pids": 100,
+        "cap_add": ["NET_ADMIN"],
+        "cap_drop": ["ALL"],
+        "read_only": True,
+        "no_new_privileges": True,
+        "init_containers": [
+            {
+                "name": "init",
+                "image": "busybox",
+                "command": ["true"],
+                "args": ["x"],
+                "env": {"A": "b"},
+                "mounts": [{"type": "volume", "source": "data", "target": "/data"}],
+                "user": "0",
+                "timeout_seconds": 10,
+            }
+        ],
+        "healthcheck": {
+            "command": ["true"],
+            "interval_seconds": 30,
+            "timeout_seconds": 3,
+            "start_period_seconds": 1,
+            "retries": 3,
+        },
+        "readiness": {"exec": ["true"]},
+        "liveness": PROBE,
+    },
+    "SystemUpgrade": {**UPGRADE, **COMMON},
+}
+
+
+def manifest(*scores: Value, **fields: Any) -> Value:
+    """A manifest for ``pi-01.web``."""
+    return {
+        "api": "harmony/v1",
+        "device": "pi-01",
+        "deployment": "web",
+        "lineage": LINEAGE,
+        "generation": 3,
+        "scores": list(scores),
+        **fields,
+    }
+
+
+Place = tuple[str | int, ...]
+
+
+def places(value: Any, at: Place = ()) -> Iterator[Place]:
+    """Every position of a value: leaves, and the lists and objects that hold them."""
+    if at:
+        yield at
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from places(inner, (*at, key))
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from places(inner, (*at, index))
+
+
+def replaced(value: Any, at: Place, new: Any) -> Any:
+    """A copy of `value` with `new` at a position."""
+    if not at:
+        return new
+    copy: Any = dict(value) if isinstance(value, dict) else list(value)
+    copy[at[0]] = replaced(value[at[0]], at[1:], new)
+    return copy
