@@ -6,38 +6,31 @@ the directories that decide on enablement, and the connection whose signals tell
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 import anyio
-import anyio.to_thread
 
+from harmony_agent.adapters.filetree import Job
+from harmony_agent.adapters.inotify import Watcher
 from harmony_agent.adapters.systemd_bus import MANAGER, PROPERTIES, ROOT, Bus, NoSuchUnit, Scope
 from harmony_agent.adapters.systemd_enablement import Enablement, Stamp
 from harmony_agent.adapters.systemd_files import OnDisk, UnitFiles
 from harmony_agent.adapters.systemd_journal import tail
 from harmony_agent.adapters.systemd_reload import Reloads
+from harmony_agent.adapters.systemd_seen import Row, unit_of
+from harmony_agent.adapters.threads import Threads
 from harmony_agent.core.errors import Transient
 from harmony_agent.topology.units import Unit
 
+FILE_TIMEOUT: Final = 20.0
 RELOAD_TIMEOUT: Final = 60.0
 JOB_PATIENCE: Final = 2.0
 """Seconds that a step waits for its job; what takes longer is looked at again later."""
-RESTED_AFTER: Final = 300.0
 _AT_ONCE: Final = 16
 _FORGET: Final = 32
 """Every relist reads this fraction of the units anew, whatever the cache says."""
-_SINCE: Final = {
-    "active": "ActiveEnterTimestamp",
-    "reloading": "ActiveEnterTimestamp",
-    "refreshing": "ActiveEnterTimestamp",
-    "activating": "InactiveExitTimestamp",
-    "deactivating": "ActiveExitTimestamp",
-}
-
-Row = tuple[str, ...]
 _Under = tuple[Row, OnDisk, Stamp, int]
 """What a unit was read under: its row, its files, the directories of links, and the connection."""
 
@@ -58,6 +51,8 @@ class SystemdUnits:
     ) -> None:
         self._scope: Scope = scope
         self._files = UnitFiles(directory, keep)
+        self._threads = Threads()
+        self._watcher = Watcher()
         self._bus = Bus(scope)
         self._links = Enablement(self._bus, directory)
         self._reloads = Reloads(self._reload, gather)
@@ -85,7 +80,9 @@ class SystemdUnits:
     async def survey(self, names: Collection[str]) -> Mapping[str, Unit]:
         """Those of `names` of which anything exists; reads anew only what may have changed."""
         rows = await self._rows(names)
-        disk = await anyio.to_thread.run_sync(self._files.scan, names)
+        disk = await self._scan("all units", names)
+        followed = [f"{self.directory}/{place}" for name in disk for place in (name, *disk[name].files)]
+        self._watcher.retain(followed, {})
         links = await self._links.stamp()
         self._known = {name: known for name, known in self._known.items() if name in disk}
         for name in list(self._known)[: len(self._known) // _FORGET]:
@@ -125,12 +122,18 @@ class SystemdUnits:
     async def look(self, name: str) -> Unit | None:
         """One, fresh and whole."""
         rows = await self._rows([name])
-        disk = await anyio.to_thread.run_sync(self._files.scan, [name])
+        disk = await self._scan(name, [name])
+        for place in (name, *disk[name].files):
+            self._watcher.follow(f"{self.directory}/{place}")
         links = await self._links.stamp()
         unit = await self._read(name, (rows.get(name, ()), disk[name], links, self._bus.connections))
         if unit is not None and unit.oneshot and unit.active_state == "activating":
             await self._hold(name)
         return unit
+
+    async def _scan(self, what: str, names: Collection[str]) -> dict[str, OnDisk]:
+        doing = f"look at the files of {what}"
+        return await self._threads.run("look", what, doing, FILE_TIMEOUT, lambda _job: self._files.scan(names))
 
     async def _rows(self, names: Collection[str]) -> dict[str, Row]:
         """What the manager lists of each unit: load, active and sub state, object path, job id and type.
@@ -160,7 +163,7 @@ class SystemdUnits:
         except BaseException:
             self._known.pop(name, None)
             raise
-        known.unit = _unit(name, row, disk, state, {key: value for key, (_, value) in seen.items()})
+        known.unit = unit_of(name, row, disk, state, {key: value for key, (_, value) in seen.items()})
         return known.unit
 
     # Events.
@@ -178,36 +181,49 @@ class SystemdUnits:
     async def watch(self, changed: Callable[[str], None]) -> None:
         """Tell of changes until cancelled; keeps the connection open."""
         self._changed = changed
-        pause = 0.5
         try:
-            while True:
-                try:
-                    await self._bus.connect()
-                    pause = 0.5
-                    await self._bus.lost.wait()
-                except Transient:
-                    await anyio.sleep(pause)
-                    pause = min(10.0, pause * 2)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._watcher.run, self._on_path)
+                await self._stay_connected()
         finally:
             self._changed = lambda _name: None
+
+    def _on_path(self, path: str) -> None:
+        self._changed(path.removeprefix(f"{self.directory}/").partition(".d/")[0])
+
+    async def _stay_connected(self) -> None:
+        """Open the connection again when it is lost; some call finds out that it is."""
+        pause = 0.5
+        while True:
+            try:
+                await self._bus.connect()
+                pause = 0.5
+                await self._bus.lost.wait()
+            except Transient:
+                await anyio.sleep(pause)
+                pause = min(10.0, pause * 2)
 
     # Files.
 
     async def write(self, name: str, place: str, content: str, keep: str) -> None:
         """Put a file there, atomically and durably."""
-        await anyio.to_thread.run_sync(self._files.write, name, place, content.encode(), keep)
+        data = content.encode()
+        await self._in_thread(name, f"write {place}", lambda job: self._files.write(name, place, data, keep, job.check))
 
     async def remove(self, name: str, place: str, keep: str) -> None:
         """Take a file or link away."""
-        await anyio.to_thread.run_sync(self._files.remove, name, place, keep)
+        await self._in_thread(name, f"remove {place}", lambda job: self._files.remove(name, place, keep, job.check))
 
     async def restore(self, name: str, place: str, former: str) -> None:
         """Put back what was there."""
-        await anyio.to_thread.run_sync(self._files.restore, name, place, former)
+        await self._in_thread(name, f"restore {place}", lambda job: self._files.restore(name, place, former, job.check))
 
     async def drop_kept(self, name: str) -> None:
         """Let go of what was kept aside."""
-        await anyio.to_thread.run_sync(self._files.drop_kept, name)
+        await self._in_thread(name, f"drop former files of {name}", lambda _job: self._files.drop_kept(name))
+
+    async def _in_thread(self, name: str, doing: str, work: Callable[[Job], None]) -> None:
+        await self._threads.run("change", name, doing, FILE_TIMEOUT, work)
 
     # Links and reloads.
 
@@ -233,7 +249,7 @@ class SystemdUnits:
     async def disable(self, name: str, *, runtime: bool) -> None:
         """Disable, and take away links that a unit file which is gone has left."""
         await self._links.disable(name, runtime=runtime)
-        await anyio.to_thread.run_sync(self._files.unlink_wants, name)
+        await self._in_thread(name, f"remove links to {name}", lambda _job: self._files.unlink_wants(name))
 
     async def mask(self, name: str) -> None:
         """Mask."""
@@ -303,47 +319,5 @@ class SystemdUnits:
 
     async def close(self) -> None:
         """Let go of the connection."""
+        self._watcher.close()
         self._bus.close()
-
-
-def _unit(name: str, row: Row, disk: OnDisk, state: str, seen: Mapping[str, Any]) -> Unit | None:
-    """What was seen, as one value; None where nothing exists of the unit."""
-    exists = (
-        disk.files or disk.kept or disk.linked or state or (row and (row[0] != "not-found" or row[1] != "inactive"))
-    )
-    if not exists:
-        return None
-    if not row:
-        return Unit(name, disk.files, disk.kept, disk.linked, state, load_state="")
-    checked, asserted = seen.get("ConditionTimestampMonotonic", 0), seen.get("AssertTimestampMonotonic", 0)
-    main_exit, left = seen.get("ExecMainExitTimestampMonotonic", 0), seen.get("ActiveExitTimestampMonotonic", 0)
-    now = time.monotonic() * 1e6
-    invocation = bytes(seen.get("InvocationID", b"")).hex()
-    once = seen.get("Type") == "oneshot" and not seen.get("RemainAfterExit")
-    return Unit(
-        name=name,
-        files=disk.files,
-        kept=disk.kept,
-        linked=disk.linked,
-        unit_file_state=state,
-        load_state=row[0],
-        active_state=row[1],
-        sub_state=row[2],
-        fragment=seen.get("FragmentPath", ""),
-        loaded_dropins=tuple(seen.get("DropInPaths", ())),
-        loaded_file_state=seen.get("UnitFileState", "") if seen.get("Id") == name else "",
-        stale=bool(seen.get("NeedDaemonReload")),
-        condition=bool(seen.get("ConditionResult")) if checked else None,
-        assertion=bool(seen.get("AssertResult")) if asserted else None,
-        rested=bool(checked) and now - max(checked, asserted) > RESTED_AFTER * 1e6,
-        invocation=invocation if invocation.strip("0") else "",
-        result=seen.get("Result", "success"),
-        job=row[5] if row[4] != "0" else "",
-        oneshot=once,
-        ended=0 < main_exit <= (left or main_exit),
-        can_reload=bool(seen.get("CanReload")),
-        main_pid=seen.get("MainPID", 0),
-        restarts=seen.get("NRestarts", 0),
-        since=seen.get(_SINCE.get(row[1], "InactiveEnterTimestamp"), 0),
-        changed=seen.get("StateChangeTimestamp", 0),
-    )
