@@ -8,7 +8,6 @@ added to `app` here.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 import re
@@ -102,6 +101,14 @@ def _guarded(common: Common, work: Callable[[], int]) -> int:
     except KeyboardInterrupt:
         note("stopped")
         return 1
+    except BrokenPipeError:
+        return _reader_gone()
+
+
+def _reader_gone() -> int:
+    """`harmony get | head` is no error, and Python shall not tell of it at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
 
 
 def _options(
@@ -364,9 +371,7 @@ def schema(
     kind: Annotated[
         str | None, typer.Option("--kind", "-k", metavar="KIND", help="Of this kind only, as Container.")
     ] = None,
-    output: Annotated[
-        Literal["json", "yaml"], typer.Option("-o", "--output", help="JSON Schema in this form.")
-    ] = "json",
+    output: Annotated[Literal["json", "yaml"] | None, typer.Option("-o", "--output", help="json by default.")] = None,
 ) -> int:
     """Print the JSON Schema of a manifest. Needs no NATS.
 
@@ -376,7 +381,7 @@ def schema(
     """
     from harmony_fleet.commands import look
 
-    common = _common(ctx, None, None, None, output)
+    common = _common(ctx, None, None, None, output or "table")
     return _guarded(common, lambda: look.schema(kind, common.output))
 
 
@@ -390,11 +395,10 @@ def main(args: Sequence[str] | None = None) -> int:
             raise
         _show_usage_error(error, words)
         code = 2
-    with contextlib.suppress(BrokenPipeError):
+    try:
         sys.stdout.flush()
-        return code if isinstance(code, int) else 0
-    # The reader went away (`harmony get | head`): that is no error, and Python shall not tell of it at its end.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:
+        _reader_gone()
     return code if isinstance(code, int) else 0
 
 

@@ -51,7 +51,7 @@ def load_context(
     env = os.environ if environ is None else environ
     home = _home(env)
     saved = _read_file(home / "context.toml")
-    servers = _servers(server or env.get("HARMONY_SERVER") or saved.get("server") or DEFAULT_SERVER)
+    servers = _servers(server or env.get("HARMONY_SERVER") or saved.get("server", DEFAULT_SERVER))
     return Context(
         servers=servers,
         creds=_existing("credentials", creds or env.get("HARMONY_CREDS"), saved.get("creds"), home),
@@ -82,6 +82,8 @@ def _read_file(path: Path) -> dict[str, Any]:
             )
         if not isinstance(value, _KEYS[key]) or isinstance(value, bool):
             raise InvalidInput("ContextInvalid", f"cannot use {path}: {key} has the wrong type", "see harmony --help")
+    if not 1 <= values.get("replicas", 1) <= 5:
+        raise InvalidInput("ContextInvalid", f"cannot use {path}: replicas is from 1 to 5", "3 is right for a cluster")
     return values
 
 

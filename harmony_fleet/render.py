@@ -36,6 +36,7 @@ _DONE: Final = {"create": "created", "update": "updated", "remove": "removing", 
 Row = list[Text]
 _WIDE: Final = 110
 _MIN_LAST: Final = 16
+_MIN_NAME: Final = 24
 _SIGNS: Final = {"added": "+", "changed": "~", "removed": "-"}
 
 
@@ -47,10 +48,16 @@ class Output(StrEnum):
     YAML = "yaml"
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """The command ends well when its reader went away: see cli."""
+        raise BrokenPipeError
+
+
 def console(stream: TextIO) -> Console:
     """A console on `stream`: as wide as the terminal; into a pipe nothing is wrapped or cut."""
     wide = None if stream.isatty() or os.environ.get("COLUMNS") else 4096
-    return Console(file=stream, width=wide, highlight=False, markup=False, emoji=False, soft_wrap=False)
+    return _Console(file=stream, width=wide, highlight=False, markup=False, emoji=False, soft_wrap=False)
 
 
 def plain(value: object, style: str | None = None) -> Text:
@@ -81,7 +88,8 @@ class _Representer(SafeRepresenter):
     def represent_str(self, data: str) -> Any:
         """A literal block where it can hold the text exactly."""
         readable = all(char.isprintable() or char == "\n" for char in data)
-        style = "|" if "\n" in data.rstrip("\n") and readable else None
+        block = readable and "\n" in data.rstrip("\n")
+        style = "|" if block else None if readable else '"'  # the library's plain styles lose some line breaks
         return self.represent_scalar("tag:yaml.org,2002:str", data, style=style)
 
 
@@ -97,6 +105,9 @@ def grid(header: Sequence[str], rows: Iterable[Row | Text], to: Console) -> None
     titles: Row = [Text(name.rstrip(">"), "bold") for name in header]
     cells = [titles, *(row for row in body if isinstance(row, list))]
     widths = [max(row[at].cell_len for row in cells) for at in range(len(header) - 1)]
+    widest = max(range(len(widths)), key=widths.__getitem__)
+    over = sum(widths) + 2 * len(widths) - to.width
+    widths[widest] = max(widths[widest] - max(over, 0), min(widths[widest], _MIN_NAME))
     start = sum(widths) + 2 * len(widths)
     for row in [titles, *body]:
         if isinstance(row, Text):
@@ -104,18 +115,25 @@ def grid(header: Sequence[str], rows: Iterable[Row | Text], to: Console) -> None
             continue
         line = Text()
         for at, width in enumerate(widths):
-            space = " " * (width - row[at].cell_len)
-            line.append_text(
-                Text.assemble(space, row[at]) if header[at].endswith(">") else Text.assemble(row[at], space)
-            )
-            line.append("  ")
+            cell = _cut(row[at], width)
+            space, right = " " * (width - cell.cell_len), header[at].endswith(">")
+            line.append_text(Text.assemble(space if right else "", cell, "" if right else space, "  "))
         _print_last(line, row[-1], start, to)
+
+
+def _cut(cell: Text, width: int) -> Text:
+    """A name that is too long loses its middle: both its ends tell it from others."""
+    over = cell.cell_len - width
+    if over <= 0:
+        return cell
+    keep = (len(cell.plain) - over - 1) // 2
+    return Text.assemble(cell[: len(cell.plain) - over - 1 - keep], "…", cell[len(cell.plain) - keep :])
 
 
 def _print_last(line: Text, last: Text, start: int, to: Console) -> None:
     """The last cell beside the others, further lines below its first; on lines of its own where there is no room."""
     room = to.width - start
-    if last.cell_len <= room or room >= _MIN_LAST:
+    if not last.plain or last.cell_len <= room or room >= _MIN_LAST:
         wrapped = list(last.wrap(to, max(room, 1)))
     else:
         to.print(_stripped(line), soft_wrap=True)

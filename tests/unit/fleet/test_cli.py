@@ -1,0 +1,143 @@
+"""The command's surface that needs no NATS: help, usage, schema, exit codes, quick imports."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harmony_fleet.cli import main
+
+COMMANDS = ["apply", "diff", "get", "status", "wait", "delete", "logs", "devices", "schema"]
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HARMONY_HOME", str(tmp_path))
+    for name in ("HARMONY_SERVER", "HARMONY_CREDS", "HARMONY_TLS_CA", "HARMONY_LINEAGE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_help_has_all_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    text = capsys.readouterr().out
+    assert [line.split()[0] for line in text.partition("Commands:")[2].splitlines() if line.strip()] == COMMANDS
+    assert "Exit codes" in text
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_of_each_has_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([command, "--help"]) == 0
+    assert f"\n  harmony {command}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["nope"],
+        ["apply"],
+        ["apply", "x.yaml", "--nope"],
+        ["apply", "x.yaml", "--timeout", "soon", "-d", "pi-01"],
+        ["apply", "x.yaml", "--timeout", "0s", "-d", "pi-01"],
+        ["apply", "x.yaml", "--timeout", "25h", "-d", "pi-01"],
+        ["apply", "x.yaml", "--allow-prune", "-1"],
+        ["apply", "nowhere.yaml", "-d", "pi-01"],
+        ["wait", "web"],
+        ["wait", "web", "-d", "pi-01", "--for", "lunch"],
+        ["logs", "Container/web"],
+        ["logs", "web", "-d", "pi-01"],
+        ["logs", "Pod/web", "-d", "pi-01"],
+        ["logs", "Container/web", "-d", "pi-01", "-n", "1001"],
+        ["devices", "--select", "site"],
+        ["get", "-o", "xml"],
+        ["get", "--server", "a b"],
+        ["get", "--creds", "/no/such/file"],
+        ["delete", "Web", "-d", "pi-01"],
+        ["schema", "--kind", "Pod"],
+    ],
+)
+@pytest.mark.parametrize("form", ["table", "json"])
+def test_usage_is_2(words: list[str], form: str, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = words if words[-1] == "xml" or form == "table" else [*words, "-o", "json"]
+    assert main(asked) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    if asked is not words:
+        error = json.loads(captured.err)["error"]
+        assert set(error) == {"code", "message", "hint", "errors"}
+    else:
+        assert captured.err.startswith(("Usage: ", "error: "))
+        assert "Traceback" not in captured.err
+
+
+@pytest.mark.parametrize(
+    ("text", "code"), [("1m30s", 0), ("90", 0), ("1.5s", 0), ("100ms", 0), ("2h", 0), ("1x", 2), ("-1s", 2)]
+)
+def test_times(text: str, code: int) -> None:
+    import typer
+
+    from harmony_fleet.cli import _seconds
+
+    if code:
+        with pytest.raises(typer.BadParameter):
+            _seconds(text)
+    else:
+        assert _seconds(text) == {"1m30s": 90, "90": 90, "1.5s": 1.5, "100ms": 0.1, "2h": 7200}[text]
+
+
+def schema(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
+    assert main(["schema", *words]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_schema_of_a_manifest(capsys: pytest.CaptureFixture[str]) -> None:
+    value = schema(capsys)
+    assert value["$schema"].startswith("https://json-schema.org/")
+    assert set(value["properties"]) >= {"deployment", "scores", "removed", "allow_prune"}
+    assert {"File", "SystemdUnit", "Container", "SystemUpgrade"} <= set(value["$defs"])
+
+
+def test_schema_of_a_kind_has_descriptions(capsys: pytest.CaptureFixture[str]) -> None:
+    value = schema(capsys, "--kind", "File")
+    assert "description" in value["properties"]["path"]
+    assert value["additionalProperties"] is False
+
+
+def test_no_args_is_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) in (0, 2)
+    assert "Commands:" in "".join(capsys.readouterr())
+
+
+def run(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+
+def test_help_imports_no_more_than_typer() -> None:
+    code = (
+        "import sys; from harmony_fleet.cli import main; main(['--help']); "
+        "print([name for name in ('nats', 'pydantic', 'ruamel.yaml', 'asyncio', 'rich') if name in sys.modules])"
+    )
+    assert run(code).stdout.splitlines()[-1] == "[]"
+
+
+def test_only_one_module_imports_nats() -> None:
+    package = Path(__file__).parents[3] / "harmony_fleet"
+    importers = [
+        path.relative_to(package).as_posix()
+        for path in sorted(package.rglob("*.py"))
+        if any(line.startswith(("import nats", "from nats")) for line in path.read_text().splitlines())
+    ]
+    assert importers == ["connection.py"]
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    script = "import sys; from harmony_fleet.cli import main; sys.exit(main(['schema']))"
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.close()
+    _, err = process.communicate(timeout=30)
+    assert (process.returncode, err) == (0, b"")
