@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import uuid
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.integration.operator import Operator
+from tests.integration.simulated import SimulatedDevice
 from tests.natsserver import NatsServer
 
 
@@ -22,3 +25,19 @@ def shared_nats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer
     """A server that a module's tests share: leave it running, and use keys of your own."""
     with NatsServer(tmp_path_factory.mktemp("nats")) as server:
         yield server
+
+
+@pytest.fixture
+def operator(shared_nats: NatsServer, tmp_path: Path) -> Operator:
+    """The command `harmony`, with a lineage of its own, at the shared server."""
+    return Operator(shared_nats, tmp_path / "operator")
+
+
+@pytest.fixture
+async def device(shared_nats: NatsServer) -> AsyncIterator[SimulatedDevice]:
+    """A device with a name of its own that told of itself and is heard of."""
+    async with shared_nats.client() as client:
+        simulated = SimulatedDevice(client, f"pi-{uuid.uuid4().hex[:8]}")
+        await simulated.tell(labels={"site": simulated.name})
+        await simulated.beat()
+        yield simulated

@@ -1,0 +1,91 @@
+"""Runs the command `harmony` for integration tests: in this process, or as one of its own where two shall race."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import json
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harmony_fleet.cli import main
+from tests.natsserver import NatsServer
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """How a command ended, and what it said."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """Standard output as JSON."""
+        return json.loads(self.out)
+
+    @property
+    def error(self) -> Any:
+        """The error that standard error holds as JSON."""
+        return json.loads(self.err[self.err.index("{") :])["error"]
+
+
+class Operator:
+    """An operator with a home (and so a lineage) of their own at one server."""
+
+    def __init__(self, server: NatsServer, home: Path) -> None:
+        self.server = server
+        self.home = home
+        self.folder = home / "files"
+        self.folder.mkdir(parents=True, exist_ok=True)
+
+    def environment(self) -> dict[str, str]:
+        """What the command finds around it."""
+        return {"HARMONY_SERVER": self.server.url, "HARMONY_HOME": str(self.home)}
+
+    async def __call__(self, *words: str) -> Ran:
+        """Run it in this process, one at a time."""
+        return await asyncio.to_thread(self._run, words)
+
+    def _run(self, words: tuple[str, ...]) -> Ran:
+        out, err = io.StringIO(), io.StringIO()
+        before = {name: os.environ.get(name) for name in self.environment()}
+        os.environ.update(self.environment())
+        try:
+            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+                code = main(words)
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    del os.environ[name]
+                else:
+                    os.environ[name] = value
+        return Ran(code, out.getvalue(), err.getvalue())
+
+    async def process(self, *words: str) -> asyncio.subprocess.Process:
+        """Start it as a process of its own."""
+        return await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-c",
+            "import sys; from harmony_fleet.cli import main; sys.exit(main())",
+            *words,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=os.environ | self.environment(),
+        )
+
+    def file(self, name: str, *scores: dict[str, Any], **fields: Any) -> str:
+        """A manifest of these Scores as a JSON file (which is YAML too, and named so)."""
+        path = self.folder / f"{name}.json"
+        path.write_text(json.dumps({"deployment": name, "scores": list(scores), **fields}))
+        return str(path)
+
+
+def a_file(name: str = "motd", content: str = "hi\n", **fields: Any) -> dict[str, Any]:
+    """A File as an author writes it."""
+    return {"kind": "File", "name": name, "path": f"/srv/{name}", "content": content, **fields}
