@@ -27,7 +27,7 @@ PLACE = "/var/lib/harmony-test/apt"
 KEY = "/usr/share/keyrings/harmony-test.gpg"
 SOURCE = "/etc/apt/sources.list.d/harmony-test.list"
 LINE = f"deb [signed-by={KEY}] file:{PLACE} ./\n"
-_OWNER = "Harmony test repository"
+_OWNER = "Harmony test repository <test@harmony.invalid>"
 
 
 class Receiver(Protocol):

@@ -44,7 +44,7 @@ class Images:
         """Debian `suite`, prepared, with the image for containers loaded for root and fleet-agent."""
         if suite not in SUITES:
             raise HarnessError(f"cannot build an image of {suite!r}: only of {', '.join(SUITES)}")
-        made_of = [suite, *packages(suite), Path(prepare.__file__).read_text(encoding="utf-8")]
+        made_of = [suite, *self.packages(suite), *self.preparation()]
         year, week, _ = datetime.datetime.now(datetime.UTC).isocalendar()
         stem = f"{suite}-base-{_digest(*made_of)}"
         try:
@@ -54,6 +54,18 @@ class Images:
             if not older:
                 raise
             return older[-1]  # last week's Debian is better than none when no mirror answers
+
+    def packages(self, suite: str) -> list[str]:
+        """The packages that the base image of `suite` is made with."""
+        return packages(suite)
+
+    def preparation(self) -> list[str]:
+        """What prepare() does, as text that changes when it does."""
+        return [Path(prepare.__file__).read_text(encoding="utf-8")]
+
+    def prepare(self, root: Path) -> None:
+        """Turn the unpacked Debian in `root` into the root of a device."""
+        prepare.prepare(root)
 
     def agent(self, suite: str) -> Path:
         """The base with everything in /opt/harmony that the agent needs, but the project itself."""
@@ -100,9 +112,10 @@ class Images:
     def _build_base(self, suite: str) -> Path:
         root = self._pool.draft(self._run)
         sources = mirror_sources(suite)
-        argv = ["mmdebstrap", "--quiet", "--variant=apt", f"--include={','.join(packages(suite))}", suite, str(root)]
+        include = ",".join(self.packages(suite))
+        argv = ["mmdebstrap", "--quiet", "--variant=apt", f"--include={include}", suite, str(root)]
         call(*argv, *(["-"] if sources else []), stdin=sources.encode(), timeout=900)
-        prepare.prepare(root)
+        self.prepare(root)
         self._load_busybox(root)
         prepare.forget_first_boot(root)
         return root
