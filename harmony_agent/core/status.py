@@ -20,6 +20,8 @@ from scores.status import (
 
 MAX_MESSAGE: Final = 512
 """Characters of a message; statuses stay small."""
+MAX_MESSAGES: Final = 128 * 1024
+"""Bytes of all messages of a deployment's resources: a thousand that fail must still fit into one value."""
 
 _WEIGHT: Final[Mapping[str, int]] = {
     "Failed": 5,
@@ -107,9 +109,19 @@ def deployment_status(
         phase=phase,
         reason=reason,
         message=message[:MAX_MESSAGE],
-        resources=dict(sorted(resources.items())),
+        resources=_fitting(resources),
         rejected=rejection,
     )
+
+
+def _fitting(resources: Mapping[str, ResourceStatus]) -> dict[str, ResourceStatus]:
+    """In the order of their keys; where there are many, each with a shorter message."""
+    ordered = dict(sorted(resources.items()))
+    share = MAX_MESSAGES // max(1, len(ordered))
+    for key, status in ordered.items():
+        if len(status.message) * 4 > share and len(data := status.message.encode()) > share:
+            ordered[key] = status.model_copy(update={"message": data[:share].decode(errors="ignore")})
+    return ordered
 
 
 def _fold(enforced: Enforced | None, resources: Mapping[str, ResourceStatus]) -> tuple[DeploymentPhase, str, str]:
