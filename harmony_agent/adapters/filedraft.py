@@ -7,6 +7,7 @@ the path is ever opened for writing, and no directory that holds something goes.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Callable
@@ -133,8 +134,11 @@ class Draft:
             return
         same = old is not None and stat.S_ISREG(old.st_mode) and self._node.type == "file"
         mode = stat.S_IMODE(old.st_mode) & 0o1777 if old is not None and same else _DEFAULT_MODE[self._node.type]
-        with suppress(PermissionError):  # a file system without modes
+        try:
             os.fchmod(self._fd, mode)
+        except PermissionError as error:
+            if error.errno != errno.EPERM:  # which a file system without modes gives
+                raise
 
     def _swap(self, old: os.stat_result | None) -> None:
         """Into place, atomically. What appeared there meanwhile is not replaced."""

@@ -1,0 +1,237 @@
+"""The agent is killed at, or the kernel fails, each call that changes something: what was there is intact, or what is
+wanted is there whole; the next agent converges; nothing unfinished is left.
+
+Real processes, real file system, faults by strace.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import pickle
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harmony_agent.core.reconcile import Record
+from tests.contract.files_zygote import Agent, unpack
+
+pytestmark = pytest.mark.device  # strace is one of the packages of the device tests
+
+CALLS = (
+    "openat,write,ftruncate,fsync,fdatasync,fchmod,chmod,fchmodat,fchown,chown,fchownat,"
+    "rename,renameat,renameat2,link,linkat,unlink,unlinkat,rmdir,mkdir,mkdirat,symlink,symlinkat"
+)
+OLD, NEW = "old\n" * 2000, "new\0" * 3000
+
+
+@dataclass(frozen=True)
+class Case:
+    """`before` was reached by an agent (None: never one); `by_hand` puts things there then; `wanted` is next."""
+
+    before: dict[str, Any] | None
+    wanted: dict[str, Any] | None
+    by_hand: dict[str, str] = field(default_factory=dict)
+
+
+CASES = {
+    "create": Case(None, {"path": "a", "content": NEW, "mode": "0600"}),
+    "parents": Case(None, {"path": "x/y/a", "content": NEW, "parents": True}),
+    "replace": Case({"path": "a", "content": OLD}, {"path": "a", "content": NEW, "mode": "0640"}),
+    "amend": Case({"path": "a", "content": OLD}, {"path": "a", "content": OLD, "mode": "0600"}),
+    "to directory": Case({"path": "a", "content": OLD}, {"path": "a", "type": "directory"}),
+    "to file": Case({"path": "a", "type": "directory"}, {"path": "a", "content": NEW}),
+    "to link": Case({"path": "a", "content": OLD}, {"path": "a", "type": "symlink", "target": "t"}),
+    "move": Case({"path": "x/a", "content": OLD, "parents": True}, {"path": "b", "content": NEW}),
+    "adopt": Case(None, {"path": "a", "content": NEW, "adopt": True}, {"a": OLD}),
+    "remove": Case({"path": "x/a", "content": OLD, "parents": True}, None),
+    "give back": Case({"path": "a", "content": NEW, "adopt": True}, None, {"a": OLD}),
+}
+
+
+class Zygote:
+    """The program that forks agents, and strace on one of them at a time."""
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.contract.files_zygote"],
+            stdin=subprocess.PIPE,
+            stdout=theirs.fileno(),
+            text=True,
+        )
+        theirs.close()
+        self._answers = ours.makefile()
+        self._socket = ours
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(10)
+        self._answers.close()
+        self._socket.close()
+
+    def run(self, directory: Path, record: Record | None, case: Case, fault: str = "") -> Run:
+        """One agent's pass, with `fault` as strace's inject takes it."""
+        assert self._process.stdin is not None
+        packed = base64.b64encode(pickle.dumps(record)).decode()
+        scenario = {"directory": str(directory), "wanted": case.wanted, "record": packed}
+        self._process.stdin.write(json.dumps(scenario) + "\n")
+        self._process.stdin.flush()
+        pid = int(self._answer("pid")[-1][1])
+        log = directory / "strace"
+        inject = ["-e", f"inject={fault}"] if fault else []
+        strace = subprocess.Popen(
+            ["strace", "-f", "-o", str(log), "-e", f"trace={CALLS}", *inject, "-p", str(pid)],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert strace.stderr is not None
+        assert "attached" in strace.stderr.readline()
+        os.kill(pid, signal.SIGUSR1)
+        told = self._answer("status")
+        strace.communicate(timeout=10)
+        records = [unpack(value) for what, value in told if what == "record"]
+        ended = [value for what, value in told if what == "ended"]
+        killed = os.WIFSIGNALED(told[-1][1])
+        return Run(records[-1] if records else record, ended[0] if ended else None, killed, log.read_text())
+
+    def _answer(self, until: str) -> list[Any]:
+        found: list[Any] = []
+        while not found or found[-1][0] != until:
+            found.append(json.loads(self._answers.readline()))
+        return found
+
+
+@dataclass(frozen=True)
+class Run:
+    """The ledger as it was left, how the pass ended (None: it didn't), and the trace."""
+
+    record: Record | None
+    ended: str | None
+    killed: bool
+    log: str
+
+    def points(self) -> list[tuple[str, int]]:
+        """Each call that may change something, with its number among those of its thread."""
+        found: list[tuple[str, int]] = []
+        counts: Counter[tuple[str, str]] = Counter()
+        for line in self.log.splitlines():
+            match = re.match(r"(\d+) +(\w+)\(", line)
+            if match is None:
+                continue
+            counts[match[1], match[2]] += 1
+            if match[2] != "openat" or "O_CREAT" in line:
+                found.append((match[2], counts[match[1], match[2]]))
+        return list(dict.fromkeys(found))
+
+
+@pytest.fixture(scope="module")
+def zygote() -> Iterator[Zygote]:
+    made = Zygote()
+    yield made
+    made.close()
+
+
+async def prepare(directory: Path, case: Case) -> Record | None:
+    """The device as it is before, and the ledger."""
+    shutil.rmtree(directory, ignore_errors=True)
+    (directory / "root").mkdir(parents=True)
+    (directory / "state").mkdir()
+    for name, content in case.by_hand.items():
+        (directory / "root" / name).write_text(content)
+    agent = Agent(str(directory))
+    if case.before is not None:
+        assert await agent.reach(case.before) == ""
+    return agent.store.record("a")
+
+
+def tree(directory: Path) -> dict[str, object]:
+    """All below the root: content, target, or None for a directory; with modes."""
+    root = directory / "root"
+    return {
+        str(path.relative_to(root)): (
+            os.readlink(path) if path.is_symlink() else path.read_text() if path.is_file() else None,
+            path.lstat().st_mode,
+        )
+        for path in root.rglob("*")
+    }
+
+
+def is_whole(directory: Path, before: dict[str, object], after: dict[str, object]) -> bool:
+    """Each path that has a name of its own is as before, or as after, or was never there or goes."""
+    for path, found in tree(directory).items():
+        if "/.harmony-" not in f"/{path}" and found not in (before.get(path), after.get(path)):
+            return False
+    return True
+
+
+async def settle(directory: Path, record: Record | None, case: Case) -> None:
+    """The next agent."""
+    agent = Agent(str(directory))
+    if record is not None:
+        agent.store.put(record)
+    assert await agent.reach(case.wanted) == ""
+    if case.wanted is None:
+        assert agent.store.record("a") is None
+
+
+@pytest.mark.parametrize("name", CASES)
+async def test_killed_at_each_call(zygote: Zygote, tmp_path: Path, name: str) -> None:
+    case, directory = CASES[name], tmp_path / "device"
+    record = await prepare(directory, case)
+    before = tree(directory)
+    run = zygote.run(directory, record, case)
+    assert (run.ended, run.killed) == ("", False)
+    after = tree(directory)
+    points = run.points()
+    assert len(points) >= 2
+    for call, number in points:
+        record = await prepare(directory, case)
+        run = zygote.run(directory, record, case, f"{call}:signal=KILL:when={number}")
+        assert run.killed, (call, number, run.log)
+        assert is_whole(directory, before, after), (call, number)
+        await settle(directory, run.record, case)
+        assert tree(directory) == after, (call, number)
+        assert list((directory / "state").rglob("*~")) == []
+
+
+FAULTS = {
+    "ENOSPC": "NoSpace",
+    "EDQUOT": "NoSpace",
+    "EROFS": "ReadOnlyFileSystem",
+    "EIO": "IoError",
+    "EACCES": "PermissionDenied",
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+async def test_the_kernel_fails_at_each_call(zygote: Zygote, tmp_path: Path, name: str) -> None:
+    case, directory = CASES[name], tmp_path / "device"
+    record = await prepare(directory, case)
+    before = tree(directory)
+    run = zygote.run(directory, record, case)
+    after = tree(directory)
+    errors = list(FAULTS)
+    for index, (call, number) in enumerate(run.points()):
+        error = errors[index % len(errors)]
+        record = await prepare(directory, case)
+        run = zygote.run(directory, record, case, f"{call}:error={error}:when={number}")
+        assert "(INJECTED)" in run.log
+        assert run.ended in ("", FAULTS[error]), (call, number, error, run.ended, run.log)
+        assert is_whole(directory, before, after), (call, number, error)
+        if call not in ("unlinkat", "rmdir", "unlink"):
+            assert not [path for path in tree(directory) if ".harmony-" in path], (call, number, error)
+        await settle(directory, run.record, case)
+        assert tree(directory) == after, (call, number, error)
