@@ -27,6 +27,8 @@ class WorkQueue:
         self._held: dict[Key, float] = {}
         self._active: set[Key] = set()
         self._again: set[Key] = set()
+        self._released: set[Key] = set()
+        """released while a pass was under way: what that pass still has to say of a retry is about an older spec"""
         self._changed = anyio.Event()
 
     def __len__(self) -> int:
@@ -44,6 +46,8 @@ class WorkQueue:
 
     def hold(self, key: Key, delay: float) -> None:
         """Back off: work on `key` in `delay` seconds, and let no event make it sooner."""
+        if key in self._released:
+            return
         self._held[key] = self._clock.monotonic() + delay
         self._due.pop(key, None)
         self._again.discard(key)
@@ -51,8 +55,10 @@ class WorkQueue:
         self._changed.set()
 
     def release(self, key: Key) -> None:
-        """A newer spec voids an older retry."""
+        """A newer spec voids an older retry, also one that a pass under way is yet to ask for."""
         self._held.pop(key, None)
+        if key in self._active:
+            self._released.add(key)
 
     async def run(self, work: Callable[[Key], Awaitable[None]]) -> None:
         """Work until cancelled. `work` handles its own errors."""
@@ -63,28 +69,36 @@ class WorkQueue:
                 ready = [key for key, due in self._due.items() if due <= now]
                 for key in ready[: WORKERS - len(self._active)]:
                     del self._due[key]
+                    if self._held.get(key, 0.0) <= now:
+                        self._held.pop(key, None)
                     if key in self._active:
                         self._again.add(key)
                         continue
                     self._active.add(key)
+                    self._held.pop(key, None)
                     workers.start_soon(self._one, key, work, name=str(key))
                 await self._until_due()
 
     async def _until_due(self) -> None:
-        full = len(self._active) >= WORKERS
         soonest = min(self._due.values(), default=None)
-        with (
-            anyio.move_on_after(None)
-            if soonest is None or full
-            else anyio.move_on_after(max(0.0, soonest - self._clock.monotonic()))
-        ):
+        if soonest is None or len(self._active) >= WORKERS:
             await self._changed.wait()
+            return
+        async with anyio.create_task_group() as waiting:
+            waiting.start_soon(self._ring, soonest, waiting.cancel_scope)
+            await self._changed.wait()
+            waiting.cancel_scope.cancel()
+
+    async def _ring(self, due: float, waiting: anyio.CancelScope) -> None:
+        await self._clock.sleep(max(0.0, due - self._clock.monotonic()))
+        waiting.cancel()
 
     async def _one(self, key: Key, work: Callable[[Key], Awaitable[None]]) -> None:
         try:
             await work(key)
         finally:
             self._active.discard(key)
+            self._released.discard(key)
             if key in self._again:
                 self._again.discard(key)
                 self.add(key)

@@ -22,7 +22,7 @@ DRIFT = Drift(count=1, fields=["mode"], first_seen=NOW, last_seen=NOW, action="r
 PHASES: tuple[ResourcePhase, ...] = get_args(ResourcePhase)
 
 
-def folded(enforced: Enforced | None, kept: Keep | None = None, **resources: Any) -> Any:
+def folded(enforced: Enforced | None, kept: Keep | None = None, /, **resources: Any) -> Any:
     return deployment_status("pi-01", "web", enforced, kept, {f"File/{name}": one for name, one in resources.items()})
 
 
