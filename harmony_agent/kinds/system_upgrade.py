@@ -7,7 +7,7 @@ updater says that an upgrade is complete. An attempt that it once knew is never 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from harmony_agent.core.errors import Terminal, Transient
@@ -187,10 +187,10 @@ def _let_end(observed: Observed | None) -> Plan[RequestUpgrade]:
     """A removed Score's attempt: gone when it has ended and that was shown."""
     if observed is None or observed.attempt is None or observed.over:
         return Converged()
-    detail = observed.attempt.detail
-    if detail.phase == "complete":
+    if observed.attempt.detail.phase == "complete":
         return Wait("", "", "Completed", LINGER)
-    return _wait_for(detail)
+    plan = _wait_for(observed.attempt.detail)
+    return replace(plan, seconds=min(plan.seconds, LINGER)) if isinstance(plan, Wait) else plan
 
 
 def _wait_for(detail: UpgradeDetail) -> Converged | Wait:
