@@ -89,9 +89,7 @@ def as_wanted(spec: SystemdUnit, unit: Unit, directory: str) -> bool:
 
 
 def loaded(unit: Unit, wanted: frozenset[str], directory: str) -> bool:
-    """Whether the manager has loaded the files at `wanted` (a template is never loaded)."""
-    if not unit.load_state:
-        return True
+    """Whether the manager has loaded the files at `wanted`. Not to be asked of a template, which is never loaded."""
     dropins = {f"{directory}/{place}" for place in wanted if place != unit.name}
     if unit.name in wanted and unit.fragment != f"{directory}/{unit.name}":
         return False
@@ -119,7 +117,8 @@ def at_claim(old: Record | None, desired: Desired[SystemdUnit], observed: Unit |
     return replace(
         facts,
         released=False,
-        completed=facts.completed and spec.wanted_state == "running",
+        # What was stopped by a spec is started anew by the next one that wants it, a one-shot as well.
+        started="" if spec.wanted_state == "stopped" else facts.started,
         touched=tuple(sorted({*facts.touched, *_touched(spec)})),
         former=replace(facts.former, files=formers),
         # Beginning or ceasing to depend on others is no change of them.

@@ -176,6 +176,8 @@ def _minds_mask(spec: SystemdUnit) -> bool:
 
 def _enablement(spec: SystemdUnit, unit: Unit, *, mine: bool) -> tuple[UnitAction | None, str]:
     state = unit.unit_file_state
+    if spec.content is not None and unit.linked and state in ("", *MASKED):
+        return None, ""  # its links are there, and count again when its file is
     if spec.enabled is True and state != "enabled" and state not in NOT_ENABLEABLE:
         return Enable(name=spec.name, reason=f"the unit is {state or 'not enabled'}", disturbs=False), "enabled"
     if spec.enabled is False and state in ENABLED:

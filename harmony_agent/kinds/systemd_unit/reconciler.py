@@ -111,18 +111,17 @@ class UnitReconciler:
 
     async def _run(self, action: steps.Start | steps.Stop | steps.Restart) -> None:
         name = action.name
-        match action:
-            case steps.Stop():
-                result = await self._units.stop(name)
-            case steps.Restart():
+        if isinstance(action, steps.Stop):
+            result = await self._units.stop(name)
+        elif isinstance(action, steps.Restart):
+            await self._store.note(name, action.note.json())
+            result = await self._units.restart(name)
+        else:
+            if action.note is not None:
                 await self._store.note(name, action.note.json())
-                result = await self._units.restart(name)
-            case steps.Start():
-                if action.note is not None:
-                    await self._store.note(name, action.note.json())
-                if action.reset:
-                    await self._units.reset_failed(name)
-                result = await self._units.start(name)
+            if action.reset:
+                await self._units.reset_failed(name)
+            result = await self._units.start(name)
         if result == "dependency":
             raise Transient("DependencyFailed", f"cannot start {name}: a unit that it requires doesn't start")
         if result not in HARMLESS:

@@ -71,9 +71,10 @@ def _going(unit: Unit, facts: UnitFacts, ours: frozenset[str]) -> Plan[UnitActio
 def _lasting(unit: Unit, facts: UnitFacts, ours: frozenset[str]) -> Plan[UnitAction]:
     """The unit was there before us and stays: its files, enablement, mask and state are put back."""
     name = unit.name
+    mask = name in ours and "masked" in facts.touched and name not in facts.former.files
     actions: list[UnitAction] = []
     for place in sorted(ours):
-        if not (place == name and unit.files.get(place) == MASK):
+        if not (mask and place == name and unit.files.get(place) == MASK):
             actions += put_back(unit, facts, place)
     actions += _links(unit, facts)
     if actions or unit.stale:
@@ -89,7 +90,7 @@ def _lasting(unit: Unit, facts: UnitFacts, ours: frozenset[str]) -> Plan[UnitAct
 def _links(unit: Unit, facts: UnitFacts) -> list[UnitAction]:
     name, was, now = unit.name, facts.former.file_state, unit.unit_file_state
     actions: list[UnitAction] = []
-    if "masked" in facts.touched and now in MASKED and was not in MASKED:
+    if "masked" in facts.touched and now in MASKED and was not in MASKED and name not in facts.former.files:
         runtime = now == "masked-runtime"
         actions.append(Unmask(name=name, reason="it wasn't masked before", disturbs=False, runtime=runtime))
     if "enabled" in facts.touched and was == "enabled" and now != "enabled":
@@ -106,11 +107,12 @@ def _state(unit: Unit, facts: UnitFacts, ours: frozenset[str]) -> Plan[UnitActio
     """Running if it ran before us, and then with the files of before; else stopped."""
     if not facts.former.active:
         return running.stop(unit, mine=True)
-    if unit.load_state in ("not-found", "masked") or (unit.active_state in RUNNING and not ours):
+    startable = unit.load_state not in ("not-found", "masked") and facts.former.file_state not in MASKED
+    if not startable or (unit.active_state in RUNNING and not ours):
         return Converged()
     tried = facts.started == FORMER
     refused = unit.active_state == "inactive" and False in (unit.condition, unit.assertion)
-    if tried and (facts.run != unit.run or refused):
+    if tried and (unit.run not in ("", facts.run) or refused):
         return Converged()  # started once as it was before us: how it fares from there is no longer our matter
     goal = running.Goal(FORMER)
     facts = replace(facts, restart="", reload="", changed=0)
