@@ -221,7 +221,7 @@ async def run(settings: Settings) -> None:
         times=moments,
         intervals=Intervals(settings.intervals.heartbeat, settings.intervals.relist),
         describe=describe,
-        refresh=control.on_connect,
+        refresh=control.refresh,
         agent_version=__version__,
     )
     for kind in settings.agent.kinds:

@@ -17,6 +17,7 @@ from typing import Any, Final, TypeVar
 
 import anyio.to_thread
 
+from harmony_agent.core.errors import Transient
 from harmony_agent.core.reconcile import Key, Record
 from harmony_agent.topology.control import Stored
 from scores.canonical import canonical
@@ -122,8 +123,12 @@ class SqliteLedger:
                 database.close()
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
-        """Writes are few and go one after the other; a slow disk must not stop the loop."""
-        return await anyio.to_thread.run_sync(work, limiter=self._write)
+        """Writes are few and go one after the other; a slow disk must not stop the loop. Raises Transient."""
+        try:
+            return await anyio.to_thread.run_sync(work, limiter=self._write)
+        except (sqlite3.Error, OSError) as error:
+            message = f"cannot write the ledger in {self._paths[0].parent}: {error}; it is tried again"
+            raise Transient("LedgerUnwritable", message) from error
 
 
 def _exists(path: Path) -> bool:

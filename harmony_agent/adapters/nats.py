@@ -1,7 +1,8 @@
 """NATS on the device: one connection, requests with a time-out each, values by CAS, commands, objects.
 
-Reconnects without end, with jitter; a connection over which nothing comes back is given up after `TIMEOUT` or two
-pings, whichever is first. Desired state is read in `nats_desired`.
+Connects again without end, with jitter, and always with a client of its own: what a lost connection had subscribed to
+goes with it, and is made anew by its owner. A connection over which nothing comes back is given up after a request's
+time-out or two pings, whichever is first. Desired state is read in `nats_desired`.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from typing import Any, Final
 
 import anyio
 import nats.errors
-from nats.aio.client import Client, Server
+from nats.aio.client import Client
 from nats.aio.msg import Msg
-from nats.js.errors import NotFoundError, ObjectNotFoundError
 
-from harmony_agent.core.errors import Terminal, Transient
+from harmony_agent.adapters.nats_objects import fetch
+from harmony_agent.core.errors import Transient
 from harmony_agent.topology.control import BucketMissing, Conflict, Entry, Unreachable
 from scores.keys import COMMANDS, command_subject, kv_stream, kv_subject
 
@@ -32,11 +33,15 @@ log = logging.getLogger(__name__)
 TIMEOUT: Final = 2.0
 """Seconds that one request may take."""
 PING_SECONDS: Final = 2
-RECONNECT_SECONDS: Final = 1.0
+WAIT_SECONDS: Final = (0.05, 1.0)
+"""Between two tries to connect: the first comes soon, each next one later up to the last; all with jitter."""
+_CONNECT_SECONDS: Final = 3
+_CLOSE_SECONDS: Final = 1.0
+_LOOK_SECONDS: Final = 2.0
+_ALIVE_SECONDS: Final = 0.5
 _WRONG_SEQUENCE: Final = (10071, 10164)
 _STREAM_NOT_FOUND: Final = 10059
 _NO_MESSAGE: Final = 10037
-_CHUNK_SECONDS: Final = 10.0
 
 
 class ApiError(Exception):
@@ -66,95 +71,131 @@ class NatsLink:
         self._credentials = credentials
         self._tls_ca = tls_ca
         self._client = Client()
-        self.on_connect: Callable[[], None] = _nothing
+        self._given_up = asyncio.Event()
+        self._discovered: list[str] = []
         self._connection_changed = asyncio.Event()
+        self._came: list[Callable[[], None]] = []
+        self.attempts = 0
+        """tries to connect, of this process's life"""
 
     def connected(self) -> bool:
         """Whether there is a connection now."""
         return bool(self._client.is_connected)
 
+    def on_connect(self, came: Callable[[], None]) -> None:
+        """Call `came` with every connection that there will be."""
+        self._came.append(came)
+
     async def run(self) -> None:
         """Keep a connection until cancelled."""
-        closed = asyncio.Event()
+        tries, said = 0, ""
         try:
             while True:
-                closed.clear()
+                self._client, self._given_up = Client(), asyncio.Event()
                 try:
-                    await self._connect(closed)
-                    log.info("connected to NATS", extra={"server": getattr(self._client.connected_url, "netloc", "")})
-                    self._is_connected()
-                    await closed.wait()
+                    await self._connect()
+                    tries, said = 0, ""
+                    await self._until_lost()
+                    log.warning("lost the connection to NATS")
                 except (TimeoutError, OSError, nats.errors.Error, ValueError) as error:
-                    log.warning("cannot connect to NATS at %s: %s", ", ".join(self._servers), _word(error))
-                with contextlib.suppress(Exception):
-                    await self._client.close()
-                self._client = Client()
-                await anyio.sleep(RECONNECT_SECONDS * random.uniform(0.5, 1.5))  # noqa: S311  # jitter, no secret
+                    if _word(error) != said:  # once for each cause, not for each try
+                        log.warning("cannot connect to NATS at %s: %s", ", ".join(self._servers), _word(error))
+                    tries, said = tries + 1, _word(error)
+                await self._close()
+                await anyio.sleep(_wait(tries))
         finally:
-            with anyio.CancelScope(shield=True), contextlib.suppress(Exception), anyio.fail_after(1):
-                await self._client.close()
+            with anyio.CancelScope(shield=True):
+                await self._close()
 
-    async def _connect(self, closed: asyncio.Event) -> None:
-        async def lost() -> None:
-            log.warning("lost the connection to NATS")
+    async def _connect(self) -> None:
+        self.attempts += 1
+        self._error: Exception | None = None
+        with anyio.fail_after(4 * _CONNECT_SECONDS * len(self._servers)):
+            try:
+                await self._client.connect(servers=[*self._servers, *self._discovered], **self._options())
+            except nats.errors.NoServersError as error:
+                raise self._error or error from None
+        if not self._client.is_connected:
+            raise TimeoutError("the server did not finish its greeting")
+        self._discovered = [uri.geturl() for uri in self._client.discovered_servers]
+        log.info("connected to NATS", extra={"server": getattr(self._client.connected_url, "netloc", "")})
+        self._connection_changed.set()
+        self._connection_changed = asyncio.Event()
+        for came in self._came:
+            came()
 
-        async def back() -> None:
-            log.info("connected to NATS again")
-            self._is_connected()
+    def _options(self) -> dict[str, Any]:
+        given_up = self._given_up
 
-        async def gone() -> None:
-            closed.set()
+        async def closed() -> None:
+            given_up.set()
 
         async def failed(error: Exception) -> None:
+            self._error = error
             log.debug("NATS: %s", _word(error))
 
-        options: dict[str, Any] = {}
+        options: dict[str, Any] = {
+            "name": self.name,
+            "connect_timeout": _CONNECT_SECONDS,
+            "ping_interval": PING_SECONDS,
+            "max_outstanding_pings": 2,
+            "allow_reconnect": False,
+            "max_reconnect_attempts": 1,  # of one call; `run` calls without end
+            "reconnect_time_wait": 0,
+            "error_cb": failed,
+            "closed_cb": closed,
+        }
         if self._credentials:
             options["user_credentials"] = self._credentials
         if self._tls_ca:
             options["tls"] = ssl.create_default_context(cafile=self._tls_ca)
-        await self._client.connect(
-            servers=self._servers,
-            name=self.name,
-            connect_timeout=3,
-            ping_interval=PING_SECONDS,
-            max_outstanding_pings=2,
-            max_reconnect_attempts=-1,
-            reconnect_time_wait=0,  # the handler below waits, with jitter
-            reconnect_to_server_handler=_next_server,
-            error_cb=failed,
-            disconnected_cb=lost,
-            reconnected_cb=back,
-            closed_cb=gone,
-            **options,
-        )
+        return options
 
-    def _is_connected(self) -> None:
-        self._connection_changed.set()
-        self._connection_changed = asyncio.Event()
-        self.on_connect()
+    async def _until_lost(self) -> None:
+        """The client says so when it closed; but closing itself may hang on a link over which nothing comes back."""
+        while self._client.is_connected and not self._given_up.is_set():
+            with anyio.move_on_after(_LOOK_SECONDS):
+                await self._given_up.wait()
+
+    async def _close(self) -> None:
+        with contextlib.suppress(Exception), anyio.move_on_after(_CLOSE_SECONDS):
+            await self._client.close()
 
     # -- requests
 
-    async def _request(self, subject: str, payload: bytes, headers: dict[str, str] | None = None) -> bytes:
+    async def _request(
+        self, subject: str, payload: bytes, headers: dict[str, str] | None = None, seconds: float = TIMEOUT
+    ) -> bytes:
+        given_up = self._given_up
         if not self._client.is_connected:
+            given_up.set()
             raise Unreachable("there is no connection to NATS")
         try:
-            reply = await self._client.request(subject, payload, timeout=TIMEOUT, headers=headers)
+            reply = await self._client.request(subject, payload, timeout=seconds, headers=headers)
         except nats.errors.NoRespondersError:
             raise BucketMissing(
                 f"nothing answers on {subject.split('.$KV', maxsplit=1)[0]}: is JetStream on, the bucket made?"
             ) from None
         except (TimeoutError, nats.errors.TimeoutError):
-            await self._client.force_reconnect()
-            raise Unreachable(f"no answer from NATS within {TIMEOUT} s") from None
+            if not await self._alive():
+                given_up.set()
+            raise Unreachable(f"no answer from NATS within {seconds:g} s") from None
         except (nats.errors.Error, OSError) as error:
             raise Unreachable(f"NATS: {_word(error)}") from error
         return bytes(reply.data)
 
-    async def api(self, call: str, body: Any) -> dict[str, Any]:
+    async def _alive(self) -> bool:
+        """Whether the server itself answers: then only what was asked of it takes long, as a new leader's election."""
+        try:
+            await self._client.flush(timeout=_ALIVE_SECONDS)  # type: ignore[arg-type]  # any number will do
+        except (TimeoutError, nats.errors.Error, OSError):
+            return False
+        return True
+
+    async def api(self, call: str, body: Any, seconds: float = TIMEOUT) -> dict[str, Any]:
         """Ask JetStream's API. Raises ApiError, BucketMissing, Unreachable."""
-        data = await self._request(f"$JS.API.{call}", json.dumps(body).encode() if body is not None else b"")
+        payload = json.dumps(body).encode() if body is not None else b""
+        data = await self._request(f"$JS.API.{call}", payload, seconds=seconds)
         answer: dict[str, Any] = json.loads(data)
         if "error" in answer:
             code = int(answer["error"].get("err_code", 0))
@@ -183,8 +224,15 @@ class NatsLink:
             raise Unreachable(f"NATS refused to write {bucket}: {answer['error'].get('description', '')}")
         return int(answer["seq"])
 
+    async def birth(self, bucket: str) -> str:
+        """When the bucket was made, as its server writes it."""
+        try:
+            return str((await self.api(f"STREAM.INFO.{kv_stream(bucket)}", None))["created"])
+        except ApiError as error:
+            raise Unreachable(f"NATS refused to look at {bucket}: {error}") from error
+
     async def subscribe(self, subject: str, arrived: Callable[[Msg], Awaitable[None]]) -> Any:
-        """A plain subscription; it comes through reconnects. Raises Unreachable."""
+        """A plain subscription; it goes with the connection. Raises Unreachable."""
         try:
             return await self._client.subscribe(subject, cb=arrived)
         except (nats.errors.Error, OSError) as error:
@@ -202,13 +250,12 @@ class NatsLink:
                 with contextlib.suppress(nats.errors.Error, OSError):
                     await message.respond(reply)
 
-        subscribed: Client | None = None
         while True:
-            if self.connected() and subscribed is not self._client:
-                subscribed = self._client
+            changed = self._connection_changed
+            if self.connected():
                 with contextlib.suppress(Unreachable):
                     await self.subscribe(command_subject(self.device, "*"), arrived)
-            await self._connection_changed.wait()
+            await changed.wait()
 
     # -- objects
 
@@ -216,39 +263,13 @@ class NatsLink:
         """Stream an object in its chunks."""
         if not self.connected():
             raise Transient("Unreachable", f"cannot read object {name} of {bucket}: there is no connection to NATS")
-        stream = self._client.jetstream(timeout=TIMEOUT)
-        try:
-            store = await stream.object_store(bucket)
-            info = await store.get_info(name)
-            if (info.size or 0) > limit:
-                raise Terminal("ObjectTooLarge", f"object {name} of {bucket} has {info.size} bytes, at most {limit}")
-            if not info.size:
-                return
-            chunks = await stream.subscribe(f"$O.{bucket}.C.{info.nuid}", ordered_consumer=True)
-            try:
-                left = info.size
-                while left > 0:
-                    message = await chunks.next_msg(timeout=_CHUNK_SECONDS)
-                    left -= len(message.data)
-                    await write(message.data)
-            finally:
-                await chunks.unsubscribe()
-        except (ObjectNotFoundError, NotFoundError):
-            raise Transient(
-                "ObjectMissing", f"object {name} of {bucket} isn't there: put it there", delay=10, phase="Blocked"
-            ) from None
-        except (TimeoutError, nats.errors.Error, OSError) as error:
-            raise Transient("Unreachable", f"cannot read object {name} of {bucket}: {_word(error)}") from error
+        await fetch(self._client.jetstream(timeout=TIMEOUT), bucket, name, limit, write)
 
 
-def _nothing() -> None:
-    """Before anybody wants to know of connections."""
-
-
-def _next_server(servers: list[Server], _info: dict[str, Any]) -> tuple[Server, float]:
-    """The one that failed least, after a wait that grows a little with its failures and differs from agent to agent."""
-    server = min(servers, key=lambda server: server.reconnects)
-    return server, RECONNECT_SECONDS * random.uniform(0.3, 1.0) if server.reconnects else 0.05  # noqa: S311
+def _wait(tries: int) -> float:
+    """Seconds before the next try to connect, after `tries` in a row that failed."""
+    first, most = WAIT_SECONDS
+    return min(most, first * 2.0 ** min(tries, 16)) * random.uniform(0.5, 1.0)  # noqa: S311  # jitter, no secret
 
 
 def _word(error: BaseException) -> str:

@@ -1,14 +1,16 @@
 """Desired state from JetStream: a push consumer for speed, a cheap poll for truth.
 
-The consumer is made by hand, without nats-py's timers, so that idle is idle. CONSUMER.INFO, once a poll and after each
-reconnect, says whether it still exists (a re-created bucket has none) and how much it has delivered. Any doubt ends in
-a new consumer and so in a new, complete Snapshot; there is never more than one consumer an agent.
+The consumer is made by hand, without nats-py's timers, so that idle is idle. CONSUMER.INFO, a little more often than
+`poll` says, tells whether it still exists (a re-created bucket has none), whether it is ours, and how much it has
+delivered. Any doubt, and any new connection, ends in a new consumer and so in a new, complete Snapshot; there is never
+more than one consumer an agent.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import random
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any, Final
@@ -20,8 +22,12 @@ from harmony_agent.adapters.nats import ApiError, NatsLink
 from harmony_agent.topology.control import BucketMissing, Entry, Event, Lost, Snapshot, Unreachable, Update
 from scores.keys import DESIRED, kv_stream, kv_subject
 
+log = logging.getLogger(__name__)
+
 _STREAM: Final = kv_stream(DESIRED)
-_SNAPSHOT_SECONDS: Final = 10.0
+_PART: Final = 0.75
+"""Of `poll` between two looks: a look over a dead link takes its time, and all of it has to fit in poll + 1 s."""
+_LOOK_SECONDS: Final = 1.0
 _IN_FLIGHT_SECONDS: Final = 0.5
 _INACTIVE_NS: Final = 60 * 1_000_000_000
 _CONSUMER_NOT_FOUND: Final = 10014
@@ -37,13 +43,17 @@ class NatsControl(NatsLink):
     def __init__(self, *args: Any, poll: float = 5.0, **options: Any) -> None:
         """As `NatsLink`; `poll` in seconds bounds how stale desired state can be unnoticed."""
         super().__init__(*args, **options)
-        self._poll = poll
+        self._poll = poll * _PART
         self._queue: asyncio.Queue[Msg | None] = asyncio.Queue()
         self._filter = kv_subject(DESIRED, f"{self.device}.*")
-        self.on_connect = self._look
+        self._process = f"{random.getrandbits(64):016x}"  # a name, no secret
+        self._consumer = self.name
+        self._stale = False
+        self.on_connect(self.refresh)
 
-    def _look(self) -> None:
-        """After a reconnect, look at once."""
+    def refresh(self) -> None:
+        """Read all of desired state anew, now."""
+        self._stale = True
         self._queue.put_nowait(None)
 
     async def desired(self) -> AsyncIterator[Event]:
@@ -69,27 +79,26 @@ class NatsControl(NatsLink):
 
     async def _follow(self) -> AsyncGenerator[Event, None]:
         """A snapshot, then updates, until there is a doubt or an error."""
-        self._queue = asyncio.Queue()
-        inbox = f"_INBOX.{self.name}.{random.getrandbits(64):016x}"  # a name, no secret
+        self._queue, self._stale = asyncio.Queue(), False
+        inbox = f"_INBOX.{self._process}.{random.getrandbits(64):016x}"
         subscription = await self.subscribe(inbox, self._queue.put)
         try:
             total = await self._create_consumer(inbox)
             received = 0
             entries: dict[str, Entry] = {}
             while received < total:
-                with anyio.move_on_after(_SNAPSHOT_SECONDS) as waited:
-                    message = await self._queue.get()
-                if waited.cancelled_caught:
-                    raise Unreachable(f"the entries of {DESIRED} did not arrive within {_SNAPSHOT_SECONDS} s")
+                message = await self._next()
                 if message is not None:
                     received += 1
                     entry = _entry(message, received)
                     entries[entry.key] = entry
+                elif await self._complete(inbox, received):
+                    break
             yield Snapshot(tuple(entries.values()))
             while True:
                 message = await self._next()
                 if message is None:
-                    await self._check(received)
+                    await self._complete(inbox, received)
                 else:
                     received += 1
                     yield Update(_entry(message, received))
@@ -100,12 +109,12 @@ class NatsControl(NatsLink):
     async def _create_consumer(self, inbox: str) -> int:
         """Make the consumer anew; returns how many entries there are to come."""
         try:
-            await self.api(f"CONSUMER.DELETE.{_STREAM}.{self.name}", None)
+            await self.api(f"CONSUMER.DELETE.{_STREAM}.{self._consumer}", None)
         except ApiError as error:
             if error.code != _CONSUMER_NOT_FOUND:
                 raise
         config = {
-            "name": self.name,
+            "name": self._consumer,
             "deliver_subject": inbox,
             "deliver_policy": "last_per_subject",
             "ack_policy": "none",
@@ -115,23 +124,38 @@ class NatsControl(NatsLink):
             "mem_storage": True,
             "num_replicas": 1,
         }
-        call = f"CONSUMER.CREATE.{_STREAM}.{self.name}.{self._filter}"
+        call = f"CONSUMER.CREATE.{_STREAM}.{self._consumer}.{self._filter}"
         info = await self.api(call, {"stream_name": _STREAM, "config": config})
         return int(info["num_pending"]) + int(info["delivered"]["consumer_seq"])
 
-    async def _check(self, received: int) -> None:
-        """Raise _Doubt unless the consumer is there and all that it delivered came."""
+    async def _complete(self, inbox: str, received: int) -> bool:
+        """Whether all came that is to come; False: more is on its way. Raises _Doubt where something is missing."""
         for last in (False, True):
+            if self._stale:
+                raise _Doubt
             try:
-                info = await self.api(f"CONSUMER.INFO.{_STREAM}.{self.name}", None)
+                info = await self.api(f"CONSUMER.INFO.{_STREAM}.{self._consumer}", None, _LOOK_SECONDS)
             except ApiError as error:
                 raise (_Doubt if error.code == _CONSUMER_NOT_FOUND else error) from error
+            self._must_be_ours(str(info["config"].get("deliver_subject", "")), inbox)
+            if not self._queue.empty():  # it is counted when it is read
+                return False
             if int(info["delivered"]["consumer_seq"]) == received and not int(info["num_pending"]):
-                return
-            if not self._queue.empty():  # on its way: it is counted when it is read
-                return
+                return True
             if not last:
                 await anyio.sleep(_IN_FLIGHT_SECONDS)
+        raise _Doubt
+
+    def _must_be_ours(self, found: str, inbox: str) -> None:
+        """A clone of this installation makes its consumer under the same name: leave that name to it."""
+        if found == inbox:
+            return
+        if not found.startswith(f"_INBOX.{self._process}."):
+            log.warning(
+                "another agent with this device's id and a copy of its state reads desired state: give one another id",
+                extra={"reason": "DuplicateAgent"},
+            )
+            self._consumer = f"{self.name}-{self._process[:8]}"
         raise _Doubt
 
 

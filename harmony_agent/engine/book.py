@@ -11,7 +11,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from harmony_agent.core.admission import Keep
+from harmony_agent.core.admission import Keep, Last
+from harmony_agent.core.errors import ResourceError
 from harmony_agent.core.reconcile import Desired, Facts, Key, Record
 from harmony_agent.core.status import Enforced, Outcome, resource_status
 from harmony_agent.topology.control import Ledger, Stored
@@ -31,12 +32,21 @@ class Deployment:
     removed: bool = False
     kept: Keep | None = None
     keys: set[Key] = field(default_factory=set)
+    floor: Last | None = None
+    """where nothing is enforced: what an earlier life of this device had accepted; no manifest goes back behind it"""
+
+    @property
+    def last(self) -> Last | None:
+        """What a newcomer is judged by."""
+        if self.stored is None:
+            return self.floor
+        return Last(self.stored.lineage, self.stored.generation, self.stored.digest)
 
     @property
     def enforced(self) -> Enforced | None:
-        """For the fold."""
+        """For the fold: what a status shows never goes back, also where the device's own memory was lost."""
         if self.stored is None:
-            return None
+            return Enforced(self.floor.lineage, self.floor.generation, self.floor.digest, False) if self.floor else None
         return Enforced(self.stored.lineage, self.stored.generation, self.stored.digest, self.removed)
 
 
@@ -55,6 +65,8 @@ class Book:
         """key -> those whose needs name it"""
         self._changed = changed
         self._unwritten: set[Key] = set()
+        self.on_release: Callable[[], None] = lambda: None
+        """a resource isn't ours any more: another deployment may have it"""
 
     def store(self, kind: str) -> KindStore:
         """What the reconciler of `kind` may see."""
@@ -147,18 +159,23 @@ class Book:
         """Make durable what `write_later` left."""
         if self._unwritten:
             keys, self._unwritten = self._unwritten, set()
-            await self.ledger.put([self.records[key] for key in keys if key in self.records])
+            try:
+                await self.ledger.put([self.records[key] for key in keys if key in self.records])
+            except ResourceError:
+                self._unwritten |= keys
+                raise
 
     async def forget(self, key: Key) -> None:
         """Drop a record and its status."""
+        if key in self.records:
+            await self.ledger.forget(key)
         record = self.records.pop(key, None)
         self._unwritten.discard(key)
-        if record is not None:
-            await self.ledger.forget(key)
         if key not in self.desired:
             self.statuses.pop(key, None)
             if record is not None:
                 self._changed(record.deployment)
+        self.on_release()
 
     # -- statuses
 

@@ -6,7 +6,6 @@ Every error ends in the resource's status; none leaves this module. Nothing is d
 from __future__ import annotations
 
 import logging
-import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
@@ -18,6 +17,7 @@ from harmony_agent.core.order import in_the_way, outlives, unmet
 from harmony_agent.core.reconcile import Act, Converged, Desired, Key, Plan, Reconciler, Record, Wait
 from harmony_agent.core.status import Outcome, resource_status
 from harmony_agent.engine.book import Book
+from harmony_agent.engine.loops import defect
 from harmony_agent.engine.queue import WorkQueue
 from harmony_agent.topology import Clock
 from scores.base import Score
@@ -114,7 +114,11 @@ class Converger:
         reconciler = self._kinds.get(key.kind)
         desired = self._book.desired.get(key)
         record = self._book.records.get(key)
-        if reconciler is None or (desired is None and not self._book.going(key)):
+        if reconciler is None:
+            self._not_allowed(key, desired)
+            return
+        if desired is None and not self._book.going(key):
+            self._drop(key)
             return
         memory = self._remember(key, desired)
         try:
@@ -131,6 +135,24 @@ class Converger:
             reconciler.done(key.name)
         if outcome is not None:
             self._say(key, desired, record, outcome, reconciler)
+
+    def _not_allowed(self, key: Key, desired: Desired[Any] | None) -> None:
+        """Accepted once, but the configuration was changed since: nothing can be done for it."""
+        if desired is not None:
+            message = (
+                f"the configuration doesn't allow the kind {key.kind} any more: allow it, or take this out"
+            )
+            outcome = Outcome("Blocked", "KindNotAllowed", message)
+            old = self._book.statuses.get(key)
+            status = resource_status(old, outcome, desired.generation, desired.digest, self._times.wire_now())
+            self._book.set_status(key, desired.deployment, status)
+
+    def _drop(self, key: Key) -> None:
+        """Neither wanted nor ours: keep nothing of it in mind."""
+        self._health.forget(key)
+        self._memory.pop(key, None)
+        self.seen[key.kind].pop(key.name, None)
+        self.wake(str(key))
 
     def _remember(self, key: Key, desired: Desired[Any] | None) -> _Memory:
         """The key's memory, begun anew with another spec."""
@@ -342,11 +364,11 @@ class Converger:
         return Outcome("Removing", detail=reconciler.detail(key.name, observed))
 
     async def _gone(self, key: Key) -> None:
-        self._health.forget(key)
         await self._book.forget(key)
-        self._memory.pop(key, None)
-        self.seen[key.kind].pop(key.name, None)
-        self.wake(str(key))
+        if key in self._book.desired:  # wanted again meanwhile, and queued
+            self.wake(str(key))
+        else:
+            self._drop(key)
 
     # -- how it ended
 
@@ -359,12 +381,10 @@ class Converger:
         return Outcome(error.phase, error.reason, str(error))
 
     def _defect(self, key: Key, memory: _Memory, error: Exception) -> Outcome:
-        """The text of an unforeseen error may hold a value: only its type and place are told."""
-        place = "".join(traceback.format_tb(error.__traceback__)[-3:])
-        log.error("%s: a defect of the agent: %s\n%s", key, type(error).__name__, place, extra={"resource": str(key)})
+        name = defect(str(key), error)
         memory.tries += 1
         self._queue.hold(key, RETRY.delay(memory.tries, self._times.jitter()))
-        return Outcome("Degraded", "InternalError", f"a defect of the agent ({type(error).__name__}): see its log")
+        return Outcome("Degraded", "InternalError", f"a defect of the agent ({name}): see its log")
 
     def _say(
         self,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Final
 
 import anyio
 
@@ -16,19 +15,17 @@ from harmony_agent.engine.commands import Commands
 from harmony_agent.engine.converge import AnyReconciler, Converger, Times
 from harmony_agent.engine.health import Health
 from harmony_agent.engine.intake import Intake
-from harmony_agent.engine.publish import Publisher, Value, every
+from harmony_agent.engine.loops import every
+from harmony_agent.engine.publish import Publisher
 from harmony_agent.engine.queue import WorkQueue
 from harmony_agent.engine.relist import Relister
-from harmony_agent.topology.control import BucketMissing, Conflict, ControlPlane, Ledger, Unreachable
+from harmony_agent.engine.vitals import Vitals
+from harmony_agent.topology.control import ControlPlane, Ledger
 from harmony_agent.topology.probing import Prober
-from scores.keys import HEARTBEAT, INFO, heartbeat_key, info_key
 from scores.names import parse_time
 from scores.status import SETTLED, DeploymentStatus, DeviceInfo, Heartbeat
 
 log = logging.getLogger(__name__)
-
-INFO_SECONDS: Final = 60.0
-"""How often it is looked at whether DeviceInfo changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +59,20 @@ class Engine:
         self._prober = prober
         self._times = times
         self._intervals = intervals
-        self._describe = describe
         self._refresh = refresh
         self._version = agent_version
-        self._seq = 0
         self.book = Book(ledger, self._status_changed, times.wire_now)
         self.publisher = Publisher(device, self.book, control, times.clock)
         self.queue = WorkQueue(times.clock)
-        self._info = Value(control, INFO, info_key(device))
-        self._beat = Value(control, HEARTBEAT, heartbeat_key(device))
+        self.vitals = Vitals(
+            device,
+            control,
+            times.clock,
+            beat=self._heartbeat,
+            describe=describe,
+            statuses_lost=self.publisher.doubt,
+            twin=self.publisher.say_twin,
+        )
 
     def bind(self, kinds: Mapping[str, AnyReconciler]) -> None:
         """The kinds, made with `book.store(kind)`; called once, before `run`."""
@@ -105,11 +107,10 @@ class Engine:
             tasks.start_soon(self.intake.run)
             tasks.start_soon(self.publisher.run)
             tasks.start_soon(self._control.serve, self.commands.answer)
-            tasks.start_soon(every, clock, intervals.heartbeat, self._heartbeat)
-            tasks.start_soon(every, clock, INFO_SECONDS, self._publish_info)
-            tasks.start_soon(every, clock, intervals.relist, self._guard_ledger)
+            tasks.start_soon(self.vitals.run, intervals.heartbeat)
+            tasks.start_soon(every, clock, intervals.relist, self._guard_ledger, "the ledger's guard")
             for relister in self.relisters:
-                tasks.start_soon(every, clock, intervals.relist, relister.relist)
+                tasks.start_soon(every, clock, intervals.relist, relister.relist, f"the relist of {relister.kind}")
                 tasks.start_soon(relister.watch)
             ready()
 
@@ -138,36 +139,26 @@ class Engine:
     def _doubt(self) -> None:
         """A new snapshot: whatever stands in the other buckets may be another's."""
         self.publisher.doubt()
-        self._info.doubt()
+        self.vitals.doubt()
 
-    async def _guard_ledger(self) -> None:
+    async def _guard_ledger(self) -> bool:
         """The files of the ledger taken away under a running agent: say so, and write them anew from memory."""
         if self._ledger.intact():
-            return
+            return True
         log.error("the ledger's files were taken away: writing them anew from memory", extra={"reason": "LedgerLost"})
         stored = [entry.stored for entry in self.book.deployments.values() if entry.stored is not None]
         await self._ledger.rebuild(stored, list(self.book.records.values()))
+        return True
 
-    async def _publish_info(self) -> None:
-        try:
-            await self._info.write((await self._describe()).canonical())
-        except (Unreachable, BucketMissing, Conflict) as error:
-            log.debug("cannot write device-info: %s", error)
-
-    async def _heartbeat(self) -> None:
-        self._seq += 1
-        beat = Heartbeat(
+    def _heartbeat(self, seq: int) -> Heartbeat:
+        return Heartbeat(
             device=self.device,
-            seq=self._seq,
+            seq=seq,
             desired_revision=self.intake.revision,
             oldest_unsettled_seconds=self._oldest_unsettled(),
             relist_age_seconds=int(max((relister.age() for relister in self.relisters), default=0.0)),
             clock_synchronized=self._times.clock.synchronized(),
         )
-        try:
-            await self._beat.write(beat.canonical())
-        except (Unreachable, BucketMissing, Conflict) as error:
-            log.debug("cannot write the heartbeat: %s", error)
 
     def _oldest_unsettled(self) -> int:
         """Seconds for which the longest unsettled resource has been so, by this machine's own clock."""

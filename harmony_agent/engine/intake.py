@@ -11,9 +11,13 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
+import anyio
+
 from harmony_agent.core.admission import Accept, Device, Keep, Kind, Last, judge, rejected
+from harmony_agent.core.errors import ResourceError
 from harmony_agent.core.reconcile import Key
 from harmony_agent.engine.book import Book, generations_of
+from harmony_agent.engine.loops import Alarm, defect
 from harmony_agent.topology import Clock
 from harmony_agent.topology.control import (
     BucketMissing,
@@ -28,8 +32,8 @@ from harmony_agent.topology.control import (
 )
 from scores.canonical import digest
 from scores.keys import ACTUAL, DeploymentKey, parse_deployment_key
-from scores.manifest import InvalidManifest, WireManifest, decode
-from scores.names import MAX_GENERATION
+from scores.manifest import MAX_MANIFEST, InvalidManifest, WireManifest, decode
+from scores.names import MAX_GENERATION, is_name
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +44,11 @@ _MISSING: Final = Keep(
     "the key is gone from desired-state: the last accepted manifest stays enforced; write it again, or delete the "
     "deployment with removed: true",
 )
+_NEVER: Final = Keep(
+    "Held", "DesiredStateMissing", "the key is gone from desired-state, and nothing of it was accepted"
+)
+_MAX_ODD: Final = 100
+_OWNED: Final = "OwnedByAnotherDeployment"
 
 
 class Intake:
@@ -62,7 +71,14 @@ class Intake:
         self._clock = clock
         self._kinds = kinds
         self._queue = queue
-        self._fresh = not book.ledger.manifests()
+        self._lock = anyio.Lock()
+        self._release, self._doubtful = Alarm(), Alarm()
+        self._odd: set[str] = set()
+        self._owned: dict[str, bytes] = {}
+        """rejected, for another deployment owns what they want: judged again when something is let go"""
+        self._undecided: dict[str, bytes] = {}
+        """couldn't be judged or persisted now: tried again every few seconds"""
+        book.on_release = self._released
         self.revision = 0
         """the highest revision of desired-state that was seen"""
         self.lost: Lost | None = Lost("Unreachable", "not connected yet")
@@ -77,27 +93,54 @@ class Intake:
             except InvalidManifest as error:
                 message = f"the accepted manifest can't be read ({error.code}): nothing of it is touched"
                 log.error("%s: %s", stored.deployment, message)  # noqa: TRY400  # what is wrong stands in the code
+                deployment = self._book.deployment(stored.deployment)
+                deployment.floor = Last(stored.lineage, stored.generation, stored.digest)
                 self._book.keep(stored.deployment, Keep("Held", "ManifestUnreadable", message))
                 continue
             self._queue(self._book.enforce(stored, manifest))
 
     async def run(self) -> None:
         """Follow until cancelled."""
-        async for event in self._control.desired():
-            await self.handle(event)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._judge_owned)
+            tasks.start_soon(self._judge_undecided)
+            async for event in self._control.desired():
+                await self.handle(event)
 
     async def handle(self, event: Event) -> None:
         """Take one event in."""
-        if isinstance(event, Lost):
-            if self.lost is None or self.lost.reason != event.reason:
-                log.warning("cannot read desired state (%s): working from what was accepted", event.message)
-            self.lost = event
-            return
-        self.lost = None
-        if isinstance(event, Update):
-            await self._entry(event.entry)
-            return
-        await self._snapshot(event)
+        async with self._lock:
+            if isinstance(event, Lost):
+                if self.lost is None or self.lost.reason != event.reason:
+                    log.warning("cannot read desired state (%s): working from what was accepted", event.message)
+                self.lost = event
+                return
+            self.lost = None
+            if isinstance(event, Update):
+                await self._entry(event.entry)
+            else:
+                await self._snapshot(event)
+
+    async def _judge_owned(self) -> None:
+        """What another deployment had in the way, without anybody writing it again."""
+        while True:
+            await self._release.wait()
+            await self._judge_all(self._owned)
+
+    async def _judge_undecided(self) -> None:
+        while True:
+            await self._doubtful.wait()
+            await self._clock.sleep(_RETRY_SECONDS)
+            await self._judge_all(self._undecided)
+
+    async def _judge_all(self, kept: Mapping[str, bytes]) -> None:
+        async with self._lock:
+            for name, data in list(kept.items()):
+                await self._judge(name, data)
+
+    def _released(self) -> None:
+        if self._owned:
+            self._release.ring()
 
     async def _snapshot(self, event: Snapshot) -> None:
         self.on_snapshot()
@@ -112,38 +155,68 @@ class Intake:
     async def _entry(self, entry: Entry) -> None:
         self.revision = max(self.revision, entry.revision)
         key = parse_deployment_key(entry.key)
-        if key is None or key.device != self._device:
-            return
-        if entry.data is None:
+        if key is None or key.device != self._device or not is_name(key.deployment):
+            self._say_odd(entry.key)
+        elif entry.data is None:
             self._missing(key.deployment)
         else:
             await self._judge(key.deployment, entry.data)
 
+    def _say_odd(self, key: str) -> None:
+        """A key that names no deployment can have no status either: the log is where it is told, once."""
+        if key not in self._odd and len(self._odd) < _MAX_ODD:
+            self._odd.add(key)
+            log.warning("ignores a key of desired-state that isn't <device>.<deployment>: %r", key[:128])
+
     def _missing(self, name: str) -> None:
-        """The key isn't there. What was never accepted is forgotten; what was removed stays removed."""
+        """The key isn't there. Of what was never accepted nothing is enforced; what was removed stays removed."""
+        self._forget_kept(name)
         deployment = self._book.deployments.get(name)
         if deployment is None:
             return
         if deployment.stored is None:
+            self._keep(name, _NEVER)
+        elif deployment.removed:
             self._book.keep(name, None)
-        elif not deployment.removed:
-            self._book.keep(name, _MISSING)
         else:
-            self._book.keep(name, None)
+            self._keep(name, _MISSING)
+
+    def _forget_kept(self, name: str) -> None:
+        self._owned.pop(name, None)
+        self._undecided.pop(name, None)
 
     async def _judge(self, name: str, data: bytes) -> None:
+        """Decide on a value of desired-state, and act on it. Whatever goes wrong, the old one stays enforced."""
+        self._forget_kept(name)
+        try:
+            await self._decide(name, data)
+        except Unreachable as error:
+            log.warning("%s: cannot judge what arrived, for actual-state can't be read: %s", name, error)
+            self._undecided[name] = data
+        except ResourceError as error:
+            self._keep(name, Keep("Held", error.reason, str(error)))
+            self._undecided[name] = data
+        except Exception as error:  # the other deployments go on
+            message = f"a defect of the agent ({defect(name, error)}): see its log"
+            self._keep(name, Keep("Rejected", "InternalError", message))
+        if self._undecided:
+            self._doubtful.ring()
+
+    async def _decide(self, name: str, data: bytes) -> None:
+        await self._find_floor(name)
         try:
             manifest = decode(data, device=self._device, deployment=name)
         except InvalidManifest as error:
             self._keep(name, rejected(error, _generation(data)))
             return
-        stored = self._book.deployment(name).stored
-        last = Last(stored.lineage, stored.generation, stored.digest) if stored else await self._floor(name)
+        deployment = self._book.deployment(name)
         found = digest(data)
-        verdict = judge(last, manifest, found, self._view(name))
+        verdict = judge(deployment.last, manifest, found, self._view(name))
         if isinstance(verdict, Keep):
             self._keep(name, verdict)
-        elif isinstance(verdict, Accept) or stored is None:
+            if any(error.code == _OWNED for error in verdict.errors):
+                self._owned[name] = data
+        elif isinstance(verdict, Accept) or deployment.stored is None:
             await self._accept(name, manifest, data, found)
         else:
             self._book.keep(name, None)
@@ -174,18 +247,16 @@ class Intake:
         )
         self._queue(self._book.enforce(stored, manifest))
 
-    async def _floor(self, name: str) -> Last | None:
-        """After a loss of this device's own state, what ``actual-state`` shows may not be gone back behind."""
-        while self._fresh:
-            try:
-                entry = await self._control.get(ACTUAL, str(DeploymentKey(self._device, name)))
-            except BucketMissing:
-                return None
-            except Unreachable:
-                await self._clock.sleep(_RETRY_SECONDS)
-                continue
-            return _last(entry.data) if entry is not None and entry.data is not None else None
-        return None
+    async def _find_floor(self, name: str) -> None:
+        """What this device doesn't know, ``actual-state`` may: it doesn't go back behind that. Raises Unreachable."""
+        known = self._book.deployments.get(name)
+        if known is not None and known.last is not None:
+            return
+        try:
+            entry = await self._control.get(ACTUAL, str(DeploymentKey(self._device, name)))
+        except BucketMissing:
+            return
+        self._book.deployment(name).floor = _last(entry.data) if entry is not None and entry.data is not None else None
 
     def _view(self, name: str) -> Device:
         taken: dict[str, str] = {}
@@ -211,7 +282,7 @@ def _last(data: bytes) -> Last | None:
 def _generation(data: bytes) -> int | None:
     """The generation that bytes which are no manifest claim, if they claim one."""
     try:
-        value = json.loads(data)
+        value = json.loads(data) if len(data) <= MAX_MANIFEST else None
     except (ValueError, RecursionError):
         return None
     generation = value.get("generation") if isinstance(value, dict) else None

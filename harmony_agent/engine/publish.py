@@ -1,4 +1,4 @@
-"""Writes what the device says of itself: statuses on change by CAS, DeviceInfo on change, a heartbeat each period.
+"""Writes how each deployment is into actual-state, by CAS and on change.
 
 A generation's outcome is written at once; what changes within one generation at most once a second a deployment; what
 didn't change, never. Without NATS nothing is lost: the newest is written when it is back.
@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
-import anyio
-
+from harmony_agent.core.errors import ResourceError
 from harmony_agent.core.status import deployment_status
 from harmony_agent.engine.book import Book
+from harmony_agent.engine.loops import AGAIN, Alarm, defect
+from harmony_agent.engine.value import Value
 from harmony_agent.topology import Clock
 from harmony_agent.topology.control import BucketMissing, Conflict, ControlPlane, Unreachable
 from scores.keys import ACTUAL, DeploymentKey
@@ -29,8 +29,15 @@ SETTLE: Final = 0.1
 """Seconds that a new generation may take before it is said to be progressing."""
 PATIENCE: Final = 5.0
 """The same after a restart of the agent, which is no news of the resources."""
-RETRY: Final = 1.0
-MAX_CONFLICTS: Final = 3
+MAX_BYTES: Final = 1024 * 1024 - 4096
+"""Of a status: what a server carries by default, less its headers."""
+
+_OVERRULED: Final = ("Converged", "Progressing", "Degraded")
+_TWIN: Final = {
+    "phase": "Degraded",
+    "reason": "DuplicateAgent",
+    "message": "another agent writes as this device, so this may be its word: give one of them another device_id",
+}
 
 
 @dataclass(slots=True)
@@ -53,52 +60,6 @@ class _Pace:
         return max(self.at + MIN_INTERVAL, 0.0 if outcome else self.since + self.settle) - now
 
 
-class Value:
-    """One key that this device alone writes, by CAS and only when it differs."""
-
-    def __init__(self, control: ControlPlane, bucket: str, key: str) -> None:
-        self._control = control
-        self._bucket = bucket
-        self._key = key
-        self._data: bytes | None = None
-        self._revision: int | None = None
-        self.conflicts = 0
-        """writes that somebody else's write came in the way of: another agent with this device's id?"""
-
-    def doubt(self) -> None:
-        """What stands there has to be read anew: the bucket may be another one."""
-        self._revision = None
-
-    async def read(self) -> bytes | None:
-        """What stands there now. Raises Unreachable, BucketMissing."""
-        entry = await self._control.get(self._bucket, self._key)
-        self._revision = entry.revision if entry else 0
-        self._data = entry.data if entry else None
-        return self._data
-
-    async def write(self, data: bytes) -> bool:
-        """Make `data` stand there; whether a write was needed. Raises Unreachable, BucketMissing, Conflict."""
-        for attempt in range(MAX_CONFLICTS):
-            if self._revision is None:
-                await self.read()
-            if self._data == data or self._revision is None:
-                return False
-            try:
-                self._revision = await self._control.put(self._bucket, self._key, data, self._revision)
-            except Conflict:
-                self.conflicts += 1
-                self._revision = None
-                if attempt == MAX_CONFLICTS - 1:
-                    raise
-            except Unreachable:
-                self._revision = None  # it may have been written all the same
-                raise
-            else:
-                self._data = data
-                return True
-        return False
-
-
 class Publisher:
     """Keeps ``actual-state`` as the book has it."""
 
@@ -110,19 +71,30 @@ class Publisher:
         self._values: dict[str, Value] = {}
         self._due: dict[str, float] = {}
         self._paces: dict[str, _Pace] = {}
-        self._changed = anyio.Event()
+        self._alarm = Alarm()
+        self.twin = False
+        """whether a second agent writes as this device"""
 
     def changed(self, deployment: str) -> None:
         """The deployment's status may differ now."""
         self._due[deployment] = self._clock.monotonic()
-        self._changed.set()
+        self._alarm.ring()
 
     def doubt(self) -> None:
         """After a reconnect or a new snapshot: the bucket may be another one."""
         for value in self._values.values():
             value.doubt()
+        self.all_changed()
+
+    def all_changed(self) -> None:
+        """Every status may differ now."""
         for deployment in self._book.deployments:
             self.changed(deployment)
+
+    def say_twin(self, seen: bool) -> None:
+        """Whether a second agent writes as this device; it stands in every status."""
+        self.twin = seen
+        self.all_changed()
 
     def be_patient(self) -> None:
         """What is known now was restored: give it time to be looked at before saying that it progresses."""
@@ -131,13 +103,15 @@ class Publisher:
     async def run(self) -> None:
         """Write until cancelled."""
         while True:
-            self._changed = anyio.Event()
             now = self._clock.monotonic()
             for deployment in [name for name, due in self._due.items() if due <= now]:
-                await self._publish(deployment)
+                try:
+                    await self._publish(deployment)
+                except Exception as error:  # the others' statuses go on
+                    defect(f"the status of {deployment}", error)
+                    self._later(deployment)
             soonest = min(self._due.values(), default=None)
-            with anyio.move_on_after(None if soonest is None else max(0.0, soonest - self._clock.monotonic())):
-                await self._changed.wait()
+            await self._alarm.wait(None if soonest is None else max(0.0, soonest - self._clock.monotonic()))
 
     async def _publish(self, deployment: str) -> None:
         status = self.status(deployment)
@@ -152,33 +126,40 @@ class Publisher:
             self._due[deployment] = now + wait
             return
         del self._due[deployment]
-        value = self._values.get(deployment)
         try:
-            if value is None:
-                value = Value(self._control, ACTUAL, str(DeploymentKey(self._device, deployment)))
-                self._keep_since(deployment, await value.read())
-                self._values[deployment] = value
-                status = self.status(deployment) or status
-            await value.write(status.canonical())
+            await self._write(deployment, status)
             pace.at, pace.told = self._clock.monotonic(), pace.told or outcome
-        except (Unreachable, BucketMissing) as error:
+        except (Unreachable, BucketMissing, Conflict) as error:
             log.debug("cannot write the status of %s: %s", deployment, error)
             self._later(deployment)
-        except Conflict:
-            log.warning(
-                "%s: somebody else keeps writing this device's status: is there a second agent with its id?",
-                deployment,
-                extra={"deployment": deployment, "reason": "DuplicateAgent"},
-            )
+        await self._flush(deployment)
+
+    async def _write(self, deployment: str, status: DeploymentStatus) -> None:
+        value = self._values.get(deployment)
+        if value is None:
+            value = Value(self._control, ACTUAL, str(DeploymentKey(self._device, deployment)))
+            self._keep_since(deployment, await value.read())
+            self._values[deployment] = value
+            status = self.status(deployment) or status
+        await value.write(bounded(status))
+
+    async def _flush(self, deployment: str) -> None:
+        """What the statuses say becomes durable, too; a full disk makes it late, not wrong."""
+        try:
+            await self._book.flush()
+        except ResourceError as error:
+            log.debug("cannot write the ledger: %s", error)
             self._later(deployment)
-        await self._book.flush()
 
     def status(self, deployment: str) -> DeploymentStatus | None:
         """The fold; None where there is nothing to be said of the name."""
         entry = self._book.deployments.get(deployment)
         if entry is None or (entry.stored is None and entry.kept is None):
             return None
-        return deployment_status(self._device, deployment, entry.enforced, entry.kept, self._book.resources(deployment))
+        status = deployment_status(
+            self._device, deployment, entry.enforced, entry.kept, self._book.resources(deployment)
+        )
+        return status.model_copy(update=_TWIN) if self.twin and status.phase in _OVERRULED else status
 
     def _keep_since(self, deployment: str, data: bytes | None) -> None:
         """A restart of the agent is no change of the resources: since when they are so stays as it was written."""
@@ -194,12 +175,13 @@ class Publisher:
             return  # somebody else's bytes: they are overwritten
 
     def _later(self, deployment: str) -> None:
-        self._due[deployment] = self._clock.monotonic() + RETRY
+        self._due[deployment] = self._clock.monotonic() + AGAIN
 
 
-async def every(clock: Clock, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
-    """Do `work` now and each `seconds`, counted from its beginning."""
-    while True:
-        began = clock.monotonic()
-        await work()
-        await clock.sleep(max(0.05, began + seconds - clock.monotonic()))
+def bounded(status: DeploymentStatus) -> bytes:
+    """The bytes of a status that NATS carries: of one that is too large, the resources keep phase and reason."""
+    data = status.canonical()
+    if len(data) <= MAX_BYTES:
+        return data
+    cut = {key: one.model_copy(update={"message": "", "status": None}) for key, one in status.resources.items()}
+    return status.model_copy(update={"resources": cut}).canonical()

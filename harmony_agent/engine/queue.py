@@ -69,8 +69,6 @@ class WorkQueue:
                 ready = [key for key, due in self._due.items() if due <= now]
                 for key in ready[: WORKERS - len(self._active)]:
                     del self._due[key]
-                    if self._held.get(key, 0.0) <= now:
-                        self._held.pop(key, None)
                     if key in self._active:
                         self._again.add(key)
                         continue

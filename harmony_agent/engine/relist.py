@@ -6,7 +6,7 @@ A look that fails leaves what was known as it is, and is itself reported: its re
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import Any, Final
 
 from harmony_agent.core.errors import ResourceError
 from harmony_agent.core.pleg import events
@@ -14,9 +14,13 @@ from harmony_agent.core.reconcile import Key
 from harmony_agent.core.status import Outcome, resource_status
 from harmony_agent.engine.book import Book
 from harmony_agent.engine.converge import AnyReconciler, Times
+from harmony_agent.engine.loops import defect
 from harmony_agent.engine.queue import WorkQueue
 
 log = logging.getLogger(__name__)
+
+WATCH_AGAIN: Final = 10.0
+"""Seconds until events are asked for again, after they ended."""
 
 
 class Relister:
@@ -39,17 +43,21 @@ class Relister:
         """Seconds since the last look that succeeded; 0 where there is nothing to look at."""
         return self._times.clock.monotonic() - self._at
 
-    async def relist(self) -> None:
-        """Look, and queue what differs."""
+    async def relist(self) -> bool:
+        """Look, and queue what differs. What a failed look means is said here; the next comes with the period."""
         if not self._book.store(self.kind).names():
             self._at = self._times.clock.monotonic()
-            return
+            return True
         before = dict(self._seen)
         try:
             found = await self._reconciler.relist()
         except ResourceError as error:
-            self._unknown(error)
-            return
+            self._unknown(error.reason, str(error))
+            return True
+        except Exception as error:  # it must not stop the other kinds
+            name = defect(f"the relist of {self.kind}", error)
+            self._unknown("InternalError", f"a defect of the agent ({name}): see its log")
+            return True
         self._at = self._times.clock.monotonic()
         names = events(before, found)
         # what a pass observed while this look was under way is newer than the look
@@ -60,19 +68,25 @@ class Relister:
             self._failing = ""
             log.info("%s can be looked at again", self.kind)
             self._all_unknown()
+        return True
 
     async def watch(self) -> None:
         """Queue a name whenever an event says that it may differ; until cancelled."""
-        await self._reconciler.watch(lambda name: self._queue.add(Key(self.kind, name)))
+        while True:
+            try:
+                await self._reconciler.watch(lambda name: self._queue.add(Key(self.kind, name)))
+            except Exception as error:  # events only make a look sooner
+                defect(f"the events of {self.kind}", error)
+            await self._times.clock.sleep(WATCH_AGAIN)
 
-    def _unknown(self, error: ResourceError) -> None:
-        if self._failing != error.reason:
-            log.warning("cannot look at %s: %s: %s", self.kind, error.reason, error, extra={"reason": error.reason})
-        self._failing = error.reason
+    def _unknown(self, reason: str, message: str) -> None:
+        if self._failing != reason:
+            log.warning("cannot look at %s: %s: %s", self.kind, reason, message, extra={"reason": reason})
+        self._failing = reason
         for key, desired in list(self._book.desired.items()):
             old = self._book.statuses.get(key)
             if key.kind == self.kind and old is not None and old.phase not in ("Failed", "Pending"):
-                outcome = Outcome("Unknown", error.reason, str(error), drift=old.drift)
+                outcome = Outcome("Unknown", reason, message, drift=old.drift)
                 status = resource_status(old, outcome, desired.generation, desired.digest, self._times.wire_now())
                 self._book.set_status(key, desired.deployment, status)
 

@@ -73,6 +73,14 @@ class ControlPlane(Protocol):
         """
         ...
 
+    async def birth(self, bucket: str) -> str:
+        """When the bucket was made: another answer is another bucket. Raises Unreachable, BucketMissing."""
+        ...
+
+    def on_connect(self, came: Callable[[], None]) -> None:
+        """Call `came` with every connection that there will be."""
+        ...
+
     async def serve(self, answer: Callable[[str, bytes], Awaitable[bytes]]) -> None:
         """Answer this device's commands (verb, request) until cancelled."""
         ...

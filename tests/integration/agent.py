@@ -56,7 +56,7 @@ class Agent:
             times=times,
             intervals=Intervals(heartbeat=0.5, relist=0.5),
             describe=_describe,
-            refresh=control.on_connect,
+            refresh=control.refresh,
             agent_version="1",
         )
         self.files = MemoryFiles(self.engine.book.store("File"))

@@ -1,0 +1,43 @@
+"""Content from a NATS object store, in its chunks. Checks a size, not a digest: that is for whoever asked."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import nats.errors
+from nats.js import JetStreamContext
+from nats.js.errors import NotFoundError, ObjectNotFoundError
+
+from harmony_agent.core.errors import Terminal, Transient
+
+_CHUNK_SECONDS: Final = 10.0
+
+
+async def fetch(
+    stream: JetStreamContext, bucket: str, name: str, limit: int, write: Callable[[bytes], Awaitable[None]]
+) -> None:
+    """Stream an object of at most `limit` bytes to `write`. Raises Transient; Terminal where it is larger."""
+    try:
+        store = await stream.object_store(bucket)
+        info = await store.get_info(name)
+        if (info.size or 0) > limit:
+            raise Terminal("ObjectTooLarge", f"object {name} of {bucket} has {info.size} bytes, at most {limit}")
+        if not info.size:
+            return
+        chunks = await stream.subscribe(f"$O.{bucket}.C.{info.nuid}", ordered_consumer=True)
+        try:
+            left = info.size
+            while left > 0:
+                message = await chunks.next_msg(timeout=_CHUNK_SECONDS)
+                left -= len(message.data)
+                await write(message.data)
+        finally:
+            await chunks.unsubscribe()
+    except (ObjectNotFoundError, NotFoundError):
+        raise Transient(
+            "ObjectMissing", f"object {name} of {bucket} isn't there: put it there", delay=10, phase="Blocked"
+        ) from None
+    except (TimeoutError, nats.errors.Error, OSError) as error:
+        cause = str(error) or type(error).__name__
+        raise Transient("Unreachable", f"cannot read object {name} of {bucket}: {cause}") from error

@@ -1,0 +1,61 @@
+"""What every loop of the engine shares: a period that something may cut short, and the rule that a defect ends no loop.
+
+The text of an unforeseen error may hold a value, so only its type and place are told.
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import anyio
+
+from harmony_agent.topology import Clock
+
+log = logging.getLogger(__name__)
+
+AGAIN: Final = 1.0
+"""Seconds until work that could not be done now is tried again."""
+
+
+class Alarm:
+    """Wakes the loop that waits for it; a ring between two waits isn't lost."""
+
+    def __init__(self) -> None:
+        self._event = anyio.Event()
+
+    def ring(self) -> None:
+        """Wake the loop."""
+        self._event.set()
+
+    async def wait(self, seconds: float | None = None) -> None:
+        """Until it rings, for `seconds` at most."""
+        with anyio.move_on_after(seconds):
+            await self._event.wait()
+        if self._event.is_set():
+            self._event = anyio.Event()
+
+
+def defect(what: str, error: Exception) -> str:
+    """Log an unforeseen error without its text; returns its type's name, for a status."""
+    place = "".join(traceback.format_tb(error.__traceback__)[-3:])
+    log.error("%s: a defect of the agent: %s\n%s", what, type(error).__name__, place, extra={"reason": "InternalError"})
+    return type(error).__name__
+
+
+async def every(
+    clock: Clock, seconds: float, work: Callable[[], Awaitable[bool]], what: str, alarm: Alarm | None = None
+) -> None:
+    """Do `work` now, each `seconds` counted from its beginning, and when `alarm` rings; sooner again while it fails."""
+    alarm = alarm or Alarm()
+    while True:
+        began = clock.monotonic()
+        try:
+            good = await work()
+        except Exception as error:  # the next round may go well, and the other loops go on
+            defect(what, error)
+            good = False
+        wait = seconds if good else min(seconds, AGAIN)
+        await alarm.wait(max(0.05, began + wait - clock.monotonic()))
