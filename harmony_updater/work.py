@@ -101,7 +101,7 @@ class Updater:
         if event == "started":
             self._enter(record, event, bootIdBefore=boot_id, before=self.host.installed())
             logging.info("apt: %s", self.host.run("spawn", record.attemptId))
-        elif (record.phase, record.reason, record.message) != ("blocked", reason, message):
+        elif event != "hindered" or (record.phase, record.reason, record.message) != ("blocked", reason, message):
             self._enter(record, event, reason, message)
         if event == "hindered":
             time.sleep(self._poll)
