@@ -8,17 +8,17 @@ from typing import Final
 
 import anyio
 
+from harmony_agent.adapters import http1
 from scores.probes import HttpProbe, TcpProbe
 
 _HOST: Final = "127.0.0.1"
-_LINE: Final = 4096
 
 
 class LoopbackProber:
     """`topology.probing.Prober`."""
 
     async def http(self, probe: HttpProbe, timeout: float) -> str:
-        """GET by HTTP/1.1; only the status line is read. A certificate isn't verified: it's the device's own."""
+        """GET by HTTP/1.1; the body isn't read. A certificate isn't verified: it's the device's own."""
         try:
             with anyio.fail_after(timeout):
                 return await self._get(probe)
@@ -41,19 +41,10 @@ class LoopbackProber:
 
     async def _get(self, probe: HttpProbe) -> str:
         context = _unverified() if probe.scheme == "https" else None
-        reader, writer = await asyncio.open_connection(_HOST, probe.port, ssl=context, limit=_LINE)
-        try:
-            request = f"GET {probe.path} HTTP/1.1\r\nHost: localhost:{probe.port}\r\nUser-Agent: harmony-probe\r\n"
-            writer.write(f"{request}Accept: */*\r\nConnection: close\r\n\r\n".encode())
-            await writer.drain()
-            line = await reader.readline()
-        finally:
-            writer.close()
-        parts = line.split(None, 2)
-        if len(parts) < 2 or not parts[0].startswith(b"HTTP/") or not parts[1].isdigit():
-            return "it doesn't speak HTTP"
-        status = int(parts[1])
-        return "" if 200 <= status < 400 else f"HTTP status {status}"
+        opening = asyncio.open_connection(_HOST, probe.port, ssl=context)
+        host = {"Host": f"localhost:{probe.port}"}
+        async with http1.exchange(opening, "GET", probe.path, headers=host) as response:
+            return "" if 200 <= response.status < 400 else f"HTTP status {response.status}"
 
 
 def _unverified() -> ssl.SSLContext:
@@ -64,4 +55,4 @@ def _unverified() -> ssl.SSLContext:
 
 
 def _word(error: Exception) -> str:
-    return (getattr(error, "strerror", None) or type(error).__name__).lower()
+    return (getattr(error, "strerror", None) or str(error) or type(error).__name__).lower()
