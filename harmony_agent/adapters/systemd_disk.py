@@ -107,8 +107,13 @@ def put_link(folder: int, entry: str, target: str, check: Check) -> None:
     with contextlib.suppress(FileNotFoundError):
         os.unlink(beside, dir_fd=folder)
     os.symlink(target, beside, dir_fd=folder)
-    check()
-    os.rename(beside, entry, src_dir_fd=folder, dst_dir_fd=folder)
+    try:
+        check()
+        os.rename(beside, entry, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(beside, dir_fd=folder)
+        raise
     os.fsync(folder)
 
 
