@@ -10,7 +10,7 @@ import errno
 import hashlib
 import os
 import stat
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Final, TypeVar
@@ -60,14 +60,12 @@ class LocalFiles:
 
     async def glance(self, spots: Sequence[Spot]) -> Sequence[Sight]:
         """As the protocol says; one thread for each root, for one of them may hang."""
-        lanes: dict[str, list[Spot]] = {}
-        for spot in spots:
-            lanes.setdefault(self._tree.root_of(spot.path) or "", []).append(spot)
+        lanes = self._lanes(spots)
         found: dict[str, Sight] = {}
         inodes: dict[str, int] = {}
         if len(lanes) == 1:
-            ((root, group),) = lanes.items()
-            sights = await self._glance(root, group, inodes)
+            (root,) = lanes
+            sights = await self._glance(root, spots, inodes)
         else:
             async with anyio.create_task_group() as tasks:
                 for root, group in lanes.items():
@@ -75,6 +73,15 @@ class LocalFiles:
             sights = [found[spot.path] for spot in spots]
         self._sights.retain([spot.path for spot in spots], inodes)
         return sights
+
+    def _lanes(self, spots: Sequence[Spot]) -> Mapping[str, Sequence[Spot]]:
+        """The spots by their roots."""
+        if len(self._tree.roots) == 1:
+            return {self._tree.roots[0]: spots}
+        lanes: dict[str, list[Spot]] = {}
+        for spot in spots:
+            lanes.setdefault(self._tree.root_of(spot.path) or "", []).append(spot)
+        return lanes
 
     async def _glance_into(
         self, found: dict[str, Sight], root: str, spots: Sequence[Spot], inodes: dict[str, int]

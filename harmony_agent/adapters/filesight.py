@@ -82,7 +82,15 @@ class Sights:
         sights = []
         for spot in spots:
             memory = self._memory.get(spot.path)
-            if memory is not None and memory.due > now and self._unchanged(memory, spot, plain):
+            if (
+                memory is not None
+                and memory.settled
+                and memory.due > now
+                and (memory.spot is spot or memory.spot == spot)
+                and (plain.get(memory.parent) or self._is_plain(memory.parent, plain))
+                and _mark_of(spot.path) == memory.mark
+                and self._same_accounts(memory)
+            ):
                 sights.append(memory.sight)
             else:
                 job.check()
@@ -109,20 +117,10 @@ class Sights:
         """The directory of `path` couldn't be made durable: try at the next look."""
         self._synced.discard(_parent(path))
 
-    def _unchanged(self, memory: _Memory, spot: Spot, plain: dict[str, int]) -> bool:
-        if not memory.settled or memory.spot != spot or not self._is_plain(memory.parent, plain):
-            return False
-        try:
-            now: Mark | None = mark(os.lstat(spot.path))
-        except FileNotFoundError:
-            now = None
-        except OSError:
-            return False
-        if now != memory.mark:
-            return False
-        if spot.owner is None and spot.group is None:
+    def _same_accounts(self, memory: _Memory) -> bool:
+        if memory.spot.owner is None and memory.spot.group is None:
             return True
-        return self._resolve(spot) == (memory.sight.uid, memory.sight.gid, memory.sight.unknown)
+        return self._resolve(memory.spot) == (memory.sight.uid, memory.sight.gid, memory.sight.unknown)
 
     def _is_plain(self, directory: str, plain: dict[str, int]) -> bool:
         """Whether no part of it below its root is a link: enough to trust what is remembered, not to change things."""
@@ -197,6 +195,16 @@ class Sights:
         if spot.group is not None and gid is None:
             return uid, gid, f"group {spot.group}"
         return uid, gid, ""
+
+
+def _mark_of(path: str) -> Mark | None:
+    """What stands at a path whose parents are plain; no Mark equals that of what can't be seen."""
+    try:
+        return mark(os.lstat(path))
+    except FileNotFoundError:
+        return None
+    except OSError:
+        return ()
 
 
 def _parent(path: str) -> str:

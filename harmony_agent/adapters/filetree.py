@@ -110,11 +110,11 @@ class Tree:
     """The roots, and the way from one to a path. A root itself may be reached through links: the operator named it."""
 
     def __init__(self, roots: Sequence[str]) -> None:
-        self._roots = sorted({root.rstrip("/") for root in roots}, key=len, reverse=True)
+        self.roots = sorted({root.rstrip("/") for root in roots}, key=len, reverse=True)
 
     def root_of(self, path: str) -> str | None:
         """The innermost root that `path` is below ("" for /)."""
-        return next((root for root in self._roots if path.startswith(root + "/")), None)
+        return next((root for root in self.roots if path.startswith(root + "/")), None)
 
     @contextmanager
     def parent(self, path: str) -> Iterator[Place]:

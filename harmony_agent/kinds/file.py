@@ -52,6 +52,7 @@ class _Survey:
     desired: Desired[File] | None
     record: Record | None
     spots: tuple[Spot, ...]
+    owned: Owned
 
 
 class FileReconciler:
@@ -105,11 +106,24 @@ class FileReconciler:
         names = list(self._store.names())
         surveys = [self._survey(name) for name in names]
         self._forget_others(names)
-        sights = iter(await self._files.glance([spot for survey in surveys for spot in survey.spots]))
+        sights = await self._files.glance([spot for survey in surveys for spot in survey.spots])
         states: dict[str, FileState] = {}
+        index = 0
         for name, survey in zip(names, surveys, strict=True):
-            seen = tuple(next(sights) for _ in survey.spots)
-            state = self._state(name, survey, seen)
+            count = len(survey.spots)
+            before = self._states.get(name)
+            if (
+                count == 1
+                and survey.desired is not None
+                and before is not None
+                and before.at is sights[index]
+                and not before.old
+            ):
+                states[name] = before
+                index += 1
+                continue
+            state = self._state(name, survey, tuple(sights[index : index + count]))
+            index += count
             if state is not None:
                 states[name] = state
         return states
@@ -281,16 +295,16 @@ class FileReconciler:
         return Wanted(name, spec, known[1])
 
     def _owned(self, name: str) -> Owned:
-        record = self._store.record(name)
-        settled = record is not None and record.applied != "" and record.applied == record.spec_digest
-        return Owned(ledger.read(record), settled)
+        return self._survey(name).owned
 
     def _survey(self, name: str) -> _Survey:
         desired, record = self._store.desired(name), self._store.record(name)
         known = self._surveys.get(name)
         if known is not None and known.desired is desired and known.record is record:
             return known
-        places = {place.path: place for place in ledger.read(record)}
+        settled = record is not None and record.applied != "" and record.applied == record.spec_digest
+        owned = Owned(ledger.read(record), settled)
+        places = {place.path: place for place in owned.places}
         paths = dict.fromkeys(() if desired is None else (desired.spec.path,)) | dict.fromkeys(places)
         spots = []
         for path in paths:
@@ -303,7 +317,7 @@ class FileReconciler:
             self._names.setdefault(path, set()).add(name)
         for place in places.values():
             self._index_made(name, place.made)
-        survey = self._surveys[name] = _Survey(desired, record, tuple(spots))
+        survey = self._surveys[name] = _Survey(desired, record, tuple(spots), owned)
         return survey
 
     def _state(self, name: str, survey: _Survey, sights: tuple[Sight, ...]) -> FileState | None:
