@@ -75,17 +75,22 @@ class Connection:
             async with asyncio.timeout(self._seconds):
                 await self._connect(options)
         except (TimeoutError, OSError, nats.errors.Error) as error:
-            await self._client.close()
+            await self._close()
             raise self.unreachable(error) from None
         except BaseException:
-            await self._client.close()
+            await self._close()
             raise
         return self
 
     async def __aexit__(
         self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        await self._client.close()
+        await self._close()
+
+    async def _close(self) -> None:
+        """The client flushes first, and fails where the connection is broken already."""
+        with contextlib.suppress(OSError, nats.errors.Error):
+            await self._client.close()
 
     async def _connect(self, options: dict[str, Any]) -> None:
         """Try until it stands; the client would also try a refused login again and again."""
@@ -134,6 +139,13 @@ class Connection:
         if isinstance(error, TimeoutError) and not self._client.is_connected and self._last_error is not None:
             cause = self._last_error
         place = self._context.place()
+        if isinstance(error, TimeoutError) and "permissions violation" in str(self._last_error).lower():
+            refused = str(self._last_error).removeprefix("nats: ")
+            return Unreachable(
+                "NotAllowed",
+                f"cannot do this with these credentials at {place}: {refused}",
+                "use an operator's credentials",
+            )
         if "authorization" in str(cause).lower():
             return Unreachable(
                 "NotAuthorized", f"cannot log in to NATS at {place}", "check --creds, $HARMONY_CREDS or context.toml"

@@ -100,7 +100,7 @@ class SimulatedDevice:
         return wire
 
 
-def status_of(wire: WireManifest, phase: str | None = None, resources: Any = None, **more: Any) -> DeploymentStatus:
+def status_of(wire: WireManifest, phase: Any = None, resources: Any = None, **more: Any) -> DeploymentStatus:
     """A status of `wire`: Converged with all its resources Ready, Removed, or as told. `resources` maps key to phase
     or to a tuple of phase and reason."""
     told = {score.key: "Ready" for score in wire.scores} if resources is None else resources
@@ -120,7 +120,7 @@ def status_of(wire: WireManifest, phase: str | None = None, resources: Any = Non
     )
 
 
-def resource(phase: str, reason: str = "", *, wire: WireManifest, spec: str | None, **more: Any) -> ResourceStatus:
+def resource(phase: Any, reason: str = "", *, wire: WireManifest, spec: str | None, **more: Any) -> ResourceStatus:
     """One resource's status."""
     return ResourceStatus(
         phase=phase,

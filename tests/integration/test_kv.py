@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import subprocess
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from harmony_fleet.context import Context
 from harmony_fleet.errors import Conflict, HarmonyError, InvalidInput, Unreachable
 from harmony_fleet.kv import Entry, Store
 from scores.keys import ACTUAL, BUCKETS, DESIRED
+from tests.natsjwt import JwtAuthority
 from tests.natsserver import NatsServer
 
 
@@ -323,3 +325,34 @@ async def test_a_server_that_goes_away_later(nats_server: NatsServer) -> None:
         nats_server.stop()
         with pytest.raises(Unreachable):
             await opened.get(DESIRED, "a.b")
+
+
+async def test_credentials_of_an_operator_and_of_one_who_may_not(tmp_path: Path) -> None:
+    authority = JwtAuthority.make()
+    with NatsServer(tmp_path / "nats", config=authority.config) as server:
+        assert (await unreachable(context(server), 10)).code == "NotAuthorized"
+        stranger = JwtAuthority.make().creds(tmp_path / "stranger.creds")
+        assert (await unreachable(context(server, creds=stranger), 10)).code == "NotAuthorized"
+        async with Store(context(server, creds=authority.creds(tmp_path / "operator.creds"))) as opened:
+            await opened.ensure_buckets()
+            await opened.put(DESIRED, "a.b", b"1", 0)
+        reader = authority.creds(tmp_path / "reader.creds", ["$JS.API.STREAM.MSG.GET.>"], ["_INBOX.>"])
+        async with Store(context(server, creds=reader)) as opened:
+            assert (await opened.get(DESIRED, "a.b")).value == b"1"
+            with pytest.raises(Unreachable) as caught:
+                await opened.put(DESIRED, "a.b", b"2", 1)
+        assert caught.value.code == "NotAllowed"
+        assert "desired-state.a.b" in caught.value.message
+
+
+async def test_tls(tmp_path: Path) -> None:
+    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
+    made = ["openssl", "req", "-x509", "-newkey", "ed25519", "-nodes", "-days", "2", "-subj", "/CN=test"]
+    made += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)]
+    await asyncio.to_thread(subprocess.run, made, check=True, capture_output=True)
+    config = f'tls {{ cert_file: "{certificate}", key_file: "{key}" }}'
+    with NatsServer(tmp_path / "nats", config=config) as server:
+        assert server.url.startswith("tls://")
+        async with Store(context(server, tls_ca=certificate)) as opened:
+            await opened.ensure_buckets()
+        assert (await unreachable(context(server))).code == "NatsUnreachable"

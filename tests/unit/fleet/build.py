@@ -20,7 +20,7 @@ DIGEST = f"sha256:{'0' * 64}"
 SINCE = "2026-11-29T17:00:00.000Z"
 
 
-def file(name: str = "a", content: str = "x", **more: Any) -> File:
+def file(name: str = "a", content: str | None = "x", **more: Any) -> File:
     return File(name=name, path=more.pop("path", f"/srv/{name}"), content=content, **more)
 
 
@@ -42,12 +42,12 @@ def wire(
     return manifest(*scores, **more).bind("pi-01", lineage, generation, supersedes)
 
 
-def resource(phase: str = "Ready", reason: str = "", spec: str = DIGEST, **more: Any) -> ResourceStatus:
+def resource(phase: Any = "Ready", reason: str = "", spec: str = DIGEST, **more: Any) -> ResourceStatus:
     return ResourceStatus(phase=phase, reason=reason, generation=1, since=SINCE, spec_digest=spec, **more)
 
 
 def status(
-    phase: str = "Converged", *, generation: int | None = 3, lineage: str | None = OURS, **more: Any
+    phase: Any = "Converged", *, generation: int | None = 3, lineage: str | None = OURS, **more: Any
 ) -> DeploymentStatus:
     rejected = more.pop("rejected", None)
     if isinstance(rejected, tuple):
