@@ -2,7 +2,8 @@
 
 ``ledger.db`` holds what is owned: names, ids and digests. ``manifests.db`` holds the accepted manifests, mode 0600, for
 their content has to come through a reboot. On any doubt (one of them gone, cut, zeroed, of another version) opening
-fails and names the file: an empty ledger would say that nothing is ours.
+fails and names the file: an empty ledger would say that nothing is ours. SQLite sees that pages hang together, not
+that bytes in them are still the same, so each row has a digest over itself (`seal`).
 """
 
 from __future__ import annotations
@@ -12,15 +13,16 @@ import json
 import os
 import sqlite3
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import anyio.to_thread
 
 from harmony_agent.core.errors import Transient
 from harmony_agent.core.reconcile import Key, Record
 from harmony_agent.topology.control import Stored
-from scores.canonical import canonical
+from scores.canonical import canonical, digest
 
 T = TypeVar("T")
 
@@ -28,16 +30,26 @@ _VERSION: Final = 1
 _MANIFESTS: Final = """
 CREATE TABLE manifests (
     deployment TEXT PRIMARY KEY, lineage TEXT NOT NULL, generation INTEGER NOT NULL,
-    digest TEXT NOT NULL, data BLOB NOT NULL, generations TEXT NOT NULL
+    digest TEXT NOT NULL, data BLOB NOT NULL, generations TEXT NOT NULL, seal TEXT NOT NULL
 ) STRICT, WITHOUT ROWID
 """
 _RECORDS: Final = """
 CREATE TABLE records (
     kind TEXT NOT NULL, name TEXT NOT NULL, deployment TEXT NOT NULL, spec_digest TEXT NOT NULL,
     generation INTEGER NOT NULL, on_remove TEXT NOT NULL, claims TEXT NOT NULL, applied TEXT NOT NULL,
-    facts TEXT NOT NULL, needs TEXT NOT NULL, ready TEXT NOT NULL, PRIMARY KEY (kind, name)
+    facts TEXT NOT NULL, needs TEXT NOT NULL, ready TEXT NOT NULL, seal TEXT NOT NULL, PRIMARY KEY (kind, name)
 ) STRICT, WITHOUT ROWID
 """
+
+
+@dataclass(frozen=True, slots=True)
+class _Table(Generic[T]):
+    """A table: how a row is made and read; its last column is the row's seal."""
+
+    name: str
+    schema: str
+    row: Callable[[T], tuple[Any, ...]]
+    parse: Callable[[Sequence[Any]], T]
 
 
 class LedgerUnreadable(Exception):
@@ -63,14 +75,14 @@ class SqliteLedger:
     def _open(self) -> None:
         manifests, ledger = self._paths
         self._write = anyio.CapacityLimiter(1)
-        stored = _load(manifests, "manifests", _stored) if _exists(manifests) else None
-        records = _load(ledger, "records", _record) if _exists(ledger) else None
-        if stored is None and records is not None and records[1]:
-            raise LedgerUnreadable(manifests, "it is gone, though ledger.db knows resources")
+        stored = _load(manifests, _MANIFESTS_TABLE) if _exists(manifests) else None
+        records = _load(ledger, _RECORDS_TABLE) if _exists(ledger) else None
+        if stored is None and records is not None:  # manifests.db is made first
+            raise LedgerUnreadable(manifests, "it is gone, though ledger.db is there")
         if records is None and stored is not None and stored[1]:
             raise LedgerUnreadable(ledger, "it is gone, though manifests.db knows manifests")
-        self._manifests_db, self._manifests = stored or (_create(manifests, _MANIFESTS), [])
-        self._records_db, self._records = records or (_create(ledger, _RECORDS), [])
+        self._manifests_db, self._manifests = stored or _create(manifests, _MANIFESTS_TABLE, [])
+        self._records_db, self._records = records or _create(ledger, _RECORDS_TABLE, [])
         self._inodes = [_inode(path) for path in self._paths]
 
     def manifests(self) -> Sequence[Stored]:
@@ -83,12 +95,11 @@ class SqliteLedger:
 
     async def accept(self, manifest: Stored) -> None:
         """One transaction, on the disk when this returns."""
-        await self._in_thread(lambda: _insert(self._manifests_db, "manifests", [_manifest_row(manifest)]))
+        await self._in_thread(lambda: _insert(self._manifests_db, _MANIFESTS_TABLE, [manifest]))
 
     async def put(self, records: Sequence[Record]) -> None:
         """One transaction, on the disk when this returns."""
-        rows = [_record_row(record) for record in records]
-        await self._in_thread(lambda: _insert(self._records_db, "records", rows))
+        await self._in_thread(lambda: _insert(self._records_db, _RECORDS_TABLE, records))
 
     async def forget(self, key: Key) -> None:
         """One transaction, on the disk when this returns."""
@@ -104,17 +115,16 @@ class SqliteLedger:
         return [_inode(path) for path in self._paths] == self._inodes
 
     async def rebuild(self, manifests: Sequence[Stored], records: Sequence[Record]) -> None:
-        """Make the directory and both databases again, with all that is known."""
+        """Make the directory and both databases again, each put in place with all that is known in it."""
         self.close()
-        for path in self._paths:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            for stale in (path, *_companions(path)):
-                stale.unlink(missing_ok=True)
-        self._open()
-        await self._in_thread(
-            lambda: _insert(self._manifests_db, "manifests", [_manifest_row(manifest) for manifest in manifests])
-        )
-        await self.put(records)
+        await self._in_thread(lambda: self._rebuild(manifests, records))
+
+    def _rebuild(self, manifests: Sequence[Stored], records: Sequence[Record]) -> None:
+        path, ledger = self._paths
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._manifests_db, self._manifests = _create(path, _MANIFESTS_TABLE, manifests)
+        self._records_db, self._records = _create(ledger, _RECORDS_TABLE, records)
+        self._inodes = [_inode(path) for path in self._paths]
 
     def close(self) -> None:
         """Close both; SQLite then folds its write-ahead log in."""
@@ -153,42 +163,35 @@ def _connect(path: Path) -> sqlite3.Connection:
     return database
 
 
-def _create(path: Path, schema: str) -> sqlite3.Connection:
-    """Make the database beside, whole, and rename it into place."""
+def _create(path: Path, table: _Table[T], rows: Sequence[T]) -> tuple[sqlite3.Connection, list[T]]:
+    """Make the database beside, with all its rows, and rename it into place."""
     beside = path.with_name(path.name + ".new")
-    for stale in (beside, *_companions(beside)):
+    for stale in (beside, *_companions(beside), *_companions(path)):
         stale.unlink(missing_ok=True)
     descriptor = os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     os.close(descriptor)
     database = _connect(beside)
-    with database:
-        database.execute(schema)
+    with contextlib.closing(database), database:
+        database.execute(table.schema)
         database.execute(f"PRAGMA user_version = {_VERSION}")
-    database.close()
+        _insert(database, table, rows)
     os.rename(beside, path)
     directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(directory)
     finally:
         os.close(directory)
-    return _connect(path)
+    return _connect(path), list(rows)
 
 
-def _load(path: Path, table: str, parse: Callable[[sqlite3.Row], T]) -> tuple[sqlite3.Connection, list[T]]:
+def _load(path: Path, table: _Table[T]) -> tuple[sqlite3.Connection, list[T]]:
     """Open what must be there and whole, and read it all."""
     if not path.exists() or path.stat().st_size == 0:
         raise LedgerUnreadable(path, "it is empty or gone")
     database: sqlite3.Connection | None = None
     try:
         database = _connect(path)
-        found = database.execute("PRAGMA quick_check(1)").fetchone()[0]
-        version = database.execute("PRAGMA user_version").fetchone()[0]
-        if found != "ok":
-            raise LedgerUnreadable(path, "it is damaged")  # noqa: TRY301
-        if version != _VERSION:
-            raise LedgerUnreadable(path, f"it is of version {version}, this agent reads {_VERSION}")  # noqa: TRY301
-        database.row_factory = sqlite3.Row
-        return database, [parse(row) for row in database.execute(f"SELECT * FROM {table}")]  # noqa: S608
+        return database, _read(path, database, table)
     except LedgerUnreadable:
         _close(database)
         raise
@@ -197,17 +200,37 @@ def _load(path: Path, table: str, parse: Callable[[sqlite3.Row], T]) -> tuple[sq
         raise LedgerUnreadable(path, f"it is damaged ({type(error).__name__})") from error
 
 
+def _read(path: Path, database: sqlite3.Connection, table: _Table[T]) -> list[T]:
+    """Every row, once the file, its version and each seal are found good."""
+    found = database.execute("PRAGMA quick_check(1)").fetchone()[0]
+    if found != "ok":
+        raise LedgerUnreadable(path, "it is damaged")
+    version = database.execute("PRAGMA user_version").fetchone()[0]
+    if version != _VERSION:
+        raise LedgerUnreadable(path, f"it is of version {version}, this agent reads {_VERSION}")
+    rows = database.execute(f"SELECT * FROM {table.name}").fetchall()  # noqa: S608  # our own names
+    if any(_seal(row[:-1]) != row[-1] for row in rows):
+        raise LedgerUnreadable(path, "it is damaged: a row isn't as it was written")
+    return [table.parse(row) for row in rows]
+
+
 def _close(database: sqlite3.Connection | None) -> None:
     if database is not None:
         database.close()
 
 
-def _insert(database: sqlite3.Connection, table: str, rows: Sequence[tuple[Any, ...]]) -> None:
-    if not rows:
+def _insert(database: sqlite3.Connection, table: _Table[T], rows: Sequence[T]) -> None:
+    values = [(*row, _seal(row)) for row in map(table.row, rows)]
+    if not values:
         return
-    marks = ",".join("?" * len(rows[0]))
+    marks = ",".join("?" * len(values[0]))
     with database:
-        database.executemany(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", rows)  # noqa: S608  # our own names
+        database.executemany(f"INSERT OR REPLACE INTO {table.name} VALUES ({marks})", values)  # noqa: S608
+
+
+def _seal(row: Sequence[Any]) -> str:
+    """A digest over a row; a blob counts by its own digest."""
+    return digest(canonical([digest(value) if isinstance(value, bytes) else value for value in row]))
 
 
 def _json(value: Any) -> str:
@@ -225,15 +248,9 @@ def _manifest_row(stored: Stored) -> tuple[Any, ...]:
     )
 
 
-def _stored(row: sqlite3.Row) -> Stored:
-    return Stored(
-        deployment=row["deployment"],
-        lineage=row["lineage"],
-        generation=row["generation"],
-        digest=row["digest"],
-        data=row["data"],
-        generations=json.loads(row["generations"]),
-    )
+def _stored(row: Sequence[Any]) -> Stored:
+    deployment, lineage, generation, digest_, data, generations, _seal = row
+    return Stored(deployment, lineage, generation, digest_, data, json.loads(generations))
 
 
 def _record_row(record: Record) -> tuple[Any, ...]:
@@ -252,31 +269,38 @@ def _record_row(record: Record) -> tuple[Any, ...]:
     )
 
 
-def _record(row: sqlite3.Row) -> Record:
+def _record(row: Sequence[Any]) -> Record:
+    kind, name, deployment, spec_digest, generation, on_remove, claims, applied, facts, needs, ready, _seal = row
     return Record(
-        kind=row["kind"],
-        name=row["name"],
-        deployment=row["deployment"],
-        spec_digest=row["spec_digest"],
-        generation=row["generation"],
-        on_remove=row["on_remove"],
-        claims=frozenset(json.loads(row["claims"])),
-        applied=row["applied"],
-        facts=json.loads(row["facts"]),
-        needs=tuple(json.loads(row["needs"])),
-        ready=row["ready"],
+        kind=kind,
+        name=name,
+        deployment=deployment,
+        spec_digest=spec_digest,
+        generation=generation,
+        on_remove=on_remove,
+        claims=frozenset(json.loads(claims)),
+        applied=applied,
+        facts=json.loads(facts),
+        needs=tuple(json.loads(needs)),
+        ready=ready,
     )
+
+
+_MANIFESTS_TABLE: Final = _Table("manifests", _MANIFESTS, _manifest_row, _stored)
+_RECORDS_TABLE: Final = _Table("records", _RECORDS, _record_row, _record)
 
 
 def read_only(state_dir: Path) -> tuple[list[Stored], list[Record]]:
     """What an agent, running or not, has in its ledger; writes nothing. Raises LedgerUnreadable."""
-    return _peek(state_dir / "manifests.db", "manifests", _stored), _peek(state_dir / "ledger.db", "records", _record)
+    return _peek(state_dir / "manifests.db", _MANIFESTS_TABLE), _peek(state_dir / "ledger.db", _RECORDS_TABLE)
 
 
-def _peek(path: Path, table: str, parse: Callable[[sqlite3.Row], T]) -> list[T]:
+def _peek(path: Path, table: _Table[T]) -> list[T]:
     try:
-        with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=5)) as database:
-            database.row_factory = sqlite3.Row
-            return [parse(row) for row in database.execute(f"SELECT * FROM {table}")]  # noqa: S608  # our own names
-    except (sqlite3.Error, ValueError) as error:
-        raise LedgerUnreadable(path, f"it cannot be read ({error})") from error
+        with contextlib.closing(
+            sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=5)
+        ) as database:
+            database.execute("BEGIN")  # one state of it, whoever writes meanwhile
+            return _read(path, database, table)
+    except (sqlite3.Error, ValueError, KeyError, TypeError) as error:
+        raise LedgerUnreadable(path, f"it cannot be read ({type(error).__name__}: {error})") from error
