@@ -56,6 +56,7 @@ class FakeFiles:
         self.troubles: dict[str, Trouble] = {}
         self.failures: list[Transient] = []
         self.closed = False
+        self._glanced: dict[str, Sight] = {}
         self._marks = 0
         self._listeners: list[Callable[[str], None]] = []
 
@@ -94,7 +95,14 @@ class FakeFiles:
         return self._sight(spot)
 
     async def glance(self, spots: Sequence[Spot]) -> Sequence[Sight]:
-        return [self._sight(spot) for spot in spots]
+        return [self._remembered(self._sight(spot)) for spot in spots]
+
+    def _remembered(self, sight: Sight) -> Sight:
+        """The same object where nothing changed."""
+        before = self._glanced.get(sight.path)
+        if before != sight:
+            before = self._glanced[sight.path] = sight
+        return before
 
     async def put(self, path: str, node: Node, expect: Mark | None) -> None:
         content = await self._content(path, node)
