@@ -56,7 +56,7 @@ class LocalEnvFiles:
     @contextmanager
     def _opened(self, path: str) -> Iterator[tuple[int, _Stamp]]:
         root = next((root for root in self._roots if path.startswith(f"{root}/")), None)
-        if root is None:
+        if root is None or {"", ".", ".."} & set(path[len(root) + 1 :].split("/")):
             raise PermissionError("not below a root")
         folder = os.open(root or "/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:

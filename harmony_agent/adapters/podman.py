@@ -120,7 +120,7 @@ class Podman:
 
     # Changing.
 
-    async def pull(self, ref: str, timeout: float) -> None:  # noqa: ASYNC109  # bounds the thread as well
+    async def pull(self, ref: str, timeout: float) -> None:
         """Fetch an image. The answer is always 200: errors come in the stream."""
 
         def work(client: APIClient) -> None:
@@ -171,7 +171,7 @@ class Podman:
         path = f"/containers/{ident}"
         await self._change("to remove a container", path, params, method="delete", missing=True)
 
-    async def exec(self, ident: str, argv: Sequence[str], timeout: float) -> int:  # noqa: ASYNC109  # as for pull
+    async def exec(self, ident: str, argv: Sequence[str], timeout: float) -> int:
         """Run a command in it; what it writes is read and dropped, so that it doesn't wait for a reader."""
 
         def work(client: APIClient) -> int:

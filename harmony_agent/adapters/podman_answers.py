@@ -83,13 +83,15 @@ def container(body: Mapping[str, Any]) -> ContainerState:
 def _config(body: Mapping[str, Any]) -> dict[str, str]:
     """What can be changed of a container that keeps its id; a digest stands for the health check."""
     host, networks = body.get("HostConfig") or {}, (body.get("NetworkSettings") or {}).get("Networks") or {}
+    mode = str(host.get("NetworkMode"))
     check = json.dumps((body.get("Config") or {}).get("Healthcheck"), sort_keys=True)
     return {
         "memory": str(host.get("Memory")),
         "cpus": f"{host.get('CpuQuota')}/{host.get('CpuPeriod')}",
         "pids": str(host.get("PidsLimit")),
         "healthcheck": hashlib.sha256(check.encode()).hexdigest(),
-        "network": ",".join([str(host.get("NetworkMode")), *sorted(networks)]),
+        # Before the first start podman 5 lists some modes, as pasta, among the networks.
+        "network": ",".join([mode, *sorted(set(networks) - {mode})]),
     }
 
 

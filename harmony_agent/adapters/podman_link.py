@@ -106,16 +106,17 @@ class Link:
         self._open: set[Line] = set()
 
     async def call(
-        self, what: str, work: Callable[[APIClient], T], seconds: float = CALL_SECONDS, *, slow: bool = False
+        self, what: str, work: Callable[[APIClient], T], seconds: float | None = None, *, slow: bool = False
     ) -> T:
         """Run `work` and return what it does. `what` is a phrase for errors, as ``to list containers``.
 
         Raises Refused as `work` does, and Transient when podman isn't there or doesn't answer within `seconds`.
         """
+        seconds = CALL_SECONDS if seconds is None else seconds
         if self._silent:
             await self._ping(what)
         try:
-            return await self._guarded(what, work, seconds, slow=slow)
+            return await self._in_turn(what, work, seconds, self._slots[slow])
         except TimeoutError:
             pass
         self._silent = True
@@ -132,15 +133,27 @@ class Link:
                 return
             if not asked:
                 with suppress(TimeoutError):
-                    await self._guarded("a ping", _get_ping, PING_SECONDS, slow=False)
+                    await self._guarded("a ping", _get_ping, PING_SECONDS, None)
                     self._silent = False
                     return
         text = f"podman does not answer ({what}; a ping got nothing within {PING_SECONDS:g} s): look at podman.service"
         raise Transient("PodmanUnreachable", text, phase="Unknown")
 
-    async def _guarded(self, what: str, work: Callable[[APIClient], T], seconds: float, *, slow: bool) -> T:
+    async def _in_turn(
+        self, what: str, work: Callable[[APIClient], T], seconds: float, slots: asyncio.Semaphore
+    ) -> T:  # fmt: skip
+        """Wait for a slot; TimeoutError at once where podman fell silent meanwhile."""
+        await asyncio.wait_for(slots.acquire(), _SLOT_SECONDS)
+        if self._silent:
+            slots.release()
+            raise TimeoutError
+        return await self._guarded(what, work, seconds, slots)
+
+    async def _guarded(
+        self, what: str, work: Callable[[APIClient], T], seconds: float, slots: asyncio.Semaphore | None
+    ) -> T:  # fmt: skip
         try:
-            return await self._in_thread(work, seconds, slow=slow)
+            return await self._in_thread(work, seconds, slots)
         except _Silence:
             raise TimeoutError from None
         except APIError as error:
@@ -157,14 +170,16 @@ class Link:
         text = f"cannot reach podman at {self.path} ({os.strerror(cause.errno or 0)}): enable podman.socket"
         return Transient("PodmanUnavailable", text, phase="Blocked", delay=5.0)
 
-    async def _in_thread(self, work: Callable[[APIClient], T], seconds: float, *, slow: bool) -> T:
-        slots = self._slots[slow]
-        await asyncio.wait_for(slots.acquire(), _SLOT_SECONDS)
+    async def _in_thread(
+        self, work: Callable[[APIClient], T], seconds: float, slots: asyncio.Semaphore | None
+    ) -> T:  # fmt: skip
+        """Run `work` in a thread, which gives back its slot when it ends, however late."""
         loop, line = asyncio.get_running_loop(), Line()
         future: asyncio.Future[T] = loop.create_future()
 
         def finish(result: T | None, error: BaseException | None) -> None:
-            slots.release()
+            if slots is not None:
+                slots.release()
             self._open.discard(line)
             if future.cancelled():
                 return

@@ -109,7 +109,7 @@ class Containers(Protocol):
         """An image on the device; None when it isn't there."""
         ...
 
-    async def pull(self, ref: str, timeout: float) -> None:  # noqa: ASYNC109  # the implementation bounds its threads
+    async def pull(self, ref: str, timeout: float) -> None:
         """Fetch an image, within `timeout` seconds in all. Refused when it couldn't be."""
         ...
 
@@ -145,7 +145,7 @@ class Containers(Protocol):
         """Kill and remove it with its anonymous volumes (named ones stay); nothing happens when it isn't there."""
         ...
 
-    async def exec(self, ident: str, argv: Sequence[str], timeout: float) -> int:  # noqa: ASYNC109  # as for pull
+    async def exec(self, ident: str, argv: Sequence[str], timeout: float) -> int:
         """Run an argument list in it and return the exit code. The output is dropped."""
         ...
 

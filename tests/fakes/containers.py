@@ -80,6 +80,7 @@ class FakeContainers:
         one = self.get(name)
         self._tick()
         one.state, one.exit_code, one.finished = "exited", code, self.now
+        self._tell(one)
 
     def reboot(self) -> None:
         """In order: what runs ends by SIGTERM, and podman sees it."""
@@ -97,6 +98,12 @@ class FakeContainers:
     def lose_storage(self, name: str) -> None:
         """Its layer never reached the disk."""
         self.get(name).lost = True
+
+    def forget(self, name: str) -> None:
+        """The engine's database loses it; its storage still holds the name."""
+        one = self.get(name)
+        del self.made[one.id]
+        self.leftovers[one.id] = name
 
     def foreign(self, name: str, *, running: bool = True, labels: Mapping[str, str] | None = None) -> Made:
         """A container that somebody else made."""
@@ -154,7 +161,7 @@ class FakeContainers:
 
     async def logs(self, ident: str, lines: int) -> Sequence[str]:
         self._read("logs")
-        return self.said.get(self._need(ident).name, [])[-lines:]
+        return self.said.get(self._need(ident).id, [])[-lines:]
 
     async def exec(self, ident: str, argv: Sequence[str], timeout: float) -> int:
         self._read("exec")
@@ -231,6 +238,7 @@ class FakeContainers:
         if one is not None:
             self._change("remove", one.name)
             del self.made[ident]
+            self._tell(one)
 
     async def events(self) -> AsyncIterator[ContainerEvent]:
         while True:
@@ -275,8 +283,18 @@ class FakeContainers:
 
     def _run(self, one: Made) -> None:
         self._tick()
-        one.state, one.started = "running", self.now
+        one.state, one.started, one.finished = "running", self.now, None
         one.health = "healthy" if "healthconfig" in one.payload else ""
+        self._tell(one)
+        match [*one.payload.get("entrypoint", []), *one.payload.get("command", [])]:
+            case ["/bin/false"]:
+                self.exits(one.name, 1)
+            case ["/bin/echo", *words]:
+                self.said.setdefault(one.id, []).append(" ".join(words))
+                self.exits(one.name, 0)
+
+    def _tell(self, one: Made) -> None:
+        self.events_queue.put_nowait(ContainerEvent(one.id, one.name, self._labels(one)))
 
     def _tick(self) -> None:
         self.now += timedelta(seconds=1)

@@ -6,6 +6,7 @@ own restart policy is off. Must not show podman's words before `spec.safe` has s
 
 Facts in the ledger: ``id``; ``label``, what it was made from; ``made``, its changeable fields right after that;
 ``boot``, in which boot it was last started; ``restarts``, ``exit_code`` and ``ended``, the run that was counted last;
+``concluded``, the run that was its last;
 ``token`` and ``from``, see `core.reconcile`; ``inits``, progress of init containers; ``grace`` in seconds, for removal;
 ``former``, the container that was adopted; ``pulled``, the images that ``pull: always`` has fetched for a spec.
 

@@ -12,6 +12,7 @@ from typing import Any, assert_never
 from harmony_agent.core.errors import Transient
 from harmony_agent.kinds.container import spec as made_of
 from harmony_agent.kinds.container.actions import (
+    Conclude,
     ContainerAction,
     Create,
     EndInit,
@@ -61,6 +62,8 @@ class Actor:
                 await self._maker.create(name)
             case Remember(name=name, id=ident):
                 await self._maker.remember(name, ident)
+            case Conclude(name=name, run=run):
+                await self._notes.note(name, concluded=run)
             case Start():
                 await self._start(action)
             case Restart(name=name, id=ident, run=run):
@@ -75,6 +78,7 @@ class Actor:
             case Remove(name=name, id=ident, paused=paused):
                 await self._remove(ident, self._notes.grace(name), paused=paused)
             case RunInit(name=name, init=init, id=ident):
+                await self._notes.note(name, boot=self._boot_id)
                 await self._maker.run_init(name, init, ident)
             case EndInit():
                 await self._end_init(action)
@@ -181,6 +185,7 @@ _FAILURES: Mapping[type, tuple[str, str]] = {
     EnsureImage: ("PullFailed", "pull the image of"),
     Create: ("CreateFailed", "create"),
     Remember: ("InspectFailed", "inspect"),
+    Conclude: ("InspectFailed", "inspect"),
     Start: ("StartFailed", "start"),
     Restart: ("RestartFailed", "restart"),
     Stop: ("StopFailed", "stop"),

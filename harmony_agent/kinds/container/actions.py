@@ -27,6 +27,13 @@ class Remember(Action):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Conclude(Action):
+    """Record that this run was its last: it has ended, and `restart` says that it stays so."""
+
+    run: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Start(Action):
     """Start it. `ended` is the run that ended by itself and is to be counted, "" where none did."""
 
@@ -111,6 +118,7 @@ ContainerAction = (
     EnsureImage
     | Create
     | Remember
+    | Conclude
     | Start
     | Restart
     | Stop

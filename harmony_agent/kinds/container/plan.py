@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from harmony_agent.core.reconcile import Act, Converged, Desired, Facts, Plan, Record, Wait
 from harmony_agent.kinds.container.actions import (
+    Conclude,
     ContainerAction,
     Create,
     EndInit,
@@ -243,7 +244,7 @@ class _Decision:
             ident = "" if one is None else one.id
             return self._act(RunInit(name=self.name, reason=f"run {name} first", disturbs=False, init=name, id=ident))
         failure = ""
-        if one.state == "exited" and not _ended_by_itself(one):
+        if one.state == "exited" and self._rebooted:
             failure = f"{name} was interrupted"
         elif one.state == "exited":
             failure = f"{name} exited with {one.exit_code}" if one.exit_code else ""
@@ -259,23 +260,22 @@ class _Decision:
         )  # fmt: skip
         return self._act(end)
 
+    @property
+    def _rebooted(self) -> bool:
+        """Whether it was last started before the device was. What ended since may have been ended by that."""
+        return bool(self.facts.get("boot", self.boot_id) != self.boot_id)
+
     def _ended(self, main: ContainerState) -> ContainerPlan:
-        """It ran and ended. After a reboot it is started without counting that as an end of its own."""
-        rebooted = self.facts.get("boot", self.boot_id) != self.boot_id
-        well = main.exit_code == 0
-        if rebooted and not _ended_by_itself(main):
+        """It ran and ended. What is not to run again is concluded, so that after a reboot it is known to have ended."""
+        well, concluded = main.exit_code == 0, self.facts.get("concluded") == main.run
+        if self._rebooted and not concluded:
             return self._start(main, "the device was restarted")
         if self._restart_due(main):
             return self._start(main, "what it restarts on has changed")
         if self.spec.restart == "always" or (self.spec.restart == "on-failure" and not well):
-            if rebooted:
-                return self._start(main, "the device was restarted")
             return self._start(main, f"it exited with {main.exit_code}", counted=True)
+        if not concluded and self.record is not None:
+            return Act((Conclude(name=self.name, reason="it has ended", disturbs=False, run=main.run),))
         if well:
             return Converged("Completed")
         return Wait("ExitedNonZero", f"it exited with {main.exit_code}: look at its logs", "Failed", 60.0)
-
-
-def _ended_by_itself(main: ContainerState) -> bool:
-    """Whether podman saw the end of its last run; it didn't when the power went."""
-    return main.finished is not None and main.started is not None and main.finished >= main.started

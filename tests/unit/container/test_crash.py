@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from harmony_agent.core.errors import Transient
 from harmony_agent.core.reconcile import Act, Converged, Wait
 from harmony_agent.kinds.container.plan import Observed, decide
-from harmony_agent.topology.containers import ContainerState
+from harmony_agent.topology.containers import ContainerState, State
 from scores.container import Container
 from tests.fakes.drive import Cut
 from tests.fakes.store import FakeStore
@@ -194,7 +194,9 @@ async def test_cut_inside_an_adoption(inside: str) -> None:
     assert (theirs.name, theirs.state) == ("web", "running")
 
 
-STATES = st.sampled_from(["created", "running", "paused", "stopping", "exited", "removing", "unknown"])
+STATES: st.SearchStrategy[State] = st.sampled_from(
+    ["created", "running", "paused", "stopping", "exited", "removing", "unknown"]
+)
 
 
 @st.composite

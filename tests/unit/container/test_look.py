@@ -89,7 +89,7 @@ async def test_a_container_that_goes_between_list_and_inspection_is_absent() -> 
     async def stale(_labels: Any) -> Any:
         return listed
 
-    bench.containers.list = stale  # type: ignore[method-assign]
+    bench.containers.list = stale  # type: ignore[assignment,method-assign]
     assert await bench.kind.observe("web") is None
 
 
@@ -179,8 +179,8 @@ async def test_logs_and_probes_go_to_the_recorded_container() -> None:
     with pytest.raises(Transient) as caught:
         await bench.kind.logs("web", 5)
     assert caught.value.reason == "NoContainer"
-    await bench.made(web())
-    bench.containers.said["web"] = ["a", "b", "c"]
+    made = await bench.made(web())
+    bench.containers.said[made.id] = ["a", "b", "c"]
     bench.containers.exec_codes["/no"] = 4
     assert await bench.kind.logs("web", 2) == ["b", "c"]
     assert await bench.kind.exec_probe("web", ["/no"], 1.0) == 4

@@ -9,7 +9,7 @@ import pytest
 from harmony_agent.core.errors import Transient
 from harmony_agent.core.reconcile import Act, Converged, Wait
 from harmony_agent.kinds.container.act import Actor
-from harmony_agent.kinds.container.actions import Create, EnsureImage, Remember, RunInit, Start
+from harmony_agent.kinds.container.actions import Conclude, Create, EnsureImage, Remember, RunInit, Start
 from scores.container import Container
 from tests.unit.container.bench import IMAGE, Bench, web
 
@@ -209,6 +209,8 @@ async def test_an_end(restart: str, code: int, expected: str) -> None:
         await bench.settle()
         assert (bench.facts()["restarts"], bench.facts()["exit_code"]) == (1, code)
         return
+    assert [type(action) for action in plan.actions] == [Conclude]  # type: ignore[union-attr]
+    plan = await bench.settle()
     if expected == "Completed":
         assert plan == Converged("Completed")
     else:
@@ -247,17 +249,46 @@ async def test_a_reboot_is_no_end_of_its_own(restart: str, *, power_cut: bool) -
     assert bench.containers.get("web").id == made.id
 
 
-async def test_what_completed_before_a_reboot_stays_so_and_what_was_interrupted_runs_again() -> None:
+@pytest.mark.parametrize("power_cut", [True, False])
+async def test_what_completed_before_a_reboot_stays_so_and_what_was_interrupted_runs_again(*, power_cut: bool) -> None:
     bench = Bench()
     await bench.made(web(restart="never"))
     bench.containers.exits("web", 0)
-    bench.reboot()
     assert await bench.settle() == Converged("Completed")
+    bench.reboot(power_cut=power_cut)
+    assert await bench.settle() == Converged("Completed")
+    assert bench.done() == []
     other = Bench()
     await other.made(web(restart="never"))
-    other.reboot(power_cut=True)
+    other.reboot(power_cut=power_cut)
     assert await other.settle() == Converged()
     assert other.done() == ["start web"]
+
+
+async def test_what_ended_well_at_the_shutdown_runs_again() -> None:
+    bench = Bench()
+    await bench.made(web(restart="on-failure"))
+    bench.containers.exits("web", 0)
+    bench.reboot()
+    assert await bench.settle() == Converged()
+    assert bench.done() == ["start web"]
+
+
+async def test_podman_4_shows_what_a_reboot_ended_as_created() -> None:
+    bench = Bench()
+    made = await bench.made(web(restart="never", init_containers=[]))
+    made.state = "created"
+    bench.reboot()
+    assert await bench.settle() == Converged()
+    assert bench.done() == ["start web"]
+
+
+async def test_an_init_container_that_a_reboot_ended_runs_again() -> None:
+    bench = await inits_bench()
+    await bench.settle()
+    bench.reboot(power_cut=True)
+    assert "a was interrupted" in str(await failure(bench))
+    assert (await bench.settle()).reason == "InitRunning"  # type: ignore[union-attr]
 
 
 async def test_a_new_spec_begins_to_count_anew() -> None:

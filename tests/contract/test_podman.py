@@ -1,0 +1,169 @@
+"""The link to a real podman: it is away, it hangs, it is restarted; and nothing waits for it (rows 15, 16)."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from harmony_agent.adapters import podman_link
+from harmony_agent.adapters.podman import Podman
+from harmony_agent.core.errors import Transient
+from harmony_agent.topology.containers import Refused
+from tests.contract.containers_world import RealWorld, socket_of
+from tests.contract.test_containers import SLEEP, asked
+from tests.device.image import SUITES
+from tests.device.lab import Lab, missing
+from tests.device.machine import Device
+
+pytestmark = pytest.mark.device
+
+
+@pytest.fixture(scope="module", params=SUITES)
+def device(request: pytest.FixtureRequest) -> Iterator[Device]:
+    if lacks := missing():
+        pytest.skip("; ".join(lacks))
+    with Lab() as lab:
+        made = lab.device(request.param)
+        yield made
+        made.close()
+
+
+@pytest.fixture
+async def world(device: Device) -> AsyncIterator[RealWorld]:
+    made = RealWorld(device)
+    yield made
+    await made.clean()
+
+
+async def failure(podman: Podman) -> Transient:
+    with pytest.raises(Transient) as caught:
+        await podman.list({})
+    return caught.value
+
+
+def send(device: Device, number: signal.Signals) -> None:
+    """Send a signal to every process of the service. Rootless podman moves itself out of its unit's control group."""
+    found = device.run(["pgrep", "--full", "^podman .*system service|^/usr/bin/podman .*system service"], check=False)
+    assert found.stdout.split(), "the podman service runs"
+    device.run(["kill", f"-{int(number)}", *found.stdout.split()])
+
+
+async def threads_gone(before: int) -> bool:
+    for _ in range(100):
+        if threading.active_count() <= before:
+            return True
+        await asyncio.sleep(0.05)
+    return False
+
+
+async def test_a_hanging_service_times_out_quickly_and_by_name(
+    world: RealWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(podman_link, "CALL_SECONDS", 1.0)
+    monkeypatch.setattr(podman_link, "PING_SECONDS", 0.5)
+    podman = Podman(socket_of(world.device))
+    await podman.list({})
+    before = threading.active_count()
+    send(world.device, signal.SIGSTOP)
+    try:
+        began = time.monotonic()
+        errors = await asyncio.gather(*(failure(podman) for _ in range(30)))
+        took = time.monotonic() - began
+        assert {(error.reason, error.phase) for error in errors} == {("PodmanUnreachable", "Unknown")}
+        assert took < 15
+        began = time.monotonic()
+        await failure(podman)
+        assert time.monotonic() - began < 3
+        assert await threads_gone(before)
+    finally:
+        send(world.device, signal.SIGCONT)
+    for _ in range(100):
+        with suppress(Transient):
+            await podman.list({})
+            break
+        await asyncio.sleep(0.1)
+    assert await podman.list({}) == []
+    await podman.close()
+
+
+async def test_no_socket_and_nobody_behind_it(world: RealWorld, tmp_path: Path) -> None:
+    for path in (tmp_path / "none.sock", tmp_path):
+        error = await failure(Podman(str(path)))
+        assert (error.reason, error.phase) == ("PodmanUnavailable", "Blocked")
+        assert str(path) in str(error)
+    world.device.systemctl("stop", "podman.socket", "podman.service", user=True)
+    error = await failure(Podman(socket_of(world.device)))
+    assert (error.reason, error.phase) == ("PodmanUnavailable", "Blocked")
+    world.device.systemctl("start", "podman.socket", user=True)
+
+
+async def test_events_go_on_after_the_service_was_restarted(world: RealWorld) -> None:
+    heard: list[str] = []
+
+    async def listen() -> None:
+        async for event in world.containers.events():
+            heard.append(event.name)
+
+    listening = asyncio.create_task(listen())
+    await asyncio.sleep(0.5)
+    send(world.device, signal.SIGKILL)
+    deadline = time.monotonic() + 20
+    number = 0
+    while not heard and time.monotonic() < deadline:
+        number += 1
+        with suppress(Transient):
+            await world.containers.create(asked(world, f"c{number}"))
+        await asyncio.sleep(0.5)
+    listening.cancel()
+    assert heard
+    assert len(await world.containers.list({})) == number
+
+
+async def test_a_call_that_is_cancelled_ends_its_thread(world: RealWorld) -> None:
+    ident = await world.containers.create(asked(world, "web", *SLEEP))
+    await world.containers.start(ident)
+    before = threading.active_count()
+    began = time.monotonic()
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(world.containers.stop(ident, 60), 0.5)
+    assert await threads_gone(before)
+    assert time.monotonic() - began < 10
+
+
+async def test_a_probe_that_takes_too_long(world: RealWorld) -> None:
+    ident = await world.containers.create(asked(world, "web", *SLEEP))
+    await world.containers.start(ident)
+    with pytest.raises(Transient) as caught:
+        await world.containers.exec(ident, ["/bin/sleep", "100"], 0.5)
+    assert caught.value.reason == "Timeout"
+    assert "0.5 s" in str(caught.value)
+    assert (await world.containers.list({}))[0].state == "running"
+
+
+async def test_the_service_dies_under_a_call(world: RealWorld) -> None:
+    ident = await world.containers.create(asked(world, "web", *SLEEP))
+    await world.containers.start(ident)
+    stopping = asyncio.create_task(world.containers.stop(ident, 30))
+    await asyncio.sleep(0.5)
+    send(world.device, signal.SIGKILL)
+    with pytest.raises(Transient) as caught:
+        await stopping
+    assert caught.value.reason in ("PodmanUnreachable", "PodmanUnavailable")
+    await world.containers.stop(ident, 0)
+    assert (await world.containers.list({}))[0].state in ("exited", "stopping")
+
+
+async def test_what_a_creation_carries_is_in_no_error(world: RealWorld) -> None:
+    """Podman's words of a refused creation; the library's own errors are left behind with the request."""
+    payload = {**asked(world, "web"), "env": {"P": "hunter2"}, "netns": {"nsmode": "bridge"}, "networks": {"nope": {}}}
+    with pytest.raises(Refused) as caught:
+        await world.containers.create(payload)
+    assert "hunter2" not in str(caught.value)
+    assert caught.value.__cause__ is None

@@ -1,0 +1,141 @@
+"""What podman answers, as two versions of it did, and in the forms that it might."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harmony_agent.adapters import podman_answers as answers
+from harmony_agent.topology.containers import ContainerEvent, Listed, Refused
+
+DIGEST = "sha256:" + "a" * 64
+
+
+class Response:
+    """As much of a response as `answered` looks at."""
+
+    def __init__(self, status_code: int, text: str) -> None:
+        self.status_code, self.text, self.closed = status_code, text, False
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_answers_that_are_errors() -> None:
+    good = Response(200, "")
+    assert answers.answered(good) is good
+    assert answers.answered(Response(404, ""), missing=True).status_code == 404
+    refused = Response(500, '{"cause":"c","message":"no such image","response":500}')
+    with pytest.raises(Refused) as caught:
+        answers.answered(refused)
+    assert (caught.value.status, caught.value.text, refused.closed) == (500, "no such image", True)
+    assert "no such image" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["plain words", "[]", '{"cause": 1}'])
+def test_errors_in_other_forms(text: str) -> None:
+    with pytest.raises(Refused) as caught:
+        answers.answered(Response(404, text))
+    assert caught.value.text == text
+
+
+def test_a_list_entry() -> None:
+    entry: dict[str, Any] = {"Id": "1", "Names": ["web"], "State": "running", "Labels": {"a": "b"}, "ExitCode": 0}
+    entry |= {"StartedAt": 5, "ExitedAt": -1, "Pid": 7, "Networks": ["z", "a"]}
+    assert answers.listed(entry) == Listed("1", "web", "running", {"a": "b"}, 0, 5, -1, 7, ("a", "z"))
+    assert answers.listed({"Id": "1", "Names": None, "Labels": None}) == Listed("1", "", "unknown", {})
+
+
+@pytest.mark.parametrize(
+    ("shown", "state"),
+    [
+        ("configured", "created"),
+        ("initialized", "created"),
+        ("stopped", "exited"),
+        ("stopping", "stopping"),
+        ("odd", "unknown"),
+    ],
+)
+def test_states(shown: str, state: str) -> None:
+    assert answers.container({"Id": "1", "Name": "w", "State": {"Status": shown}}).state == state
+
+
+def test_an_inspected_container() -> None:
+    body: dict[str, Any] = {
+        "Id": "1",
+        "Name": "web",
+        "Image": "i",
+        "ImageDigest": DIGEST,
+        "State": {
+            "Status": "exited",
+            "ExitCode": 3,
+            "StartedAt": "2026-11-29T18:00:00.123456789+01:00",
+            "FinishedAt": "0001-01-01T00:00:00Z",
+            "Healthcheck": {"Status": "unhealthy"},
+        },
+        "Config": {"Labels": None, "StopTimeout": 7},
+        "HostConfig": {"NetworkMode": "pasta", "Memory": 5, "PidsLimit": 6, "CpuQuota": 1, "CpuPeriod": 2},
+        "NetworkSettings": {"Networks": {"pasta": {}, "b": {}, "a": {}}},
+    }
+    state = answers.container(body)
+    assert state.started == datetime(2026, 11, 29, 17, 0, 0, 123456, tzinfo=UTC)
+    assert (state.finished, state.exit_code, state.health, state.stop_timeout) == (None, 3, "unhealthy", 7)
+    assert state.image_digest == DIGEST
+    assert {name: state.config[name] for name in ("memory", "cpus", "pids", "network")} == {
+        "memory": "5",
+        "cpus": "1/2",
+        "pids": "6",
+        "network": "pasta,a,b",
+    }
+    checked = {**body, "Config": {"Healthcheck": {"Test": ["CMD", "x"]}}}
+    assert answers.container(checked).config["healthcheck"] != state.config["healthcheck"]
+
+
+def test_an_image() -> None:
+    assert answers.image({"Id": "1", "Digest": "odd", "Config": None}).digest is None
+    assert answers.image({"Id": "1", "Digest": DIGEST, "Config": {"Entrypoint": ["/e"]}}).entrypoint == ("/e",)
+
+
+@pytest.mark.parametrize("text", [None, "", "never", "0001-01-01T00:00:00Z", "0001-01-01T01:00:00+01:00"])
+def test_no_moment(text: str | None) -> None:
+    assert answers.moment(text) is None
+
+
+def test_a_moment_without_a_zone_is_utc() -> None:
+    assert answers.moment("2026-11-29T18:00:00") == datetime(2026, 11, 29, 18, tzinfo=UTC)
+
+
+def test_events() -> None:
+    line = b'{"Actor":{"ID":"1","Attributes":{"name":"web","io.harmony.device":"d"}}}'
+    assert answers.event(line) == ContainerEvent("1", "web", {"name": "web", "io.harmony.device": "d"})
+    for odd in (b"", b"{}", b"[]", b'{"Actor":null}'):
+        assert answers.event(odd) is None
+
+
+def test_pull_errors() -> None:
+    assert answers.pull_error(b'{"error":"no"}') == "no"
+    for odd in (b"", b"[]", b'{"stream":"Trying"}'):
+        assert answers.pull_error(odd) is None
+
+
+def frame(text: bytes) -> bytes:
+    return b"\x01\0\0\0" + len(text).to_bytes(4, "big") + text
+
+
+@given(st.lists(st.text(st.characters(categories=["L", "N"]), min_size=1), max_size=20), st.integers(1, 9))
+def test_log_lines_however_they_are_cut(lines: list[str], size: int) -> None:
+    data = b"".join(frame(f"{line}\n".encode()) for line in lines)
+    chunks = [data[at : at + size] for at in range(0, len(data), size)]
+    assert answers.log_lines(chunks, 100, 10**6) == lines
+    assert answers.log_lines(chunks, 2, 10**6) == lines[-2:]
+
+
+def test_log_lines_are_bounded() -> None:
+    chunks = [frame(b"%04d\n" % number) for number in range(1000)]
+    assert answers.log_lines(chunks, 1000, 50) == [f"{number:04d}" for number in range(990, 1000)]
+    assert len(answers.log_lines([frame(b"x" * 1000)], 10, 50)[0]) == 50
+    assert answers.log_lines(chunks, 0, 50) == []

@@ -1,0 +1,62 @@
+"""Env files on a real file system: nothing outside the roots is read, whatever stands in the way."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+
+from harmony_agent.adapters.env_files import MOST_BYTES, LocalEnvFiles
+
+
+def digest(content: bytes) -> str:
+    return "sha256:" + hashlib.sha256(content).hexdigest()
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "root" / "sub").mkdir(parents=True)
+    (tmp_path / "secret").write_bytes(b"P=hunter2")
+    return tmp_path / "root"
+
+
+async def test_reads_and_digests(root: Path) -> None:
+    files = LocalEnvFiles([f"{root}/"])
+    path = root / "sub" / "e"
+    path.write_bytes(b"A=1")
+    assert await files.read(str(path)) == b"A=1"
+    assert await files.digests([str(path)]) == {str(path): digest(b"A=1")}
+    assert await files.digests([]) == {}
+    path.write_bytes(b"A=2")
+    assert await files.digests([str(path)]) == {str(path): digest(b"A=2")}
+    path.unlink()
+    assert await files.digests([str(path)]) == {str(path): None}
+    assert await files.read(str(path)) is None
+
+
+async def test_what_did_not_change_is_not_read_again(root: Path) -> None:
+    files = LocalEnvFiles([str(root)])
+    path = root / "e"
+    path.write_bytes(b"A=1")
+    await files.digests([str(path)])
+    known = files._known[str(path)]
+    await files.digests([str(path)])
+    assert files._known[str(path)] is known
+
+
+async def test_nothing_outside_is_read(root: Path) -> None:
+    files = LocalEnvFiles([str(root)])
+    (root / "link").symlink_to(root.parent / "secret")
+    (root / "up").symlink_to(root.parent)
+    os.mkfifo(root / "fifo")
+    (root / "large").write_bytes(b"#" * (MOST_BYTES + 1))
+    for path in ("link", "up/secret", "fifo", "sub", "large", "nope/e", "../secret"):
+        assert await files.read(f"{root}/{path}") is None, path
+    for path in (str(root.parent / "secret"), f"{root}x/e", "/etc/passwd"):
+        assert await files.read(path) is None, path
+
+
+async def test_the_whole_file_system_may_be_a_root(root: Path) -> None:
+    assert await LocalEnvFiles(["/"]).read(str(root.parent / "secret")) == b"P=hunter2"
