@@ -72,6 +72,7 @@ class NatsLink:
         self._tls_ca = tls_ca
         self._client = Client()
         self._given_up = asyncio.Event()
+        self._up = False
         self._discovered: list[str] = []
         self._connection_changed = asyncio.Event()
         self._came: list[Callable[[], None]] = []
@@ -91,7 +92,7 @@ class NatsLink:
         tries, said = 0, ""
         try:
             while True:
-                self._client, self._given_up = Client(), asyncio.Event()
+                self._client, self._given_up, self._up = Client(), asyncio.Event(), False
                 try:
                     await self._connect()
                     tries, said = 0, ""
@@ -117,6 +118,7 @@ class NatsLink:
                 raise self._error or error from None
         if not self._client.is_connected:
             raise TimeoutError("the server did not finish its greeting")
+        self._up = True
         self._discovered = [uri.geturl() for uri in self._client.discovered_servers]
         log.info("connected to NATS", extra={"server": getattr(self._client.connected_url, "netloc", "")})
         self._connection_changed.set()
@@ -168,7 +170,8 @@ class NatsLink:
     ) -> bytes:
         given_up = self._given_up
         if not self._client.is_connected:
-            given_up.set()
+            if self._up:  # closed, or still closing
+                given_up.set()
             raise Unreachable("there is no connection to NATS")
         try:
             reply = await self._client.request(subject, payload, timeout=seconds, headers=headers)

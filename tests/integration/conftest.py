@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.agent import SECRET, Agent, Plane, converged, live, manifest
 from tests.integration.operator import Operator
 from tests.integration.simulated import SimulatedDevice
 from tests.natsserver import NatsServer
@@ -25,6 +26,15 @@ def shared_nats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer
     """A server that a module's tests share: leave it running, and use keys of your own."""
     with NatsServer(tmp_path_factory.mktemp("nats")) as server:
         yield server
+
+
+@pytest.fixture
+async def pair(nats_server: NatsServer, tmp_path: Path) -> AsyncIterator[tuple[Agent, Plane]]:
+    """A live agent that has converged on generation 3 of `web`, and the control plane's hand."""
+    async with live(nats_server, tmp_path / "state") as (agent, plane):
+        await plane.put(manifest(3, SECRET, "b"))
+        await plane.until(converged(3))
+        yield agent, plane
 
 
 @pytest.fixture
