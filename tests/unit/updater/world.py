@@ -55,6 +55,8 @@ case "$name $last" in
 esac
 """
 
+_LOCKS: dict[Path, int] = {}  # of the last updater on each device, in this process
+
 
 class World:
     """`root` is where the device lies."""
@@ -100,11 +102,10 @@ class World:
 
     def updater(self, poll: float = 0.01) -> Updater:
         """The updater of this device, as after a start: the one before it has ended, and its kernel lock with it."""
-        for before in self.root.parent.glob(f"{self.root.name}/fake/lock-of-*"):
-            os.close(int(before.name.removeprefix("lock-of-")))
-            before.unlink()
+        if self.root in _LOCKS:
+            os.close(_LOCKS.pop(self.root))
         made = Updater(self.settings, str(self.state), Host(str(self.root)), poll)
-        (self.fake / f"lock-of-{made.lock._file}").touch()
+        _LOCKS[self.root] = made.lock._file
         return made
 
     def record(self, attempt: str = ATTEMPT) -> dict[str, Any]:
