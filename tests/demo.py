@@ -80,6 +80,8 @@ def play(stage: Stage, home: Path) -> None:
     repair(stage, "the unit was stopped", stop, lambda: active(stage))
     if "Container" not in stage.leaves_out:
         repair(stage, "the container was removed", remove, lambda: FIRST in page(stage))
+    time.sleep(1.5)  # statuses are written at most once a second
+    harmony(stage, home, "status", "--resources")
 
     say("Apply generation 2: only the file differs")
     first.write_text(adapted(stage).replace(FIRST, SECOND))
