@@ -46,7 +46,7 @@ class Job:
     """One piece of work in a thread, which its caller may give up on (a timeout, a shutdown)."""
 
     abandoned: bool = False
-    started: bool = False
+    running: bool = False
 
     def check(self) -> None:
         """Stop here if the caller gave up."""

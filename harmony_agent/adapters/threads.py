@@ -6,7 +6,9 @@ refused until it comes back; what hangs in one lane takes no thread from another
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 import anyio
@@ -22,43 +24,65 @@ _THREADS: Final = 4
 """At once in one lane."""
 
 
+@dataclass(slots=True)
+class _Turn:
+    """Who works on a key, and how many want to."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    waiting: int = 0
+
+
 class Threads:
     """Runs one piece of work for a key at a time, a few in each lane."""
 
     def __init__(self) -> None:
         self._lanes: dict[str, anyio.CapacityLimiter] = {}
-        self._busy: set[str] = set()
+        self._turns: dict[str, _Turn] = {}
+        self._stuck: set[str] = set()
 
     async def run(self, lane: str, key: str, doing: str, seconds: float, work: Callable[[Job], T]) -> T:
         """`work` in a thread of `lane`, which must end within `seconds`. `doing` is as ``write /srv/a``.
 
         Raises Transient alone.
         """
-        if key in self._busy:
-            raise _timeout(doing, "an earlier attempt still hangs")
-        job = Job()
-        self._busy.add(key)
-
-        def run() -> T:
-            job.started = True
-            try:
-                job.check()
-                return work(job)
-            finally:
-                self._busy.discard(key)
-
-        limiter = self._lanes.setdefault(lane, anyio.CapacityLimiter(_THREADS))
+        turn = self._turns.setdefault(key, _Turn())
+        turn.waiting += 1
         try:
             with anyio.fail_after(seconds):
-                return await anyio.to_thread.run_sync(run, abandon_on_cancel=True, limiter=limiter)
+                async with turn.lock:
+                    return await self._in_thread(lane, key, doing, work)
         except TimeoutError as error:
             raise _timeout(doing, f"it took longer than {seconds:g} s") from error
         except (OSError, Changed, Obstacle, MissingParents, Abandoned) as error:
             raise _transient(error, doing) from error
         finally:
+            turn.waiting -= 1
+            if not turn.waiting:
+                del self._turns[key]
+
+    async def _in_thread(self, lane: str, key: str, doing: str, work: Callable[[Job], T]) -> T:
+        if key in self._stuck:
+            raise _timeout(doing, "an earlier attempt still hangs")
+        job = Job()
+
+        def run() -> T:
+            job.running = True
+            try:
+                job.check()
+                return work(job)
+            finally:
+                job.running = False
+                self._stuck.discard(key)
+
+        limiter = self._lanes.setdefault(lane, anyio.CapacityLimiter(_THREADS))
+        try:
+            return await anyio.to_thread.run_sync(run, abandon_on_cancel=True, limiter=limiter)
+        finally:
             job.abandoned = True
-            if not job.started:
-                self._busy.discard(key)
+            if job.running:
+                self._stuck.add(key)
+                if not job.running:  # it ended just now
+                    self._stuck.discard(key)
 
 
 def _timeout(doing: str, why: str) -> Transient:

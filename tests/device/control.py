@@ -16,13 +16,14 @@ from typing import Any, TypeVar
 
 import nats
 from nats.aio.client import Client
+from nats.errors import NoRespondersError
 from nats.js import JetStreamContext
 from nats.js.api import KeyValueConfig, StorageType
 from nats.js.errors import KeyNotFoundError
 
 from scores import Manifest
 from scores.canonical import read
-from scores.keys import ACTUAL, BUCKETS, DESIRED, HISTORY, DeploymentKey
+from scores.keys import ACTUAL, BUCKETS, DESIRED, HISTORY, DeploymentKey, command_subject
 from scores.status import DeploymentStatus
 
 T = TypeVar("T")
@@ -118,9 +119,18 @@ class Control:
         found = None if status is None else status.resources.get(key)
         return ("", "") if found is None else (found.phase, found.reason)
 
-    def resync(self, device: str) -> None:
-        """Have the agent look at everything now."""
-        self._do(self._client.request(f"device-commands.{device}.resync", b"", timeout=10))
+    def resync(self, device: str, timeout: float = 20) -> None:
+        """Have the agent look at everything now; waits for one that is only starting."""
+        deadline = time.monotonic() + timeout
+        while True:
+            try:
+                self._do(self._client.request(command_subject(device, "resync"), b"", timeout=10))
+            except NoRespondersError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
+            else:
+                return
 
     def put_object(self, bucket: str, name: str, content: bytes) -> None:
         """An object in an object store, which is made if it isn't there."""
