@@ -118,6 +118,7 @@ class Converger:
             self._not_allowed(key, desired)
             return
         if desired is None and not self._book.going(key):
+            reconciler.done(key.name)
             self._drop(key)
             return
         memory = self._remember(key, desired)
