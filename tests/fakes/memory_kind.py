@@ -40,6 +40,8 @@ class MemoryFiles:
         self.writes: list[str] = []
         self.before: Callable[[str, str], None] = lambda _call, _name: None
         self.hung: set[str] = set()
+        self.gates: dict[str, anyio.Event] = {}
+        """name -> what each `apply` on it waits for: a slow resource"""
 
     def admit(self, spec: File) -> Iterable[FieldError]:
         return [] if spec.path.startswith("/srv/") else [FieldError("path", "PathOutsideRoots")]
@@ -80,6 +82,8 @@ class MemoryFiles:
 
     async def apply(self, action: Put | Drop) -> None:
         self.before("apply", action.name)
+        if action.name in self.gates:
+            await self.gates[action.name].wait()
         self.writes.append(action.path)
         if isinstance(action, Put):
             self.disk[action.path] = action.data
