@@ -149,7 +149,7 @@ class Device(Files):
         if self.running:
             self.run(["journalctl", "--sync"])
         argv = ["journalctl", "--directory", str(self.root / "var/log/journal"), "--output=json", "--all", "--quiet"]
-        argv += _matches(unit, user, boot)
+        argv += journal_terms(unit, user, boot)
         return [json.loads(line) for line in call(*argv, "--no-pager").splitlines()]
 
     def messages(self, *, unit: str | None = None, user: bool = False) -> list[str]:
@@ -157,7 +157,7 @@ class Device(Files):
         return [str(entry.get("MESSAGE", "")) for entry in self.journal(unit=unit, user=user)]
 
 
-def _matches(unit: str | None, user: bool, boot: str | None) -> list[str]:
+def journal_terms(unit: str | None, user: bool, boot: str | None) -> list[str]:
     """journalctl's terms. Its own --user-unit would look for units of the host's user, so user units are spelt out."""
     only = [f"_BOOT_ID={boot.replace('-', '')}"] if boot else []
     if unit is None:
