@@ -229,10 +229,17 @@ class LocalFiles:
         for path in paths:
             await self._hop("make", path, partial(_make, self._tree, path, self._rename))
 
-    async def drop_parents(self, paths: Sequence[str]) -> None:
+    async def drop_parents(self, paths: Sequence[str]) -> Sequence[str]:
         """As the protocol says."""
+        stay: list[str] = []
+
+        def drop(place: Place) -> None:
+            if not _drop(place):
+                stay.append(place.path)
+
         for path in sorted(paths, key=len, reverse=True):
-            await self._change("remove", path, _drop)
+            await self._change("remove", path, drop, gone=(MissingParents, Obstacle))
+        return stay
 
     async def keep(self, path: str, former: str, digest: str, expect: Mark) -> None:
         """As the protocol says."""
@@ -257,11 +264,17 @@ class LocalFiles:
         """As the protocol says."""
         self._watcher.close()
 
-    async def _change(self, verb: str, path: str, change: Callable[[Place], None]) -> None:
-        """One change below the open parent of `path`, made durable. A parent that isn't there is no error."""
+    async def _change(
+        self,
+        verb: str,
+        path: str,
+        change: Callable[[Place], None],
+        gone: tuple[type[Exception], ...] = (MissingParents,),
+    ) -> None:
+        """One change below the open parent of `path`, made durable. With what is `gone` there is nothing to change."""
 
         def run(_job: Job) -> None:
-            with suppress(MissingParents), self._tree.parent(path) as place:
+            with suppress(*gone), self._tree.parent(path) as place:
                 change(place)
                 try:
                     place.sync()
@@ -284,13 +297,16 @@ def _make(tree: Tree, path: str, rename: Rename, _job: Job) -> None:
         draft.close()
 
 
-def _drop(place: Place) -> None:
-    """Remove an empty directory; leave anything else."""
+def _drop(place: Place) -> bool:
+    """Remove an empty directory. False: there is one that holds something."""
     try:
         os.rmdir(place.name, dir_fd=place.fd)
     except OSError as error:
-        if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR, errno.EBUSY):
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY):
+            return False
+        if error.errno not in (errno.ENOENT, errno.ENOTDIR):
             raise
+    return True
 
 
 def _mismatch(path: str, how: str) -> Transient:

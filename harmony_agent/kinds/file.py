@@ -86,6 +86,7 @@ class FileReconciler:
         self._digests: dict[str, tuple[str, str]] = {}
         self._names: dict[str, set[str]] = {}
         self._makers: dict[str, set[str]] = {}
+        self._unclaimed: set[str] = set()
 
     def admit(self, spec: File) -> Iterable[FieldError]:
         """A path outside the roots or too near to the agent itself, and setuid bits."""
@@ -251,13 +252,24 @@ class FileReconciler:
             await self._files.remove(place.path, seen.mark)
         if action.sight.leftover:
             await self._files.sweep(place.path)
-        await self._files.drop_parents([path for path in place.made if not self._needed_by_others(name, path)])
-        places = self._owned(name).places
-        rest = [other for other in places if other.path != place.path]
+        left = await self._drop_made(name, place.made)
+        rest = [other for other in self._owned(name).places if other.path != place.path]
+        if rest:  # what must stay now goes with the last place
+            rest[0] = replace(rest[0], made=tuple(dict.fromkeys((*rest[0].made, *left))))
+        else:
+            self._unclaimed.update(left)
         if rest or place.former is not None or place.made:  # else the record goes as it is, and in a moment
             await self._store.note(name, ledger.write(rest))
         if place.former is not None:
             await self._files.forget(copy_name(name, place.path))
+
+    async def _drop_made(self, name: str, made: Sequence[str]) -> list[str]:
+        """Remove the directories that were made for `name`; those that hold something or are needed are returned."""
+        needed = [path for path in made if self._needed_by_others(name, path)]
+        held = await self._files.drop_parents([path for path in made if path not in needed])
+        left = [*needed, *held]
+        self._unclaimed.difference_update(set(made).difference(left))
+        return left
 
     async def _put_back(self, name: str, former: Former, sight: Sight) -> None:
         seen = sight.seen
@@ -357,7 +369,9 @@ class FileReconciler:
     def _is_made(self, path: str) -> bool:
         """Whether the ledger shows it as a parent that this agent made."""
         makers = self._makers.get(path, ())
-        return any(path in place.made for name in makers for place in self._owned(name).places)
+        return path in self._unclaimed or any(
+            path in place.made for name in makers for place in self._owned(name).places
+        )
 
     def _needed_by_others(self, name: str, directory: str) -> bool:
         """Whether another File is wanted at or below it."""

@@ -155,8 +155,8 @@ class Files(Protocol):
         """Make these directories (0755), outermost first; what is there already stays as it is."""
         ...
 
-    async def drop_parents(self, paths: Sequence[str]) -> None:
-        """Remove those of these directories that are empty, innermost first."""
+    async def drop_parents(self, paths: Sequence[str]) -> Sequence[str]:
+        """Remove those of these directories that are empty, innermost first; which ones hold something and stay."""
         ...
 
     async def keep(self, path: str, former: str, digest: str, expect: Mark) -> None:

@@ -358,9 +358,9 @@ async def test_parents_come_and_go(device: Device) -> None:
     await device.files.make_parents(parents)
     assert [(await seen(device, path)).mode for path in parents] == [0o700, 0o755, 0o755]
     device.place(f"{root}/x/held")
-    await device.files.drop_parents(parents)
+    assert list(await device.files.drop_parents(parents)) == [f"{root}/x"]
     assert device.names() == {f"{root}/x", f"{root}/x/held"}
-    await device.files.drop_parents([f"{root}/x/y", f"{root}/x/held"])
+    assert list(await device.files.drop_parents([f"{root}/x/y", f"{root}/x/held", f"{root}/x/held/no"])) == []
     assert device.names() == {f"{root}/x", f"{root}/x/held"}
 
 

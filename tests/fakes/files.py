@@ -149,12 +149,16 @@ class FakeFiles:
                 self._begin("make", path)
                 self._store(path, Thing("directory", 0, 0o755))
 
-    async def drop_parents(self, paths: Sequence[str]) -> None:
+    async def drop_parents(self, paths: Sequence[str]) -> Sequence[str]:
+        stay = []
         for path in sorted(paths, key=len, reverse=True):
             thing = self.things.get(path)
             if thing is not None and thing.type == "directory" and self._empty(path):
                 self._begin("drop", path)
                 self.drop(path)
+            elif thing is not None and thing.type == "directory":
+                stay.append(path)
+        return stay
 
     async def keep(self, path: str, former: str, digest: str, expect: Mark) -> None:
         old = self._expect("keep", path, expect)

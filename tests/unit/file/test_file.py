@@ -424,6 +424,27 @@ async def test_a_parent_that_another_file_wants_stays(world: World) -> None:
     assert "/srv/web" not in world.files.things
 
 
+async def test_a_parent_that_others_were_about_to_need_goes_with_the_last_of_them(world: World) -> None:
+    await world.converge("a", path="/srv/web/a", content="a", parents=True)
+    world.want("b", path="/srv/web/b", content="b")
+    await world.converge("a", path="/srv/elsewhere", content="a")  # b isn't there yet, but wanted
+    assert "/srv/web" in world.files.things
+    await world.converge("b", path="/srv/web/b", content="b")
+    await world.remove("a")
+    assert "/srv/web" in world.files.things
+    await world.remove("b")
+    assert set(world.files.things) == {"/srv/there"}
+
+
+async def test_a_parent_outlives_the_record_that_named_it(world: World) -> None:
+    await world.converge("a", path="/srv/web/a", content="a", parents=True)
+    world.want("b", path="/srv/web/b", content="b")
+    await world.remove("a")
+    await world.settle("b")
+    await world.remove("b")
+    assert set(world.files.things) == {"/srv/there"}
+
+
 async def test_parents_that_were_recorded_but_not_made_are_made_after_a_crash(world: World) -> None:
     world.want(path="/srv/web/x/a", content="a", parents=True)
     world.files.fail(Transient("NoSpace", "full"))
