@@ -89,7 +89,7 @@ class SystemdUnits:
             del self._known[name]
         under = {name: (rows.get(name, ()), disk[name], links, self._bus.connections) for name in disk}
         await self._read_all([name for name in disk if not self._holds(name, under[name])], under)
-        await self._let_go(names)
+        await self._let_go([name for name in self._held if name not in names])
         found = ((name, self._known[name].unit) for name in names if name in self._known)
         return {name: unit for name, unit in found if unit is not None}
 
@@ -211,7 +211,9 @@ class SystemdUnits:
         await self._in_thread(name, f"write {place}", lambda job: self._files.write(name, place, data, keep, job.check))
 
     async def remove(self, name: str, place: str, keep: str) -> None:
-        """Take a file or link away."""
+        """Take a file or link away; without its file, a unit needs no memory either."""
+        if place == name:
+            await self._let_go([name])
         await self._in_thread(name, f"remove {place}", lambda job: self._files.remove(name, place, keep, job.check))
 
     async def restore(self, name: str, place: str, former: str) -> None:
@@ -267,8 +269,11 @@ class SystemdUnits:
         return await self._job("StartUnit", name)
 
     async def stop(self, name: str) -> str:
-        """Stop."""
-        return await self._job("StopUnit", name)
+        """Stop. What was stopped on purpose needs no memory of how it ended."""
+        result = await self._job("StopUnit", name)
+        if result == "done":
+            await self._let_go([name])
+        return result
 
     async def restart(self, name: str) -> str:
         """Stop and start, or start."""
@@ -305,9 +310,9 @@ class SystemdUnits:
         self._held[name] = self._bus.connections
 
     async def _let_go(self, names: Collection[str]) -> None:
-        """Release units that are no longer ours."""
-        for name in [name for name in self._held if name not in names]:
-            if self._held.pop(name) == self._bus.connections:
+        """Let the manager forget these units, once they have ended."""
+        for name in names:
+            if self._held.pop(name, 0) == self._bus.connections > 0:
                 try:
                     await self._bus.manager("UnrefUnit", "s", name)
                 except NoSuchUnit:

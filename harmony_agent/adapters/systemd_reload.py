@@ -65,10 +65,12 @@ class Reloads:
     async def _lead(self) -> None:
         current = self._gathering = _Round()
         try:
-            with anyio.move_on_after(self._patience):
+            with anyio.move_on_after(self._patience) as waiting:
                 while self._expected:
                     self._fewer = anyio.Event()
                     await self._fewer.wait()
+            if waiting.cancelled_caught:
+                self._expected.clear()  # whoever hangs is waited for once, not by every reload to come
             async with self._lock:
                 self._gathering = None  # who comes from here on may have written too late for this one
                 await self._reload()

@@ -11,6 +11,9 @@ from harmony_agent.topology.units import RUNNING, Unit
 from scores.canonical import canonical, digest
 from scores.systemd_unit import SystemdUnit
 
+OTHER_FILES = "other"
+"""Stands in `UnitFacts.started` for files that nobody wants."""
+
 
 @dataclass(frozen=True, slots=True)
 class Former:
@@ -27,6 +30,7 @@ class Former:
 class UnitFacts:
     """`started`, `restart` and `reload` say for which files and tokens the unit was last started or reloaded.
 
+    `started` is "" where nothing of it was to run: it is to be started, unless it runs already and as wanted.
     They are noted before the deed, with the run that was there then (`run`, and for a reload `changed`): as long as
     that very run is still there, the deed wasn't done.
     """
@@ -114,11 +118,13 @@ def at_claim(old: Record | None, desired: Desired[SystemdUnit], observed: Unit |
         formers.pop(spec.name, None)
         if unit.files.get(spec.name):
             formers[spec.name] = unit.files[spec.name]
+    started = "" if spec.wanted_state == "stopped" else facts.started
+    if not started and unit.active_state in RUNNING and as_wanted(spec, unit, directory):
+        started = files_token(spec)  # it was started since, and with these files
     return replace(
         facts,
         released=False,
-        # What was stopped by a spec is started anew by the next one that wants it, a one-shot as well.
-        started="" if spec.wanted_state == "stopped" else facts.started,
+        started=started,
         touched=tuple(sorted({*facts.touched, *_touched(spec)})),
         former=replace(facts.former, files=formers),
         # Beginning or ceasing to depend on others is no change of them.
@@ -128,12 +134,11 @@ def at_claim(old: Record | None, desired: Desired[SystemdUnit], observed: Unit |
 
 
 def _first(desired: Desired[SystemdUnit], unit: Unit, directory: str) -> UnitFacts:
-    """Of a unit that was never ours: what runs already as wanted needs no restart."""
+    """Of a unit that was never ours."""
     active = unit.active_state in RUNNING
-    settled = active and as_wanted(desired.spec, unit, directory)
     own = unit.fragment == f"{directory}/{unit.name}"
     return UnitFacts(
-        started=files_token(desired.spec) if settled else "",
+        started=OTHER_FILES if active and not as_wanted(desired.spec, unit, directory) else "",
         former=Former(
             active=active or unit.active_state == "activating",
             file_state=unit.unit_file_state,

@@ -22,6 +22,7 @@ from harmony_agent.kinds.systemd_unit.actions import (
     Write,
 )
 from harmony_agent.kinds.systemd_unit.facts import (
+    OTHER_FILES,
     UnitFacts,
     as_wanted,
     digest_of,
@@ -63,7 +64,7 @@ def plan(
         facts = replace(facts, started=goal.files, restart=goal.restart, reload=goal.reload)
     if any(isinstance(action, Write) for action in actions) and _was_loaded(spec, unit, facts, goal):
         # What runs may have been started with the drifted files. Noted first: the restart must survive a crash.
-        facts = replace(facts, started="")
+        facts = replace(facts, started=OTHER_FILES)
         actions.insert(0, Note(name=spec.name, reason="drifted files were loaded", note=facts, disturbs=False))
     return _together(actions, fields, _run(spec, goal, unit, facts, mine, settled=not actions), spec, unit)
 
@@ -162,7 +163,8 @@ def _masking(spec: SystemdUnit, unit: Unit, *, mine: bool) -> tuple[UnitAction |
     if spec.masked:
         if unit.files.get(spec.name) == MASK:
             return None, ""
-        return Mask(name=spec.name, reason="the unit is not masked", disturbs=not mine), "masked"
+        exists = bool(state) or unit.load_state not in ("", "not-found")
+        return Mask(name=spec.name, reason="the unit is not masked", disturbs=exists and not mine), "masked"
     if spec.content is not None or state not in MASKED or not _minds_mask(spec):
         return None, ""  # a unit file of ours takes the place of a mask
     runtime = state == "masked-runtime"
