@@ -53,6 +53,11 @@ class Commands:
         """Whether the device has been booted and has not ended."""
         return self._nspawn.running
 
+    @property
+    def leader(self) -> int:
+        """The host's id of its first process: /proc/LEADER/root shows what stands on its tmpfs, too."""
+        return self._nspawn.leader
+
     def environment(self, user: str | None = None) -> dict[str, str]:
         """What a login of `user` (root when none) has in its environment, with the way to the user's own manager."""
         uid, _, home = self._users[user or "root"]
