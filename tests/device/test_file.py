@@ -359,6 +359,7 @@ def test_a_copy_that_is_lost_is_missed(stage: Stage) -> None:
     assert "former/" in stage.wait_for("Blocked", "FormerLost", "File/a", deployment="lost")
     assert device.read("/srv/lost/theirs") == b"ours"
     device.run(["mv", "/var/lib/harmony-agent/away", "/var/lib/harmony-agent/former"])
+    stage.control.resync(USERS)
     stage.control.wait(USERS, "lost", phase="Removed", timeout=30)
     assert device.read("/srv/lost/theirs") == b"theirs"
 
