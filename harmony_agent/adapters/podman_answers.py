@@ -1,4 +1,4 @@
-"""What podman's API (4.3 to 5.4) answers, as `topology.containers` has it. No I/O but reading a response."""
+"""What podman's API (4.3 to 5.4) answers, as `topology.containers` has it. Pure."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import hashlib
 import json
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from harmony_agent.topology.containers import ContainerEvent, ContainerState, Health, Image, Listed, Refused, State
+from harmony_agent.topology.containers import ContainerEvent, ContainerState, Health, Image, Listed, State
 
 _STATES: Final[Mapping[str, State]] = {
     "created": "created",
@@ -27,20 +27,6 @@ _HEALTH: Final[Mapping[str, Health]] = {"starting": "starting", "healthy": "heal
 _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 _NEVER: Final = datetime(2, 1, 1, tzinfo=UTC)
 _FRAME: Final = 8
-
-
-def answered(response: Any, *, missing: bool = False) -> Any:
-    """The response where it is a success (or, with `missing`, a 404). Raises Refused with podman's words."""
-    status = response.status_code
-    if status < 400 or (missing and status == 404):
-        return response
-    text = response.text
-    response.close()
-    try:
-        text = str(json.loads(text)["message"])
-    except (ValueError, KeyError, TypeError):
-        text = text[:1000]
-    raise Refused(status, text)
 
 
 def listed(entry: Mapping[str, Any]) -> Listed:
@@ -132,27 +118,38 @@ def moment(text: str | None) -> datetime | None:
     return None if found.replace(tzinfo=UTC) < _NEVER else found.astimezone(UTC)
 
 
-def log_lines(chunks: Iterable[bytes], most: int, limit: int) -> list[str]:
-    """The last `most` lines of a multiplexed log stream that fit in `limit` bytes, oldest first."""
-    kept: deque[bytes] = deque()
-    room = limit
-    for payload in _frames(chunks):
-        kept.append(payload)
-        room -= len(payload)
-        while room < 0 and len(kept) > 1:
-            room += len(kept.popleft())
-    lines = b"".join(kept)[-limit:].decode("utf-8", "replace").splitlines()
-    return lines[-most:] if most > 0 else []
+class LogLines:
+    """The last `most` lines of a multiplexed log stream that fit in `limit` bytes, from chunks as they come.
 
+    A frame is one byte of stream number, three of nothing, four of length, then that many.
+    """
 
-def _frames(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The payloads of the frames: one byte of stream number, three of nothing, four of length, then that many."""
-    held = b""
-    for chunk in chunks:
-        held += chunk
-        while len(held) >= _FRAME and len(held) >= (end := _FRAME + int.from_bytes(held[4:_FRAME], "big")):
-            yield held[_FRAME:end]
-            held = held[end:]
+    def __init__(self, most: int, limit: int) -> None:
+        self._most, self._limit = most, limit
+        self._held = b""
+        self._kept: deque[bytes] = deque()
+        self._room = limit
+
+    def add(self, chunk: bytes) -> None:
+        """Take in more of the stream."""
+        self._held += chunk
+        while len(self._held) >= _FRAME:
+            end = _FRAME + int.from_bytes(self._held[4:_FRAME], "big")
+            if len(self._held) < end:
+                return
+            self._keep(self._held[_FRAME:end])
+            self._held = self._held[end:]
+
+    def _keep(self, payload: bytes) -> None:
+        self._kept.append(payload)
+        self._room -= len(payload)
+        while self._room < 0 and len(self._kept) > 1:
+            self._room += len(self._kept.popleft())
+
+    def lines(self) -> list[str]:
+        """The lines until now, oldest first."""
+        text = b"".join(self._kept)[-self._limit :].decode("utf-8", "replace")
+        return text.splitlines()[-self._most :] if self._most > 0 else []
 
 
 def _digest(text: object) -> str | None:

@@ -267,5 +267,6 @@ async def test_events(world: World) -> None:
             break
         await asyncio.sleep(0.05)
     listening.cancel()
+    await asyncio.wait([listening])
     assert set(heard) == {("web", "1")}
     assert len(heard) >= 3

@@ -10,36 +10,39 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harmony_agent.adapters import podman_answers as answers
+from harmony_agent.adapters.podman_link import answered
 from harmony_agent.topology.containers import ContainerEvent, Listed, Refused
 
 DIGEST = "sha256:" + "a" * 64
 
 
-class Response:
+class Body:
     """As much of a response as `answered` looks at."""
 
-    def __init__(self, status_code: int, text: str) -> None:
-        self.status_code, self.text, self.closed = status_code, text, False
+    def __init__(self, status: int, text: str) -> None:
+        self.status, self._text = status, text
 
-    def close(self) -> None:
-        self.closed = True
+    async def read(self) -> bytes:
+        return self._text.encode()
 
 
-def test_answers_that_are_errors() -> None:
-    good = Response(200, "")
-    assert answers.answered(good) is good
-    assert answers.answered(Response(404, ""), missing=True).status_code == 404
-    refused = Response(500, '{"cause":"c","message":"no such image","response":500}')
+async def test_answers_that_are_errors() -> None:
+    good: Any = Body(200, "")
+    assert await answered(good) is good
+    missing: Any = Body(404, "")
+    assert await answered(missing, missing=True) is missing
+    refused: Any = Body(500, '{"cause":"c","message":"no such image","response":500}')
     with pytest.raises(Refused) as caught:
-        answers.answered(refused)
-    assert (caught.value.status, caught.value.text, refused.closed) == (500, "no such image", True)
+        await answered(refused)
+    assert (caught.value.status, caught.value.text) == (500, "no such image")
     assert "no such image" not in str(caught.value)
 
 
 @pytest.mark.parametrize("text", ["plain words", "[]", '{"cause": 1}'])
-def test_errors_in_other_forms(text: str) -> None:
+async def test_errors_in_other_forms(text: str) -> None:
+    refused: Any = Body(404, text)
     with pytest.raises(Refused) as caught:
-        answers.answered(Response(404, text))
+        await answered(refused)
     assert caught.value.text == text
 
 
@@ -126,16 +129,23 @@ def frame(text: bytes) -> bytes:
     return b"\x01\0\0\0" + len(text).to_bytes(4, "big") + text
 
 
+def log_lines(chunks: list[bytes], most: int, limit: int) -> list[str]:
+    found = answers.LogLines(most, limit)
+    for chunk in chunks:
+        found.add(chunk)
+    return found.lines()
+
+
 @given(st.lists(st.text(st.characters(categories=["L", "N"]), min_size=1), max_size=20), st.integers(1, 9))
 def test_log_lines_however_they_are_cut(lines: list[str], size: int) -> None:
     data = b"".join(frame(f"{line}\n".encode()) for line in lines)
     chunks = [data[at : at + size] for at in range(0, len(data), size)]
-    assert answers.log_lines(chunks, 100, 10**6) == lines
-    assert answers.log_lines(chunks, 2, 10**6) == lines[-2:]
+    assert log_lines(chunks, 100, 10**6) == lines
+    assert log_lines(chunks, 2, 10**6) == lines[-2:]
 
 
 def test_log_lines_are_bounded() -> None:
     chunks = [frame(b"%04d\n" % number) for number in range(1000)]
-    assert answers.log_lines(chunks, 1000, 50) == [f"{number:04d}" for number in range(990, 1000)]
-    assert len(answers.log_lines([frame(b"x" * 1000)], 10, 50)[0]) == 50
-    assert answers.log_lines(chunks, 0, 50) == []
+    assert log_lines(chunks, 1000, 50) == [f"{number:04d}" for number in range(990, 1000)]
+    assert len(log_lines([frame(b"x" * 1000)], 10, 50)[0]) == 50
+    assert log_lines(chunks, 0, 50) == []

@@ -127,6 +127,7 @@ async def test_events_name_the_resource() -> None:
         await asyncio.sleep(0)
     await asyncio.sleep(0)
     watching.cancel()
+    await asyncio.wait([watching])
     assert heard == ["web", "web", "web"]
 
 
