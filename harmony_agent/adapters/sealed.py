@@ -157,28 +157,34 @@ def insert(database: sqlite3.Connection, table: Table[T], rows: Sequence[T]) -> 
         return
     marks = ",".join("?" * len(values[0]))
     with database:
+        change = 0
         for row in values:
-            _refold(database, table, row[: len(table.key)], row[-1])
+            change ^= _seal_at(database, table, row[: len(table.key)]) ^ _folded(row[-1])
             database.execute(f"INSERT OR REPLACE INTO {table.name} VALUES ({marks})", row)  # noqa: S608
+        _refold(database, change)
 
 
 def delete(database: sqlite3.Connection, table: Table[T], key: Sequence[Any]) -> None:
     """Take the row of `key` out, if it is there."""
     with database:
-        _refold(database, table, key, None)
+        change = _seal_at(database, table, key)
         database.execute(f"DELETE FROM {table.name} WHERE {table.where}", key)  # noqa: S608
+        _refold(database, change)
 
 
-def _refold(database: sqlite3.Connection, table: Table[T], key: Sequence[Any], new: str | None) -> None:
-    """Take the seal that stands under `key` out of the whole, and put the new one in."""
-    old = database.execute(f"SELECT seal FROM {table.name} WHERE {table.where}", key).fetchone()  # noqa: S608
+def _seal_at(database: sqlite3.Connection, table: Table[T], key: Sequence[Any]) -> int:
+    found = database.execute(f"SELECT seal FROM {table.name} WHERE {table.where}", key).fetchone()  # noqa: S608
+    return _folded(found[0]) if found else 0
+
+
+def _refold(database: sqlite3.Connection, change: int) -> None:
+    """The last step of a transaction: until then the whole fits to none of what it did."""
     whole = int(database.execute("SELECT seals FROM whole").fetchone()[0], 16)
-    whole ^= _folded(old[0] if old else None) ^ _folded(new)
-    database.execute("UPDATE whole SET seals = ?", (_hex(whole),))
+    database.execute("UPDATE whole SET seals = ?", (_hex(whole ^ change),))
 
 
-def _folded(seal: str | None) -> int:
-    return int(seal.removeprefix("sha256:"), 16) if seal else 0
+def _folded(seal: str) -> int:
+    return int(seal.removeprefix("sha256:"), 16)
 
 
 def _hex(whole: int) -> str:
