@@ -83,6 +83,9 @@ class Pool:
                 raise HarnessError(
                     "cannot mount the pool of device images; `python -m tests.device.image clean` removes it"
                 ) from error
+        # Devices' mount namespaces copy what is mounted here; only from a shared mount do they hear that it has gone,
+        # and a disk that is mounted anywhere isn't written to its end.
+        call("mount", "--make-shared", str(self.path))
         for name in ("images", "work", "devices"):
             (self.path / name).mkdir(exist_ok=True)
 

@@ -245,6 +245,20 @@ def test_a_power_cut_loses_what_was_not_synced(durable_device: Callable[[], Devi
         assert device.systemctl("is-system-running").stdout.strip() == "running"
 
 
+def test_a_running_device_holds_no_disk_that_was_mounted_when_it_booted(
+    device: Device, durable_device: Callable[[], Device]
+) -> None:
+    durable = durable_device()
+    device.stop()
+    device.boot()
+    nspawn = Path(f"/proc/{device.host_pid(1)}/status").read_text(encoding="ascii")
+    parent = next(line.split()[1] for line in nspawn.splitlines() if line.startswith("PPid:"))
+    mounted = Path(f"/proc/{parent}/mounts")
+    assert durable.name in mounted.read_text(encoding="utf-8")
+    durable.close()
+    assert durable.name not in mounted.read_text(encoding="utf-8")
+
+
 def test_only_a_durable_device_can_lose_its_power(device: Device) -> None:
     with pytest.raises(HarnessError, match="durable"):
         device.power_cut()
