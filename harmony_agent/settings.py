@@ -127,16 +127,28 @@ def _override(value: dict[str, Any], name: str, text: str) -> None:
     field = Settings.model_fields.get(section)
     if not separator or field is None:
         raise InvalidSettings(f"cannot use ${name}: nothing honours it (it names no section and key)")
-    parsed: Any = text
+    table = value.setdefault(section, {})
+    if isinstance(table, dict):  # what it is else, the model says
+        table[key] = _parsed(text, _form(section, key))
+
+
+def _parsed(text: str, form: str) -> Any:
+    """`text` as TOML where that gives what the key takes; a device may be called 12, and a list be a,b."""
     try:
         parsed = tomllib.loads(f"v = {text}")["v"]
     except tomllib.TOMLDecodeError:
-        if _is_list(section, key):
-            parsed = [part.strip() for part in text.split(",") if part.strip()]
-    value.setdefault(section, {})[key] = parsed
+        parsed = [part.strip() for part in text.split(",") if part.strip()] if form == "list" else text
+    if form == "text" and not isinstance(parsed, str):
+        return text
+    return [parsed] if form == "list" and not isinstance(parsed, list) else parsed
 
 
-def _is_list(section: str, key: str) -> bool:
+def _form(section: str, key: str) -> str:
+    """What a key takes: list, text or another scalar."""
     annotation = Settings.model_fields[section].annotation
-    fields = annotation.model_fields if isinstance(annotation, type) and issubclass(annotation, BaseModel) else {}
-    return key in fields and "Sequence" in str(fields[key].annotation)
+    if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+        return "text"  # labels
+    field = annotation.model_fields.get(key)
+    if field is not None and "Sequence" in str(field.annotation):
+        return "list"
+    return "text" if field is not None and field.annotation is str else "scalar"

@@ -8,7 +8,20 @@ import time
 import anyio
 
 _STA_UNSYNC = 0x0040
-_TIMEX_BYTES = 208
+
+
+class _Timex(ctypes.Structure):
+    """The head of the kernel's struct timex, on 32 and 64 bits; `modes` 0 only asks."""
+
+    _fields_ = (
+        ("modes", ctypes.c_uint),
+        ("offset", ctypes.c_long),
+        ("freq", ctypes.c_long),
+        ("maxerror", ctypes.c_long),
+        ("esterror", ctypes.c_long),
+        ("status", ctypes.c_int),
+        ("rest", ctypes.c_char * 168),
+    )
 
 
 class SystemClock:
@@ -28,10 +41,6 @@ class SystemClock:
 
     def synchronized(self) -> bool | None:
         """What the kernel says of its own clock (adjtimex, asking only); None where it can't be asked."""
-        timex = ctypes.create_string_buffer(_TIMEX_BYTES)  # modes = 0: reads
-        state = ctypes.CDLL(None, use_errno=True).adjtimex(timex)
-        if state < 0:
-            return None
-        # struct timex: unsigned modes (4, padded to 8); long offset, freq, maxerror, esterror; int status
-        status = int.from_bytes(timex.raw[40:44], "little")
-        return not status & _STA_UNSYNC
+        timex = _Timex()
+        state = ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.byref(timex))
+        return None if state < 0 else not timex.status & _STA_UNSYNC

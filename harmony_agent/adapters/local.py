@@ -20,16 +20,19 @@ async def serve(state_dir: Path, answer: Callable[[], Any]) -> None:
     """Write `answer()` as JSON to whoever connects, until cancelled. Only the directory's owner and root can."""
 
     async def connected(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError, asyncio.TimeoutError):
-            writer.write(json.dumps(answer()).encode())
-            await asyncio.wait_for(writer.drain(), _SECONDS)
-        writer.close()
+        try:
+            with contextlib.suppress(OSError, asyncio.TimeoutError):
+                writer.write(json.dumps(answer()).encode())
+                await asyncio.wait_for(writer.drain(), _SECONDS)
+        finally:
+            writer.close()
 
     path = state_dir / NAME
     if len(os.fsencode(path)) > _MAX_PATH:
         return
     path.unlink(missing_ok=True)  # of an agent that was killed: the lock says that none runs
     server = await asyncio.start_unix_server(connected, path)
+    path.chmod(0o600)
     try:
         await server.serve_forever()
     finally:
@@ -38,11 +41,14 @@ async def serve(state_dir: Path, answer: Callable[[], Any]) -> None:
 
 
 def ask(state_dir: Path) -> Any:
-    """What the running agent answers. OSError where none runs."""
+    """What the running agent answers. OSError where none runs, or where it ends while it answers."""
     with socket.socket(socket.AF_UNIX) as client:
         client.settimeout(_SECONDS)
         client.connect(os.fspath(state_dir / NAME))
         parts = []
         while part := client.recv(65536):
             parts.append(part)
-    return json.loads(b"".join(parts))
+    try:
+        return json.loads(b"".join(parts))
+    except ValueError:
+        raise ConnectionError("the agent ended while it answered") from None

@@ -15,6 +15,8 @@ from typing import Final
 
 _JOURNAL: Final = "/run/systemd/journal/socket"
 _PRIORITY: Final = {logging.DEBUG: 7, logging.INFO: 6, logging.WARNING: 4, logging.ERROR: 3, logging.CRITICAL: 2}
+_PATIENCE: Final = 0.2
+"""Seconds for which a full journal may hold a record up; while it stays full, none."""
 _FIELDS: Final = ("device", "deployment", "resource", "generation", "reason")
 
 
@@ -26,6 +28,7 @@ def notify(state: str, environ: Mapping[str, str] = os.environ) -> None:
     if address.startswith("@"):
         address = "\0" + address[1:]
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender, contextlib.suppress(OSError):
+        sender.settimeout(1.0)
         sender.sendto(state.encode(), address)
 
 
@@ -37,6 +40,7 @@ class JournalHandler(logging.Handler):
         super().__init__()
         self._device = device
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.settimeout(_PATIENCE)
         try:
             self._socket.connect(path)
         except OSError:
@@ -44,7 +48,19 @@ class JournalHandler(logging.Handler):
             raise
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Send one record; what the journal doesn't take is dropped."""
+        """Send one record; what the journal doesn't take is dropped: a journal that hangs must not stop the agent."""
+        try:
+            data = self._entry(record)
+        except Exception:  # as every handler: a record that can't be formatted is shown, and stops nobody
+            self.handleError(record)
+            return
+        try:
+            self._socket.send(data)
+            self._socket.settimeout(_PATIENCE)
+        except OSError:
+            self._socket.settimeout(0.0)
+
+    def _entry(self, record: logging.LogRecord) -> bytes:
         fields = {
             "MESSAGE": record.getMessage(),
             "PRIORITY": str(_PRIORITY.get(record.levelno, 6)),
@@ -53,8 +69,7 @@ class JournalHandler(logging.Handler):
         }
         values = {"device": self._device, **record.__dict__}
         fields |= {f"HARMONY_{name.upper()}": str(values[name]) for name in _FIELDS if values.get(name) is not None}
-        with contextlib.suppress(OSError):
-            self._socket.send(b"".join(_encode(name, value) for name, value in fields.items()))
+        return b"".join(_encode(name, value) for name, value in fields.items())
 
     def close(self) -> None:
         """Let go of the socket."""
