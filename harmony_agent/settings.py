@@ -20,7 +20,7 @@ DEFAULT_PATH: Final = "/etc/harmony/agent.toml"
 ENV_PATH: Final = "HARMONY_AGENT_CONFIG"
 ENV_PREFIX: Final = "HARMONY_AGENT__"
 
-Seconds = Annotated[float, Field(gt=0, le=86_400, strict=False)]
+Seconds = Annotated[float, Field(gt=0, le=86_400)]
 Kind = Literal["File", "SystemdUnit", "Container", "SystemUpgrade"]
 
 
