@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Final
 
-from harmony_agent.topology.control import Conflict, ControlPlane
+from harmony_agent.topology.control import Conflict, ControlPlane, Unreachable
 
 MAX_CONFLICTS: Final = 3
 
@@ -12,12 +13,15 @@ MAX_CONFLICTS: Final = 3
 class Value:
     """The key, what stands there as far as is known, and who else was seen to write it."""
 
-    def __init__(self, control: ControlPlane, bucket: str, key: str) -> None:
+    def __init__(self, control: ControlPlane, bucket: str, key: str, *, insist: bool = False) -> None:
+        """`insist`: write also what somebody else wrote already, so that they notice us, too."""
         self._control = control
         self._bucket = bucket
         self._key = key
+        self._insist = insist
         self._data: bytes | None = None
         self._revision: int | None = None
+        self._unsure: deque[bytes] = deque(maxlen=4)
         self.foreign = 0
         """how often somebody else's value was found in the way of a write"""
 
@@ -35,26 +39,34 @@ class Value:
 
     async def write(self, data: bytes) -> bool:
         """Make `data` stand there; whether a write was needed. Raises Unreachable, BucketMissing, Conflict."""
+        before = self.foreign
         for _ in range(MAX_CONFLICTS):
             if self._revision is None:
                 await self.read()
-            if self._data == data:
+            if self._data == data and not (self._insist and self.foreign > before):
                 return False
             try:
                 await self._put(data)
             except Conflict:
-                await self._note_foreign(data)
+                await self._look_who()
             else:
                 return True
         raise Conflict(f"{self._bucket} {self._key}: somebody else keeps writing it")
 
     async def _put(self, data: bytes) -> None:
-        revision, self._revision = self._revision, None  # a write whose answer is lost may have been done all the same
-        self._revision = await self._control.put(self._bucket, self._key, data, revision)
+        revision, self._revision = self._revision, None
+        try:
+            self._revision = await self._control.put(self._bucket, self._key, data, revision)
+        except Unreachable:
+            self._unsure.append(data)  # it may have been written all the same, or still be
+            raise
         self._data = data
 
-    async def _note_foreign(self, data: bytes) -> None:
-        before = self._data
+    async def _look_who(self) -> None:
+        """After a conflict: what stands there is somebody else's, unless it is a write of ours whose answer was lost.
+
+        Also where it is just what we wrote or were about to: another agent counts its beats as we do.
+        """
         found = await self.read()
-        if found is not None and found not in (before, data):
+        if found is not None and found not in self._unsure:
             self.foreign += 1

@@ -74,7 +74,7 @@ class Vitals:
         self._twins = Twins()
         self._births: dict[str, str] = {}
         self._missing: set[str] = set()
-        self._beat = Value(control, HEARTBEAT, heartbeat_key(device))
+        self._beat = Value(control, HEARTBEAT, heartbeat_key(device), insist=True)
         self._info = Value(control, INFO, info_key(device))
         self._alarms = (Alarm(), Alarm())
         control.on_connect(self._ring)
@@ -82,7 +82,7 @@ class Vitals:
     def doubt(self) -> None:
         """The control plane may be another one."""
         self._info.doubt()
-        self._ring()
+        self._alarms[1].ring()
 
     async def run(self, heartbeat: float) -> None:
         """Beat each `heartbeat` seconds until cancelled."""

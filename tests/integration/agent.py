@@ -174,7 +174,10 @@ class Plane:
             entry = await self.js.get_last_msg(f"KV_{bucket}", f"$KV.{bucket}.{key}")
         except NotFoundError:
             return None
-        return json.loads(entry.data or b"{}")
+        try:
+            return json.loads(entry.data or b"{}")
+        except ValueError:  # of somebody else than an agent
+            return {}
 
     async def status(self, deployment: str = "web") -> dict[str, Any] | None:
         return await self.get(ACTUAL, f"{self.device}.{deployment}")
@@ -242,8 +245,8 @@ def manifest(generation: int, *contents: str, lineage: str = LINEAGE, deployment
 
 
 def converged(generation: int) -> Callable[[dict[str, Any]], bool]:
-    return lambda status: status["phase"] == "Converged" and status["generation"] == generation
+    return lambda status: status.get("phase") == "Converged" and status["generation"] == generation
 
 
 def said(phase: str, reason: str) -> Callable[[dict[str, Any]], bool]:
-    return lambda status: (status["phase"], status["reason"]) == (phase, reason)
+    return lambda status: (status.get("phase"), status.get("reason")) == (phase, reason)
