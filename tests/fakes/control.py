@@ -1,0 +1,54 @@
+"""The buckets of a control plane in memory, with compare-and-set as JetStream does it, and faults on demand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from harmony_agent.topology.control import BucketMissing, Conflict, Entry, Unreachable
+
+
+class FakeBuckets:
+    """What `engine.value.Value` needs of `topology.control.ControlPlane`.
+
+    `fail` is called ahead of each call with its name, and may raise; `lost_answers` makes so many next writes succeed
+    and then say that nobody answered.
+    """
+
+    def __init__(self, *buckets: str) -> None:
+        self.entries: dict[str, dict[str, Entry]] = {bucket: {} for bucket in buckets}
+        self.calls: list[str] = []
+        self.fail: Callable[[str], None] = lambda _call: None
+        self.lost_answers = 0
+        self._revision = 0
+
+    async def get(self, bucket: str, key: str) -> Entry | None:
+        self._called("get", bucket)
+        return self.entries[bucket].get(key)
+
+    async def put(self, bucket: str, key: str, data: bytes, revision: int | None) -> int:
+        self._called("put", bucket)
+        there = self.entries[bucket].get(key)
+        if revision is not None and revision != (there.revision if there else 0):
+            raise Conflict(key)
+        written = self.set(bucket, key, data)
+        if self.lost_answers:
+            self.lost_answers -= 1
+            raise Unreachable("no answer in time")
+        return written
+
+    def set(self, bucket: str, key: str, data: bytes | None) -> int:
+        """Write as somebody else; None deletes."""
+        self._revision += 1
+        self.entries[bucket][key] = Entry(key, data, self._revision)
+        return self._revision
+
+    def recreate(self, bucket: str) -> None:
+        """The bucket is deleted and made again; its revisions begin anew."""
+        self.entries[bucket] = {}
+        self._revision = 0
+
+    def _called(self, name: str, bucket: str) -> None:
+        self.calls.append(name)
+        self.fail(name)
+        if bucket not in self.entries:
+            raise BucketMissing(bucket)
