@@ -91,9 +91,9 @@ class SqliteLedger:
         """One transaction, on the disk when this returns."""
         await self._in_thread(lambda: insert(self._records_db, _RECORDS_TABLE, records))
 
-    async def forget(self, key: Key) -> None:
+    async def forget(self, *keys: Key) -> None:
         """One transaction, on the disk when this returns."""
-        await self._in_thread(lambda: delete(self._records_db, _RECORDS_TABLE, key))
+        await self._in_thread(lambda: delete(self._records_db, _RECORDS_TABLE, *keys))
 
     def intact(self) -> bool:
         """Whether both paths still lead to the files that are open."""

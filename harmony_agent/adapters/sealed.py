@@ -164,11 +164,13 @@ def insert(database: sqlite3.Connection, table: Table[T], rows: Sequence[T]) -> 
         _refold(database, change)
 
 
-def delete(database: sqlite3.Connection, table: Table[T], key: Sequence[Any]) -> None:
-    """Take the row of `key` out, if it is there."""
+def delete(database: sqlite3.Connection, table: Table[T], *keys: Sequence[Any]) -> None:
+    """Take the rows of `keys` out, those that are there, all or none."""
     with database:
-        change = _seal_at(database, table, key)
-        database.execute(f"DELETE FROM {table.name} WHERE {table.where}", key)  # noqa: S608
+        change = 0
+        for key in keys:
+            change ^= _seal_at(database, table, key)
+            database.execute(f"DELETE FROM {table.name} WHERE {table.where}", key)  # noqa: S608
         _refold(database, change)
 
 

@@ -15,6 +15,7 @@ from harmony_agent.core.admission import Keep, Last
 from harmony_agent.core.errors import ResourceError
 from harmony_agent.core.reconcile import Desired, Facts, Key, Record
 from harmony_agent.core.status import Enforced, Outcome, resource_status
+from harmony_agent.engine.together import Together
 from harmony_agent.topology.control import Ledger, Stored
 from scores.base import Score
 from scores.canonical import canonical, digest
@@ -65,6 +66,8 @@ class Book:
         """key -> those whose needs name it"""
         self._changed = changed
         self._unwritten: set[Key] = set()
+        self._puts: Together[Record] = Together(ledger.put)
+        self._forgets: Together[Key] = Together(lambda keys: ledger.forget(*keys))
         self.on_release: Callable[[], None] = lambda: None
         """a resource isn't ours any more: another deployment may have it"""
 
@@ -145,7 +148,7 @@ class Book:
 
     async def write(self, record: Record) -> None:
         """Put a record, durably before this returns."""
-        await self.ledger.put([record])
+        await self._puts.add(record)
         self.records[record.key] = record
         self._unwritten.discard(record.key)
 
@@ -168,7 +171,7 @@ class Book:
     async def forget(self, key: Key) -> None:
         """Drop a record and its status."""
         if key in self.records:
-            await self.ledger.forget(key)
+            await self._forgets.add(key)
         record = self.records.pop(key, None)
         self._unwritten.discard(key)
         if key not in self.desired:

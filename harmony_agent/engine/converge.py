@@ -140,9 +140,7 @@ class Converger:
     def _not_allowed(self, key: Key, desired: Desired[Any] | None) -> None:
         """Accepted once, but the configuration was changed since: nothing can be done for it."""
         if desired is not None:
-            message = (
-                f"the configuration doesn't allow the kind {key.kind} any more: allow it, or take this out"
-            )
+            message = f"the configuration doesn't allow the kind {key.kind} any more: allow it, or take this out"
             outcome = Outcome("Blocked", "KindNotAllowed", message)
             old = self._book.statuses.get(key)
             status = resource_status(old, outcome, desired.generation, desired.digest, self._times.wire_now())
@@ -192,7 +190,7 @@ class Converger:
             return await self._judge_health(this, plan)
         halt = self._hold_back(this, plan)
         if halt is None:
-            await self._act(this.key, plan, this.reconciler)
+            await self._act(this.key, this.desired, plan, this.reconciler)
         return halt
 
     async def _observe(self, key: Key, reconciler: AnyReconciler) -> Any:
@@ -303,9 +301,10 @@ class Converger:
         message = f"something keeps undoing this ({reasons}); next repair in {wait:.0f} s"
         return Outcome("Degraded", "Contended", message, this.detail(), episode.shown())
 
-    async def _act(self, key: Key, plan: Act[Any], reconciler: AnyReconciler) -> None:
+    async def _act(self, key: Key, source: Desired[Any] | Record, plan: Act[Any], reconciler: AnyReconciler) -> None:
+        fields = {"resource": str(key), "deployment": source.deployment, "generation": source.generation}
         for action in plan.actions:
-            log.info("%s: %s: %s", key, type(action).__name__, action.reason, extra={"resource": str(key)})
+            log.info("%s: %s: %s", key, type(action).__name__, action.reason, extra=fields)
             await reconciler.apply(action)
 
     async def _judge_health(self, this: _Pass, plan: Converged) -> Outcome | None:
@@ -331,7 +330,9 @@ class Converger:
         if held is not None:
             return replace(held, reason="LivenessFailed")
         this.acted = True
-        log.warning("%s: restart: %s", this.key, why, extra={"resource": str(this.key), "reason": "LivenessFailed"})
+        fields = {"resource": str(this.key), "deployment": this.desired.deployment, "reason": "LivenessFailed"}
+        fields["generation"] = this.desired.generation
+        log.warning("%s: restart: %s", this.key, why, extra=fields)
         self._health.forget(this.key)
         await this.reconciler.restart(this.key.name)
         return None
@@ -358,7 +359,7 @@ class Converger:
                 self._queue.add(key, plan.seconds)
                 phase = "Removing" if plan.phase == "Progressing" else plan.phase
                 return Outcome(phase, plan.reason, plan.message, reconciler.detail(key.name, observed))
-            await self._act(key, plan, reconciler)
+            await self._act(key, record, plan, reconciler)
             if key in self._book.desired:
                 return None
         self._queue.add(key, 1.0)
@@ -407,13 +408,18 @@ class Converger:
         if outcome.detail is None and old is not None and outcome.phase in ("Degraded", "Blocked", "Failed"):
             outcome = replace(outcome, detail=reconciler.detail(key.name, self.seen[key.kind].get(key.name)))
         status = resource_status(old, outcome, source.generation, digest, self._times.wire_now())
-        self._log(key, old, status)
+        self._log(key, source.deployment, old, status)
         if self._book.set_status(key, source.deployment, status):
             self.wake(str(key))
 
-    def _log(self, key: Key, old: ResourceStatus | None, new: ResourceStatus) -> None:
+    def _log(self, key: Key, deployment: str, old: ResourceStatus | None, new: ResourceStatus) -> None:
         if old is None or (old.phase, old.reason) != (new.phase, new.reason):
-            fields = {"resource": str(key), "generation": new.generation, "reason": new.reason}
+            fields = {
+                "resource": str(key),
+                "deployment": deployment,
+                "generation": new.generation,
+                "reason": new.reason or None,
+            }
             text = f" {new.reason}: {new.message}" if new.reason else ""
             level = logging.WARNING if new.phase in ("Degraded", "Failed", "Blocked", "Unknown") else logging.INFO
             log.log(level, "%s is %s%s", key, new.phase, text, extra=fields)

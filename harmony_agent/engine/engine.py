@@ -16,9 +16,11 @@ from harmony_agent.engine.converge import AnyReconciler, Converger, Times
 from harmony_agent.engine.health import Health
 from harmony_agent.engine.intake import Intake
 from harmony_agent.engine.loops import every
+from harmony_agent.engine.progress import Progress
 from harmony_agent.engine.publish import Publisher
 from harmony_agent.engine.queue import WorkQueue
 from harmony_agent.engine.relist import Relister
+from harmony_agent.engine.tell import Teller
 from harmony_agent.engine.vitals import Vitals
 from harmony_agent.topology.control import ControlPlane, Ledger
 from harmony_agent.topology.probing import Prober
@@ -51,8 +53,9 @@ class Engine:
         describe: Callable[[], Awaitable[DeviceInfo]],
         refresh: Callable[[], None],
         agent_version: str,
+        say: Callable[[str], None] = lambda _sentence: None,
     ) -> None:
-        """`describe` makes the DeviceInfo; `refresh` makes desired state be read anew."""
+        """`describe` makes the DeviceInfo; `refresh` makes desired state be read anew; `say` is for people nearby."""
         self.device = device
         self._ledger = ledger
         self._control = control
@@ -63,6 +66,7 @@ class Engine:
         self._version = agent_version
         self.book = Book(ledger, self._status_changed, times.wire_now)
         self.publisher = Publisher(device, self.book, control, times.clock)
+        self.teller = Teller(self.book, times.clock, say)
         self.queue = WorkQueue(times.clock)
         self.vitals = Vitals(
             device,
@@ -83,6 +87,7 @@ class Engine:
             Relister(reconciler, self.converger.seen[name], self.book, self.queue, self._times)
             for name, reconciler in kinds.items()
         ]
+        self.progress = Progress(self.queue, self.relisters, self._intervals.relist)
         admission = {name: Kind(reconciler.admit, reconciler.claims) for name, reconciler in kinds.items()}
         self.intake = Intake(
             device=self.device,
@@ -93,6 +98,7 @@ class Engine:
             queue=self._queue_changed,
         )
         self.intake.on_snapshot = self._doubt
+        self.intake.on_lost = lambda lost: self.teller.lost(lost, self._times.wire_now())
         hello = {"device": self.device, "agent_version": self._version}
         self.commands = Commands(self.book, kinds, hello, self.resync)
 
@@ -106,6 +112,7 @@ class Engine:
             tasks.start_soon(self.health.run)
             tasks.start_soon(self.intake.run)
             tasks.start_soon(self.publisher.run)
+            tasks.start_soon(self.teller.run)
             tasks.start_soon(self._control.serve, self.commands.answer)
             tasks.start_soon(self.vitals.run, intervals.heartbeat)
             tasks.start_soon(every, clock, intervals.relist, self._guard_ledger, "the ledger's guard")
@@ -127,6 +134,7 @@ class Engine:
 
     def _status_changed(self, deployment: str) -> None:
         self.publisher.changed(deployment)
+        self.teller.changed()
 
     def _queue_changed(self, keys: Collection[Key]) -> None:
         """A newly accepted manifest changes these."""

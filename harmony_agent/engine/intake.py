@@ -84,6 +84,8 @@ class Intake:
         self.lost: Lost | None = Lost("Unreachable", "not connected yet")
         """why desired state can't be read now; None while it can"""
         self.on_snapshot: Callable[[], None] = lambda: None
+        self.on_lost: Callable[[Lost | None], None] = lambda _lost: None
+        """called with why desired state can't be read, and with None when it can again"""
 
     def restore(self) -> None:
         """Enforce what was accepted before this start; NATS isn't needed."""
@@ -114,8 +116,11 @@ class Intake:
                 if self.lost is None or self.lost.reason != event.reason:
                     log.warning("cannot read desired state (%s): working from what was accepted", event.message)
                 self.lost = event
+                self.on_lost(event)
                 return
-            self.lost = None
+            if self.lost is not None:
+                self.lost = None
+                self.on_lost(None)
             if isinstance(event, Update):
                 await self._entry(event.entry)
             else:

@@ -29,6 +29,8 @@ class WorkQueue:
         self._again: set[Key] = set()
         self._released: set[Key] = set()
         """released while a pass was under way: what that pass still has to say of a retry is about an older spec"""
+        self.turns = 0
+        """of the dispatcher; what doesn't turn when it is poked is stuck"""
         self._changed = anyio.Event()
 
     def __len__(self) -> int:
@@ -60,10 +62,15 @@ class WorkQueue:
         if key in self._active:
             self._released.add(key)
 
+    def poke(self) -> None:
+        """Have the dispatcher turn once, though there may be nothing to do."""
+        self._changed.set()
+
     async def run(self, work: Callable[[Key], Awaitable[None]]) -> None:
         """Work until cancelled. `work` handles its own errors."""
         async with anyio.create_task_group() as workers:
             while True:
+                self.turns += 1
                 self._changed = anyio.Event()
                 now = self._clock.monotonic()
                 ready = [key for key, due in self._due.items() if due <= now]

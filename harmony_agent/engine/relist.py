@@ -36,15 +36,27 @@ class Relister:
         self._book = book
         self._queue = queue
         self._times = times
-        self._at = times.clock.monotonic()
+        self._at = self._turned = times.clock.monotonic()
+        self._asking = False
         self._failing = ""
 
     def age(self) -> float:
         """Seconds since the last look that succeeded; 0 where there is nothing to look at."""
         return self._times.clock.monotonic() - self._at
 
+    def idle(self) -> float:
+        """Seconds since the last look began or ended, however it went; 0 while it waits for an answer."""
+        return 0.0 if self._asking else self._times.clock.monotonic() - self._turned
+
     async def relist(self) -> bool:
         """Look, and queue what differs. What a failed look means is said here; the next comes with the period."""
+        self._asking = True
+        try:
+            return await self._relist()
+        finally:
+            self._asking, self._turned = False, self._times.clock.monotonic()
+
+    async def _relist(self) -> bool:
         if not self._book.store(self.kind).names():
             self._at = self._times.clock.monotonic()
             return True

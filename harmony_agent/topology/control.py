@@ -122,8 +122,8 @@ class Ledger(Protocol):
         """Write records, all or none."""
         ...
 
-    async def forget(self, key: Key) -> None:
-        """Drop a record: the resource is gone, or let go."""
+    async def forget(self, *keys: Key) -> None:
+        """Drop records, all or none: the resources are gone, or let go."""
         ...
 
     def intact(self) -> bool:
