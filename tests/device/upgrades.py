@@ -45,15 +45,17 @@ class Upgrading:
             device.write(path, (DEPLOY / kind / "harmony-updater.conf").read_text())
         device.run(["systemd-sysusers"])
         device.run(["systemd-tmpfiles", "--create", "/etc/tmpfiles.d/harmony-updater.conf"])
-        # As systemd-timesyncd does once it has set the clock; it doesn't run in a container.
-        device.write(
-            "/etc/tmpfiles.d/synchronised.conf", "d /run/systemd/timesync\nf /run/systemd/timesync/synchronized\n"
-        )
-        device.run(["systemd-tmpfiles", "--create", "/etc/tmpfiles.d/synchronised.conf"])
+        self._synchronise()
         self.configure(**settings)
         device.systemctl("daemon-reload")
         device.systemctl("enable", "--quiet", *UNITS)
         device.systemctl("start", *UNITS)
+
+    def _synchronise(self) -> None:
+        """As systemd-timesyncd does once it has set the clock; it doesn't run in a container."""
+        lines = "d /run/systemd/timesync\nf /run/systemd/timesync/synchronized\n"
+        self.device.write("/etc/tmpfiles.d/synchronised.conf", lines)
+        self.device.run(["systemd-tmpfiles", "--create", "/etc/tmpfiles.d/synchronised.conf"])
 
     def configure(self, **settings: Any) -> None:
         """Write the configuration; it takes effect at the next start."""

@@ -22,6 +22,8 @@ _FILES = {
     "/etc/systemd/network/10-vm.network": f"[Match]\nType=ether\n[Network]\nAddress={ADDRESS}/24\nGateway={HOST}\n"
     "LinkLocalAddressing=no\nIPv6AcceptRA=no\n",
     "/etc/systemd/timesyncd.conf.d/vm.conf": f"[Time]\nNTP={HOST}\nFallbackNTP=\n",
+    # It notes every question whether a command has ended.
+    "/etc/systemd/system/qemu-guest-agent.service.d/quiet.conf": "[Service]\nLogLevelMax=warning\n",
     # A whole system has no bound on tasks and files that a device in a namespace has to be told.
     "/etc/containers/containers.conf": '[engine]\nruntime = "runc"\n',
     # Nothing is written to the disk's journal before it is asked for otherwise, and a power cut would lose the tail.

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from tests.device.agent import Agent
 from tests.device.claims import Run, kill_cgroup
@@ -25,6 +25,9 @@ from tests.device.prepare import UID, USER, users
 from tests.device.tools import HarnessError
 from tests.vm.guest import Guest, GuestGone
 from tests.vm.image import SUITE, VmImages
+
+if TYPE_CHECKING:
+    from tests.device.machine import Device
 
 QEMU = "qemu-system-x86_64"
 _CLOCK = Path(__file__).with_name("clock.py")
@@ -53,6 +56,16 @@ class Vm(Files):
 
     def boot(self, timeout: float = 180) -> "Vm":
         """Power on, and return when the system and fleet-agent's own manager are up."""
+        self.power_on()
+        try:
+            self._await_boot("", time.monotonic() + timeout)
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def power_on(self) -> None:
+        """Start QEMU, and a clock for the machine beside it; return at once."""
         if self.running:
             raise HarnessError(f"cannot boot {self.name}: it is running")
         self._port.unlink(missing_ok=True)
@@ -61,12 +74,6 @@ class Vm(Files):
             self._clock = start_in_cgroup(self._groups[1], argv, env=None, output=self._qemu_log)
         argv = self._lan.enter(*self._command())
         self._process = start_in_cgroup(self._groups[0], argv, env=None, output=self._qemu_log)
-        try:
-            self._await_boot("", time.monotonic() + timeout)
-        except BaseException:
-            self.kill()
-            raise
-        return self
 
     def _command(self) -> list[str]:
         [kernel], [initrd] = (list((self.root / "boot").glob(pattern)) for pattern in ("vmlinuz-*", "initrd.img-*"))
@@ -135,10 +142,15 @@ class Vm(Files):
 
     def kill(self) -> None:
         """Cut the power: what the machine had not synced is lost. boot() starts it again."""
-        kill_cgroup(self._groups[0])
-        if self._process is not None:
-            self._process.wait(10)
+        self._end(0, self._process)
         self._hang_up()
+
+    def _end(self, group: int, process: subprocess.Popen[bytes] | None) -> None:
+        if process is not None:
+            process.kill()  # it may not have joined its group yet
+        kill_cgroup(self._groups[group])
+        if process is not None:
+            process.wait(10)
 
     def _hang_up(self) -> None:
         if self._guest is not None:
@@ -148,9 +160,7 @@ class Vm(Files):
     def close(self) -> None:
         """End it and remove all that was made for it. Does nothing the second time."""
         self.kill()
-        kill_cgroup(self._groups[1])
-        if self._clock is not None:
-            self._clock.wait(10)
+        self._end(1, self._clock)
         for claim in reversed(self._claims):
             self._run.free(claim)
         self._run.free(self._run.claim("tree", str(self._disk)))
@@ -189,13 +199,24 @@ class Vm(Files):
             raise CommandError(f"{' '.join(argv)} on {self.name} ended with {result.rc}: {said}")
         return result
 
+    def until(
+        self, what: str, argv: Sequence[str], *, says: str = "", user: str | None = None, timeout: float = 60
+    ) -> Result:
+        """Run a command again and again until it ends with 0 and has `says` in its output; `what` names that."""
+        deadline = time.monotonic() + timeout
+        while (result := self.run(argv, user=user, check=False)).rc != 0 or says not in result.stdout:
+            if time.monotonic() > deadline:
+                raise AssertionError(f"cannot see within {timeout:g} s that {what}: {result.stdout}{result.stderr}")
+            time.sleep(0.2)
+        return result
+
     def _look(self, argv: Sequence[str], *, check: bool = True) -> Result:
         return self.run(argv, check=check)
 
     @property
     def agent(self) -> Agent:
         """The agent's unit on this machine."""
-        return Agent(self)
+        return Agent(cast("Device", self))  # it uses what both have
 
     def journal(self, *, unit: str | None = None, user: bool = False, boot: str | None = None) -> list[dict[str, Any]]:
         """The journal's entries, oldest first, with all their fields, as a device's."""
