@@ -5,9 +5,11 @@ Nothing is decided here. A kind's libraries are imported only where the configur
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 import signal
+import threading
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -32,6 +34,10 @@ from harmony_agent.topology.updater import UpdaterRefused
 from scores.names import format_time
 from scores.status import Capabilities, DeviceInfo, UpdaterInfo
 
+log = logging.getLogger(__name__)
+
+STOP_SECONDS: Final = 4.0
+"""Within which the agent ends after a signal, come what may."""
 CONFIG_DIR: Final = "/etc/harmony"
 """Where the agent's own configuration and credentials are: no File may be there."""
 
@@ -223,6 +229,7 @@ async def run(settings: Settings) -> None:
         describe=describe,
         refresh=control.refresh,
         agent_version=__version__,
+        say=lambda sentence: notify.notify(f"STATUS={sentence}"),
     )
     for kind in settings.agent.kinds:
         made[kind] = KINDS[kind](Parts(settings, engine.book.store(kind), moments.clock, control))
@@ -231,11 +238,11 @@ async def run(settings: Settings) -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(control.run)
             tasks.start_soon(local.serve, state_dir, lambda: [status.wire() for status in engine.statuses()])
-            tasks.start_soon(
-                engine.run, lambda: notify.notify("READY=1\nSTATUS=keeping this device as its manifests say")
-            )
+            tasks.start_soon(engine.run, lambda: notify.notify("READY=1"))
+            tasks.start_soon(notify.feed_watchdog, engine.progress.stuck)
             await _until_signal()
-            notify.notify("STOPPING=1")
+            notify.notify("STOPPING=1\nSTATUS=stopping; what runs goes on")
+            _bound_the_stop()
             tasks.cancel_scope.cancel()
     finally:
         with anyio.move_on_after(2, shield=True):
@@ -243,6 +250,21 @@ async def run(settings: Settings) -> None:
                 await part.reconciler.close()
         ledger.close()
         os.close(held)
+
+
+def _bound_the_stop() -> None:
+    """A thread that hangs in the kernel, on a dead disk or name server, would keep the process for ever: end it then.
+
+    Nothing is lost by it: whatever has to outlive the agent is durable before it is acted on.
+    """
+
+    def end() -> None:
+        log.warning("something still hangs after %g s: stopping without it", STOP_SECONDS, extra={"reason": "Hangs"})
+        os._exit(0)
+
+    last = threading.Timer(STOP_SECONDS, end)
+    last.daemon = True
+    last.start()
 
 
 async def _until_signal() -> None:

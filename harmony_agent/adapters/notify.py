@@ -1,4 +1,4 @@
-"""systemd's side: readiness and status (sd_notify), and structured log records into the journal.
+"""systemd's side: readiness, status and watchdog (sd_notify), and structured log records into the journal.
 
 Both are datagrams to a Unix socket that may not be there: then nothing is sent, and logs go to standard error.
 """
@@ -10,8 +10,14 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
+
+import anyio
+
+from harmony_agent.adapters.logbounds import Bounds
+
+log = logging.getLogger(__name__)
 
 _JOURNAL: Final = "/run/systemd/journal/socket"
 _PRIORITY: Final = {logging.DEBUG: 7, logging.INFO: 6, logging.WARNING: 4, logging.ERROR: 3, logging.CRITICAL: 2}
@@ -30,6 +36,33 @@ def notify(state: str, environ: Mapping[str, str] = os.environ) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender, contextlib.suppress(OSError):
         sender.settimeout(1.0)
         sender.sendto(state.encode(), address)
+
+
+def watchdog_seconds(environ: Mapping[str, str] = os.environ) -> float | None:
+    """Within how many seconds the service manager wants to hear of progress; None where it doesn't."""
+    text, pid = environ.get("WATCHDOG_USEC", ""), environ.get("WATCHDOG_PID", "")
+    if not text.isdecimal() or int(text) == 0 or (pid and pid != str(os.getpid())):
+        return None
+    return int(text) / 1e6
+
+
+async def feed_watchdog(stuck: Callable[[], str], environ: Mapping[str, str] = os.environ) -> None:
+    """Tell of progress three times in each watchdog period, while `stuck` names nothing; without a watchdog, never.
+
+    What is stuck is named in the log; the service manager then restarts the agent.
+    """
+    seconds = watchdog_seconds(environ)
+    if seconds is None:
+        return
+    said = ""
+    while True:
+        what = stuck()
+        if not what:
+            notify("WATCHDOG=1", environ)
+        elif what != said:
+            log.error("%s makes no progress: the watchdog isn't fed", what, extra={"reason": "Stuck"})
+        said = what
+        await anyio.sleep(seconds / 3)
 
 
 class JournalHandler(logging.Handler):
@@ -95,6 +128,7 @@ def set_up_logging(device: str, *, verbose: bool, environ: Mapping[str, str] = o
     except OSError:
         handler = logging.StreamHandler(sys.stderr)
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    handler.addFilter(Bounds())
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(logging.WARNING)

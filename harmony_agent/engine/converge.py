@@ -330,8 +330,12 @@ class Converger:
         if held is not None:
             return replace(held, reason="LivenessFailed")
         this.acted = True
-        fields = {"resource": str(this.key), "deployment": this.desired.deployment, "reason": "LivenessFailed"}
-        fields["generation"] = this.desired.generation
+        fields = {
+            "resource": str(this.key),
+            "deployment": this.desired.deployment,
+            "generation": this.desired.generation,
+            "reason": "LivenessFailed",
+        }
         log.warning("%s: restart: %s", this.key, why, extra=fields)
         self._health.forget(this.key)
         await this.reconciler.restart(this.key.name)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
+import os
 import socket
 import sys
 import time
@@ -11,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from harmony_agent.adapters import notify
@@ -182,3 +185,56 @@ def test_logs_go_to_the_journal_where_systemd_did(journal: socket.socket, monkey
     set_up_logging("pi-01", verbose=False, environ={"JOURNAL_STREAM": "8:1"})
     logging.getLogger("harmony_agent.engine").warning("seen")
     assert entry(journal.recv(65536))["MESSAGE"] == "seen"
+
+
+# -- the watchdog
+
+
+@pytest.mark.parametrize(
+    ("environ", "seconds"),
+    [
+        ({}, None),
+        ({"WATCHDOG_USEC": "0"}, None),
+        ({"WATCHDOG_USEC": "x"}, None),
+        ({"WATCHDOG_USEC": "3000000"}, 3.0),
+        ({"WATCHDOG_USEC": "3000000", "WATCHDOG_PID": str(os.getpid())}, 3.0),
+        ({"WATCHDOG_USEC": "3000000", "WATCHDOG_PID": "1"}, None),
+    ],
+)
+def test_watchdog_seconds(environ: dict[str, str], seconds: float | None) -> None:
+    assert notify.watchdog_seconds(environ) == seconds
+
+
+async def test_the_watchdog_is_fed_three_times_a_period_and_only_while_nothing_is_stuck(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    stuck = ""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.setblocking(False)
+        environ = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "300000"}
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(notify.feed_watchdog, lambda: stuck, environ)
+            for _ in range(3):
+                with anyio.fail_after(5):
+                    assert await asyncio.get_running_loop().sock_recv(manager, 100) == b"WATCHDOG=1"
+            stuck = "the queue"
+            await anyio.sleep(0.3)
+            while True:
+                try:
+                    manager.recv(100)  # one may have been under way
+                except BlockingIOError:
+                    break
+            await anyio.sleep(0.3)
+            with pytest.raises(BlockingIOError):
+                manager.recv(100)
+            stuck = ""
+            with anyio.fail_after(5):
+                assert await asyncio.get_running_loop().sock_recv(manager, 100) == b"WATCHDOG=1"
+            tasks.cancel_scope.cancel()
+    assert [record.getMessage() for record in caplog.records] == ["the queue makes no progress: the watchdog isn't fed"]
+
+
+async def test_without_a_watchdog_nothing_is_fed() -> None:
+    with anyio.fail_after(5):
+        await notify.feed_watchdog(lambda: "", {})

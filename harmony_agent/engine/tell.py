@@ -1,0 +1,71 @@
+"""One sentence on how the device is, for ``systemctl status``: how many resources are ready, and what is in the way.
+
+Said when it differs, at most once in `PAUSE` seconds. Writes nowhere itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from harmony_agent.engine.book import Book, Deployment
+from harmony_agent.engine.loops import Alarm
+from harmony_agent.topology import Clock
+from harmony_agent.topology.control import Lost
+from scores.status import SETTLED, ResourceStatus
+
+PAUSE: Final = 1.0
+SHOWN: Final = 3
+"""Deployments that are named."""
+_LOST: Final = {"BucketMissing": "the bucket desired-state is missing"}
+
+
+class Teller:
+    """Says the sentence anew whenever something that it tells of changed."""
+
+    def __init__(self, book: Book, clock: Clock, say: Callable[[str], None]) -> None:
+        self._book = book
+        self._clock = clock
+        self._say = say
+        self._alarm = Alarm()
+        self._lost: Lost | None = None
+        self._since = ""
+
+    def changed(self) -> None:
+        """Something may be otherwise."""
+        self._alarm.ring()
+
+    def lost(self, why: Lost | None, now: str) -> None:
+        """Desired state can't be read, since `now`; or, with None, it can."""
+        if why is None or self._lost is None or why.reason != self._lost.reason:
+            self._lost, self._since = why, now
+            self._alarm.ring()
+
+    async def run(self) -> None:
+        """Say it until cancelled."""
+        said = ""
+        while True:
+            text = sentence(self._book.statuses.values(), self._book.deployments.values(), self._lost, self._since)
+            if text != said:
+                said = text
+                self._say(text)
+            await self._clock.sleep(PAUSE)
+            await self._alarm.wait()
+
+
+def sentence(
+    resources: Iterable[ResourceStatus], deployments: Iterable[Deployment], lost: Lost | None, since: str
+) -> str:
+    """``3 of 4 resources ready; NATS unreachable since …``. Pure."""
+    phases = [status.phase for status in resources]
+    ready = sum(phase in SETTLED for phase in phases)
+    parts = [f"{ready} of {len(phases)} resources ready" if phases else "nothing is wanted of this device yet"]
+    kept = [
+        f"{deployment.name} is {deployment.kept.phase}" for deployment in deployments if deployment.kept is not None
+    ]
+    parts += sorted(kept)[:SHOWN]
+    if len(kept) > SHOWN:
+        parts.append(f"{len(kept) - SHOWN} more deployments are so")
+    if lost is not None:
+        parts.append(f"{_LOST.get(lost.reason, 'NATS unreachable')} since {since}")
+    return "; ".join(parts)

@@ -1,0 +1,76 @@
+"""The sentence for `systemctl status`: what it counts and names, and that it is said only when it differs."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import anyio
+import pytest
+
+from harmony_agent.core.admission import Keep
+from harmony_agent.engine.tell import PAUSE, Teller, sentence
+from harmony_agent.topology.control import Lost
+from tests.fakes.clock import FakeClock
+
+SINCE = "2026-11-29T17:00:00.000Z"
+AWAY = Lost("Unreachable", "no answer")
+GONE = Lost("BucketMissing", "the bucket isn't there")
+
+
+def resources(*phases: str) -> Any:
+    return [SimpleNamespace(phase=phase) for phase in phases]
+
+
+def deployments(*kept: str) -> Any:
+    return [
+        SimpleNamespace(name=f"d{number}", kept=Keep(phase, "X", "x") if phase else None)  # type: ignore[arg-type]
+        for number, phase in enumerate(kept)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("phases", "kept", "lost", "text"),
+    [
+        ([], [], None, "nothing is wanted of this device yet"),
+        (["Ready", "Completed", "Degraded", "Ready"], [""], None, "3 of 4 resources ready"),
+        (["Ready"], [], AWAY, f"1 of 1 resources ready; NATS unreachable since {SINCE}"),
+        ([], [], GONE, f"nothing is wanted of this device yet; the bucket desired-state is missing since {SINCE}"),
+        (["Ready"], ["Held", "", "Fenced"], None, "1 of 1 resources ready; d0 is Held; d2 is Fenced"),
+        (["Ready"], ["Held"] * 5, None,
+         "1 of 1 resources ready; d0 is Held; d1 is Held; d2 is Held; 2 more deployments are so"),
+    ],
+)  # fmt: skip
+def test_sentence(phases: list[str], kept: list[str], lost: Lost | None, text: str) -> None:
+    assert sentence(resources(*phases), deployments(*kept), lost, SINCE) == text
+
+
+async def test_said_on_change_and_not_more_often_than_once_a_pause() -> None:
+    clock = FakeClock()
+    book: Any = SimpleNamespace(statuses={}, deployments={})
+    said: list[str] = []
+    teller = Teller(book, clock, said.append)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(teller.run)
+        await clock.settle()
+        assert said == ["nothing is wanted of this device yet"]
+        for number in range(100):
+            book.statuses[number] = SimpleNamespace(phase="Ready")
+            teller.changed()
+            await clock.advance(PAUSE / 20)
+        assert len(said) <= 7
+        await clock.advance(PAUSE)
+        assert said[-1] == "100 of 100 resources ready"
+        before = len(said)
+        teller.changed()
+        await clock.advance(10 * PAUSE)
+        assert len(said) == before
+        teller.lost(AWAY, SINCE)
+        teller.lost(AWAY, "later")
+        await clock.advance(PAUSE)
+        assert said[-1].endswith(f"NATS unreachable since {SINCE}")
+        teller.lost(None, "")
+        await clock.advance(PAUSE)
+        assert said[-1] == "100 of 100 resources ready"
+        assert clock.sleeping == 0  # idle is idle
+        tasks.cancel_scope.cancel()
