@@ -9,17 +9,26 @@ added to `app` here.
 from __future__ import annotations
 
 import itertools
-import os
-import re
 import sys
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from harmony_fleet import cli_fleet
+from harmony_fleet.cli_options import (
+    Creds,
+    Form,
+    Server,
+    TlsCa,
+    common_of,
+    guarded,
+    reader_gone,
+    seconds_of,
+)
+
 if TYPE_CHECKING:
     from harmony_fleet.apply import Options
-    from harmony_fleet.commands.common import Common
 
 app = typer.Typer(
     name="harmony",
@@ -29,31 +38,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 
-_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-_DURATION: Final = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h))+|\d+(?:\.\d+)?")
 
-
-def _seconds(text: str) -> float:
-    """``60s``, ``2m``, ``1m30s``, ``90``."""
-    if not _DURATION.fullmatch(text):
-        raise typer.BadParameter("write it as 60s, 2m or 1m30s")
-    parts = re.findall(r"(\d+(?:\.\d+)?)(ms|s|m|h|)", text)
-    total = sum(float(number) * _UNITS[unit or "s"] for number, unit in parts)
-    if not 0 < total <= 86_400:
-        raise typer.BadParameter("must be more than 0 and at most 24h")
-    return total
-
-
-Server = Annotated[
-    str | None, typer.Option(metavar="URL", help="NATS servers, with commas; else $HARMONY_SERVER, context.toml.")
-]
-Creds = Annotated[str | None, typer.Option(metavar="PATH", help="NATS .creds file; else $HARMONY_CREDS, context.toml.")]
-TlsCa = Annotated[
-    str | None, typer.Option("--tls-ca", metavar="PATH", help="CA (PEM); else $HARMONY_TLS_CA, context.toml.")
-]
-Form = Annotated[
-    Literal["table", "json", "yaml"], typer.Option("-o", "--output", help="For people or for programs; errors too.")
-]
 File = Annotated[str, typer.Argument(help="Manifests: .yaml, .json, .py, or - for standard input.")]
 Deployment = Annotated[str, typer.Argument(help="The manifest's name on its device.")]
 MaybeDeployment = Annotated[str | None, typer.Argument(metavar="DEPLOYMENT", help="Only this one.")]
@@ -76,39 +61,6 @@ AllowPrune = Annotated[
     typer.Option("--allow-prune", min=0, max=1000, metavar="N", help="How many resources may be removed at once."),
 ]
 Wait = Annotated[bool | None, typer.Option("--wait/--no-wait", help="Until it is so. On when on a terminal.")]
-
-
-def _common(ctx: typer.Context, server: str | None, creds: str | None, tls_ca: str | None, output: str) -> Common:
-    from harmony_fleet.commands.common import Common
-    from harmony_fleet.render import Output
-
-    before: dict[str, Any] = ctx.obj or {}
-    return Common(
-        server or before.get("server"), creds or before.get("creds"), tls_ca or before.get("tls_ca"), Output(output)
-    )
-
-
-def _guarded(common: Common, work: Callable[[], int]) -> int:
-    """Errors that are expected are told, not traced."""
-    from harmony_fleet.commands.common import note, show_error
-    from harmony_fleet.errors import HarmonyError
-
-    try:
-        return int(work())
-    except HarmonyError as error:
-        show_error(error, common.output)
-        return int(error.exit_code)
-    except KeyboardInterrupt:
-        note("stopped")
-        return 1
-    except BrokenPipeError:
-        return _reader_gone()
-
-
-def _reader_gone() -> int:
-    """`harmony get | head` is no error, and Python shall not tell of it at its end."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0
 
 
 def _options(
@@ -166,12 +118,12 @@ def apply(
     """
     from harmony_fleet.commands import change
 
-    common = _common(ctx, server, creds, tls_ca, output)
+    common = common_of(ctx, server, creds, tls_ca, output)
     options = _options(
-        wait=wait, seconds=_seconds(timeout), take_over=take_over, allow_prune=allow_prune, dry_run=dry_run
+        wait=wait, seconds=seconds_of(timeout), take_over=take_over, allow_prune=allow_prune, dry_run=dry_run
     )
     choice = change.Choice(device or [], select or [])
-    return _guarded(common, lambda: change.apply(common, file, choice, options, lineage))
+    return guarded(common, lambda: change.apply(common, file, choice, options, lineage))
 
 
 @app.command()
@@ -198,10 +150,10 @@ def diff(
     """
     from harmony_fleet.commands import change
 
-    common = _common(ctx, server, creds, tls_ca, output)
+    common = common_of(ctx, server, creds, tls_ca, output)
     options = _options(wait=False, seconds=1, take_over=take_over, allow_prune=allow_prune, dry_run=True)
     choice = change.Choice(device or [], select or [])
-    return _guarded(common, lambda: change.diff(common, file, choice, options, lineage))
+    return guarded(common, lambda: change.diff(common, file, choice, options, lineage))
 
 
 @app.command()
@@ -225,8 +177,8 @@ def get(
     """
     from harmony_fleet.commands import look
 
-    common = _common(ctx, server, creds, tls_ca, output)
-    return _guarded(common, lambda: look.get(common, deployment, device, show_values=show_values))
+    common = common_of(ctx, server, creds, tls_ca, output)
+    return guarded(common, lambda: look.get(common, deployment, device, show_values=show_values))
 
 
 @app.command()
@@ -253,9 +205,9 @@ def status(
     """
     from harmony_fleet.commands import look
 
-    common = _common(ctx, server, creds, tls_ca, output)
+    common = common_of(ctx, server, creds, tls_ca, output)
     view = look.StatusView(resources, removed)
-    return _guarded(common, lambda: look.status(common, deployment, device, view))
+    return guarded(common, lambda: look.status(common, deployment, device, view))
 
 
 @app.command()
@@ -280,9 +232,9 @@ def wait(
     from harmony_fleet.commands import ask
     from scores.keys import DeploymentKey
 
-    common = _common(ctx, server, creds, tls_ca, output)
-    seconds, removed = _seconds(timeout), outcome == "removed"
-    return _guarded(common, lambda: ask.wait(common, DeploymentKey(device, deployment), seconds, removed=removed))
+    common = common_of(ctx, server, creds, tls_ca, output)
+    seconds, removed = seconds_of(timeout), outcome == "removed"
+    return guarded(common, lambda: ask.wait(common, DeploymentKey(device, deployment), seconds, removed=removed))
 
 
 @app.command()
@@ -311,10 +263,10 @@ def delete(
     """
     from harmony_fleet.commands import change
 
-    common = _common(ctx, server, creds, tls_ca, output)
-    options = _options(wait=wait, seconds=_seconds(timeout), take_over=take_over)
+    common = common_of(ctx, server, creds, tls_ca, output)
+    options = _options(wait=wait, seconds=seconds_of(timeout), take_over=take_over)
     choice = change.Choice(device or [], select or [])
-    return _guarded(common, lambda: change.delete(common, deployment, choice, options, lineage))
+    return guarded(common, lambda: change.delete(common, deployment, choice, options, lineage))
 
 
 @app.command()
@@ -336,8 +288,8 @@ def logs(
     """
     from harmony_fleet.commands import ask
 
-    common = _common(ctx, server, creds, tls_ca, output)
-    return _guarded(common, lambda: ask.logs(common, resource, device, lines))
+    common = common_of(ctx, server, creds, tls_ca, output)
+    return guarded(common, lambda: ask.logs(common, resource, device, lines))
 
 
 @app.command()
@@ -360,8 +312,8 @@ def devices(
     """
     from harmony_fleet.commands import look
 
-    common = _common(ctx, server, creds, tls_ca, output)
-    return _guarded(common, lambda: look.devices(common, select or []))
+    common = common_of(ctx, server, creds, tls_ca, output)
+    return guarded(common, lambda: look.devices(common, select or []))
 
 
 @app.command()
@@ -381,8 +333,11 @@ def schema(
     """
     from harmony_fleet.commands import look
 
-    common = _common(ctx, None, None, None, output or "table")
-    return _guarded(common, lambda: look.schema(kind, common.output))
+    common = common_of(ctx, None, None, None, output or "table")
+    return guarded(common, lambda: look.schema(kind, common.output))
+
+
+app.add_typer(cli_fleet.app, name="fleet")
 
 
 def main(args: Sequence[str] | None = None) -> int:
@@ -398,7 +353,7 @@ def main(args: Sequence[str] | None = None) -> int:
     try:
         sys.stdout.flush()
     except BrokenPipeError:
-        _reader_gone()
+        reader_gone()
     return code if isinstance(code, int) else 0
 
 

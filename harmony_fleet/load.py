@@ -42,7 +42,7 @@ def load(name: str) -> list[Manifest]:
         found = _from_text(sys.stdin.buffer.read(MAX_FILE + 1), "standard input", json=None)
     else:
         path = Path(name)
-        data = _bytes(path)
+        data = read_bytes(path)
         if path.suffix == ".py":
             found = _from_python(path, data)
         elif path.suffix in (".yaml", ".yml", ".json"):
@@ -63,7 +63,8 @@ def load(name: str) -> list[Manifest]:
     return found
 
 
-def _bytes(path: Path) -> bytes:
+def read_bytes(path: Path) -> bytes:
+    """A regular file's bytes, at most one more than `MAX_FILE`. Raises InvalidInput."""
     try:
         if not path.is_file():
             what = "it is no regular file" if path.exists() else "there is no such file"
@@ -81,19 +82,20 @@ def _from_text(data: bytes, where: str, json: bool | None) -> list[Manifest]:
         raise InvalidInput("TooLarge", f"cannot read {where}: more than {MAX_FILE} bytes", "split it")
     if json is None:
         json = data.lstrip()[:1] == b"{"
-    values = [_json(data, where)] if json else _yaml(data, where)
+    values = [read_json(data, where)] if json else read_yaml(data, where)
     many = len(values) > 1
     return [_validated(value, f"{where}, document {at}" if many else where) for at, value in enumerate(values, 1)]
 
 
-def _json(data: bytes, where: str) -> Any:
+def read_json(data: bytes, where: str) -> Any:
+    """One JSON value. Raises InvalidInput."""
     try:
         return read(data, MAX_FILE)
     except NotCanonical as error:
         raise InvalidInput(error.code, f"cannot read {where}: {error}", "mend the JSON there") from None
 
 
-def _yaml(data: bytes, where: str) -> list[Any]:
+def read_yaml(data: bytes, where: str, most: int = _MAX_NODES) -> list[Any]:
     """YAML 1.2 documents; dates stay text, duplicate keys and exploding aliases are refused."""
     try:
         values = list(_reader().load_all(data.decode("utf-8-sig")))
@@ -117,7 +119,7 @@ def _yaml(data: bytes, where: str) -> list[Any]:
         ) from None
     values = [value for value in values if value is not None]
     for value in values:
-        _check_size(value, where)
+        _check_size(value, where, most)
     return values
 
 
@@ -131,7 +133,7 @@ def _reader() -> Any:
     return yaml
 
 
-def _check_size(value: Any, where: str) -> None:
+def _check_size(value: Any, where: str, most: int) -> None:
     """Walk with aliases followed, so that a small file can't become a huge manifest or an endless one."""
     nodes = 0
     level: Sequence[Any] = (value,)
@@ -142,8 +144,8 @@ def _check_size(value: Any, where: str) -> None:
                 below.extend(item.values())
             elif isinstance(item, list):
                 below.extend(item)
-            if nodes + len(below) > _MAX_NODES:
-                raise InvalidInput("TooMany", f"cannot read {where}: more than {_MAX_NODES} values", "split it")
+            if nodes + len(below) > most:
+                raise InvalidInput("TooMany", f"cannot read {where}: more than {most} values", "split it")
         nodes += len(below)
         if not below:
             return
@@ -167,7 +169,7 @@ def _hint(errors: Sequence[FieldError]) -> str:
 
 
 def _from_python(path: Path, data: bytes) -> list[Manifest]:
-    namespace = _run(path, data)
+    namespace = run_python(path, data)
     if "manifest" in namespace:
         values: Iterable[Any] = [namespace["manifest"]]
     elif "manifests" in namespace:
@@ -196,7 +198,7 @@ def _from_python(path: Path, data: bytes) -> list[Manifest]:
     ]
 
 
-def _run(path: Path, data: bytes) -> dict[str, Any]:
+def run_python(path: Path, data: bytes) -> dict[str, Any]:
     """Execute the file as a module of its own; its folder can be imported from, as for a script."""
     module = ModuleType("harmony_manifest")
     module.__file__ = str(path)

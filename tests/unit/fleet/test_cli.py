@@ -80,13 +80,13 @@ def test_usage_is_2(words: list[str], form: str, capsys: pytest.CaptureFixture[s
 def test_times(text: str, code: int) -> None:
     import typer
 
-    from harmony_fleet.cli import _seconds
+    from harmony_fleet.cli_options import seconds_of
 
     if code:
         with pytest.raises(typer.BadParameter):
-            _seconds(text)
+            seconds_of(text)
     else:
-        assert _seconds(text) == {"1m30s": 90, "90": 90, "1.5s": 1.5, "100ms": 0.1, "2h": 7200}[text]
+        assert seconds_of(text) == {"1m30s": 90, "90": 90, "1.5s": 1.5, "100ms": 0.1, "2h": 7200}[text]
 
 
 def schema(capsys: pytest.CaptureFixture[str], *words: str) -> Any:

@@ -1,0 +1,72 @@
+"""Options and endings that all commands share. Imports typer alone, as cli does."""
+
+# ruff: noqa: PLC0415 - what a command needs is imported when it runs
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from harmony_fleet import duration
+
+if TYPE_CHECKING:
+    from harmony_fleet.commands.common import Common
+
+Server = Annotated[
+    str | None, typer.Option(metavar="URL", help="NATS servers, with commas; else $HARMONY_SERVER, context.toml.")
+]
+Creds = Annotated[str | None, typer.Option(metavar="PATH", help="NATS .creds file; else $HARMONY_CREDS, context.toml.")]
+TlsCa = Annotated[
+    str | None, typer.Option("--tls-ca", metavar="PATH", help="CA (PEM); else $HARMONY_TLS_CA, context.toml.")
+]
+Form = Annotated[
+    Literal["table", "json", "yaml"], typer.Option("-o", "--output", help="For people or for programs; errors too.")
+]
+
+
+def seconds_of(text: str, most: float = 86_400) -> float:
+    """``60s``, ``2m``, ``1m30s``, ``90``."""
+    total = duration.seconds(text)
+    if total is None:
+        raise typer.BadParameter("write it as 60s, 2m or 1m30s")
+    if not 0 < total <= most:
+        raise typer.BadParameter(f"must be more than 0 and at most {most / 3600:g}h")
+    return total
+
+
+def common_of(ctx: typer.Context, server: str | None, creds: str | None, tls_ca: str | None, output: str) -> Common:
+    """A command's own options before those that stand in front of it."""
+    from harmony_fleet.commands.common import Common
+    from harmony_fleet.render import Output
+
+    before: dict[str, Any] = ctx.obj or {}
+    return Common(
+        server or before.get("server"), creds or before.get("creds"), tls_ca or before.get("tls_ca"), Output(output)
+    )
+
+
+def guarded(common: Common, work: Callable[[], int]) -> int:
+    """Errors that are expected are told, not traced."""
+    from harmony_fleet.commands.common import note, show_error
+    from harmony_fleet.errors import HarmonyError
+
+    try:
+        return int(work())
+    except HarmonyError as error:
+        show_error(error, common.output)
+        return int(error.exit_code)
+    except KeyboardInterrupt:
+        note("stopped")
+        return 1
+    except BrokenPipeError:
+        return reader_gone()
+
+
+def reader_gone() -> int:
+    """`harmony get | head` is no error, and Python shall not tell of it at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0

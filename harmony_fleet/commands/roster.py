@@ -1,0 +1,134 @@
+"""`harmony fleet init`, `device`, `deployment` and `schedule`: what changes the roster. None of it needs NATS."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from harmony_fleet.commands.common import Common, note, write
+from harmony_fleet.errors import ExitCode, InvalidInput
+from harmony_fleet.projection import project
+from harmony_fleet.render import Output
+from harmony_fleet.roster.edit import UNSET, Edit, Section, add, change, remove
+from harmony_fleet.roster.file import RosterFile
+from harmony_fleet.roster.model import Roster
+from harmony_fleet.roster.sources import kept_name, load_scores, load_sources, scores_digest
+from harmony_fleet.state import check_name, parse_selectors
+
+Values = dict[tuple[str, ...], Any]
+
+
+def roster_file(common: Common) -> RosterFile:
+    """The roster of this operator's home."""
+    return RosterFile(common.context().home)
+
+
+def init(common: Common) -> ExitCode:
+    """`harmony fleet init`."""
+    file = roster_file(common)
+    roster = file.create()
+    told = {"roster": str(file.path), "lineage": roster.lineage, "generation": roster.generation}
+    if common.output is Output.TABLE:
+        note(f"made {file.path} at generation 1; its first devices: harmony fleet device add NAME… --class CLASS "
+             "--generation 1")  # fmt: skip
+    else:
+        write(told, common.output)
+    return ExitCode.DONE
+
+
+def add_items(
+    common: Common, section: Section, names: Sequence[str], item: Mapping[str, Any], generation: int
+) -> ExitCode:
+    """Items that differ in their name alone."""
+    for name in names:
+        check_name(section.removesuffix("s"), name)
+    return _mutate(common, add(section, [{"name": name, **item} for name in names]), generation)
+
+
+def set_items(common: Common, section: Section, names: Sequence[str], values: Values, generation: int) -> ExitCode:
+    """The same values on each; `UNSET` takes one away."""
+    if not values:
+        raise InvalidInput("NothingToSet", "cannot change the roster: nothing to set was given", "see --help")
+    return _mutate(common, change(section, names, values), generation)
+
+
+def remove_items(common: Common, section: Section, names: Sequence[str], generation: int) -> ExitCode:
+    """Take them out; apply then takes off the devices what they stood for."""
+    return _mutate(common, remove(section, names), generation)
+
+
+def _mutate(common: Common, edit: Edit, generation: int) -> ExitCode:
+    file = roster_file(common)
+    roster, changed = file.mutate(generation, edit, _projects(file))
+    if common.output is not Output.TABLE:
+        write({"generation": roster.generation, "changed": changed}, common.output)
+    elif changed:
+        note(f"the roster is at generation {roster.generation}; harmony fleet apply makes it so")
+    else:
+        note(f"nothing changed: the roster stays at generation {roster.generation}")
+    return ExitCode.DONE
+
+
+def _projects(file: RosterFile) -> Callable[[Roster], None]:
+    """A roster from which nothing could be projected is never written."""
+
+    def check(roster: Roster) -> None:
+        project(roster, load_sources(roster, file.folder))
+
+    return check
+
+
+def source(common: Common, name: str, *, inline: bool) -> dict[str, Any]:
+    """A file of Scores as a deployment keeps it: by name and digest, or as it is."""
+    path = Path(name)
+    scores = load_scores(path)
+    if inline:
+        return {"scores": list(scores)}
+    return {"file": kept_name(path, roster_file(common).folder), "digest": scores_digest(scores)}
+
+
+def selector(device_class: str | None, selectors: Sequence[str]) -> dict[str, Any]:
+    """``--class`` and ``--select`` as the roster keeps them."""
+    labels = parse_selectors(selectors)
+    return ({"class": device_class} if device_class else {}) | ({"labels": labels} if labels else {})
+
+
+def pairs(what: str, words: Sequence[str]) -> dict[str, str]:
+    """``["a=b"]``; each name once."""
+    found: dict[str, str] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or not name or name in found:
+            raise InvalidInput("PairInvalid", f"cannot read a --{what}", "write it as name=value, each name once")
+        found[name] = value
+    return found
+
+
+def variables(words: Sequence[str]) -> dict[str, str | int | float | bool]:
+    """``port=8080`` is a number, ``on=true`` a boolean, ``port='"8080"'`` and all else text."""
+    return {name: _scalar(value) for name, value in pairs("variable", words).items()}
+
+
+def _scalar(text: str) -> str | int | float | bool:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    return value if isinstance(value, (str, int, float, bool)) else text
+
+
+def unset(section: str, names: Sequence[str]) -> Values:
+    """These keys of a map go."""
+    return {(section, name): UNSET for name in names}
+
+
+def nested(section: str, values: Mapping[str, Any]) -> Values:
+    """These keys of a map are set."""
+    return {(section, name): value for name, value in values.items()}
+
+
+def flat(values: Mapping[str, Any]) -> Values:
+    """What was given, of several fields."""
+    return {(name,): value for name, value in values.items() if value is not None}

@@ -1,0 +1,100 @@
+"""Replace a file whole, durably, and so that nothing unfinished is left behind, whenever this process is killed.
+
+The new content goes into a file without a name (O_TMPFILE). Giving it a name and renaming it over the old one takes two
+calls; a short-lived child makes both, so that a kill of this process can't fall between them. Where the file system
+knows no files without names, one beside is used, and `sweep` takes away what a kill left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+_COMMIT: Final = (
+    "import os, sys; fd, beside, path = sys.argv[1:]; root = os.open('/', os.O_RDONLY)\n"
+    "os.link('/proc/self/fd/' + fd, beside, src_dir_fd=root, follow_symlinks=True); os.replace(beside, path)"
+)
+_SECONDS: Final = 30
+
+
+def beside(path: str) -> str:
+    """The name under which the new content is for a moment."""
+    folder, name = os.path.split(path)
+    return os.path.join(folder, f".{name}.new")
+
+
+def sweep(path: str) -> None:
+    """Take away what a kill left. Only under the lock that every writer holds."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(beside(path))
+
+
+def replace(path: str, data: bytes, keep: Sequence[int] = ()) -> None:
+    """Put `data` in the file's place, with its mode (0600 for a new one). Raises OSError; then the old one stands.
+
+    `keep` are descriptors that the child inherits: a lock that shall last as long as it works.
+    """
+    folder = os.path.dirname(path)
+    try:
+        fd = os.open(folder, os.O_TMPFILE | os.O_WRONLY, 0o600)
+    except (OSError, AttributeError):
+        fd = -1
+    if fd < 0:
+        _replace_named(path, data)
+    else:
+        _replace_nameless(path, fd, data, keep)
+    _sync_folder(folder)
+
+
+def _fill(fd: int, path: str, data: bytes) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.fchmod(fd, stat.S_IMODE(os.stat(path).st_mode))
+    with os.fdopen(fd, "wb", closefd=False) as file:
+        file.write(data)
+    os.fsync(fd)
+
+
+def _replace_nameless(path: str, fd: int, data: bytes, keep: Sequence[int]) -> None:
+    try:
+        _fill(fd, path, data)
+        argv = [sys.executable, "-I", "-S", "-c", _COMMIT, str(fd), beside(path), path]
+        code = subprocess.run(  # noqa: S603 - our own interpreter and words
+            argv,
+            pass_fds=[fd, *keep],
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=_SECONDS,
+            check=False,
+        ).returncode
+    except subprocess.TimeoutExpired:
+        code = -1
+    finally:
+        os.close(fd)
+    if code != 0:
+        sweep(path)
+        raise OSError(0, "the new content couldn't be put in place")
+
+
+def _replace_named(path: str, data: bytes) -> None:
+    fd = os.open(beside(path), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    try:
+        _fill(fd, path, data)
+        os.replace(beside(path), path)
+    except OSError:
+        sweep(path)
+        raise
+    finally:
+        os.close(fd)
+
+
+def _sync_folder(folder: str) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

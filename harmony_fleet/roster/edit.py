@@ -1,0 +1,111 @@
+"""Changes of the roster's tree: add, set, remove items of a section. Pure; comments of what stays stay.
+
+What comes out is checked by the model afterwards, so nothing is checked here but that names are there, or aren't.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Literal
+
+from ruamel.yaml.comments import CommentedMap, CommentedSeq
+from ruamel.yaml.scalarstring import LiteralScalarString
+
+from harmony_fleet.errors import InvalidInput
+
+Section = Literal["devices", "deployments", "schedules"]
+Edit = Callable[[CommentedMap], None]
+UNSET: Final = object()
+"""As a value: the key goes."""
+
+
+def add(section: Section, items: Sequence[Mapping[str, Any]]) -> Edit:
+    """Append items, whose names mustn't be there yet."""
+
+    def edit(tree: CommentedMap) -> None:
+        there = _items(tree, section)
+        names = {item.get("name") for item in there}
+        for item in items:
+            if item["name"] in names:
+                raise InvalidInput(
+                    "AlreadyThere",
+                    f"cannot add {item['name']} to {section}: it is there",
+                    f"change it with: harmony fleet {section.removesuffix('s')} set {item['name']}",
+                )
+            names.add(item["name"])
+            there.append(_block(item))
+
+    return edit
+
+
+def change(section: Section, names: Sequence[str], values: Mapping[tuple[str, ...], Any]) -> Edit:
+    """Set values at paths below the items, as ``("labels", "site")``; `UNSET` takes a key away."""
+
+    def edit(tree: CommentedMap) -> None:
+        for name in names:
+            item = _find(tree, section, name)
+            for path, value in values.items():
+                _set(item, path, value)
+
+    return edit
+
+
+def remove(section: Section, names: Sequence[str]) -> Edit:
+    """Take the items out."""
+
+    def edit(tree: CommentedMap) -> None:
+        for name in names:
+            there = _items(tree, section)
+            del there[there.index(_find(tree, section, name))]
+
+    return edit
+
+
+def bump(tree: CommentedMap) -> int:
+    """Exactly one more generation; which one."""
+    generation = int(tree["generation"]) + 1
+    tree["generation"] = generation
+    return generation
+
+
+def _items(tree: CommentedMap, section: Section) -> CommentedSeq:
+    """The section's list; an empty one in brackets becomes one of lines."""
+    found = tree.get(section)
+    if not found:
+        found = CommentedSeq()
+        tree[section] = found
+    return found  # type: ignore[no-any-return]
+
+
+def _find(tree: CommentedMap, section: Section, name: str) -> CommentedMap:
+    for item in tree.get(section) or ():
+        if item.get("name") == name:
+            return item  # type: ignore[no-any-return]
+    raise InvalidInput(
+        "NotFound", f"cannot find {name} in the roster's {section}", "see what there is with: harmony fleet status"
+    )
+
+
+def _set(item: CommentedMap, path: tuple[str, ...], value: Any) -> None:
+    for key in path[:-1]:
+        if not isinstance(item.get(key), CommentedMap):
+            if value is UNSET:
+                return
+            item[key] = CommentedMap()
+        item = item[key]
+    if value is UNSET:
+        item.pop(path[-1], None)
+    elif item.get(path[-1]) != value or type(item.get(path[-1])) is not type(value):
+        item[path[-1]] = _block(value)
+
+
+def _block(value: Any) -> Any:
+    """Plain values as the tree's own, text of several lines as a block."""
+    if isinstance(value, Mapping):
+        return CommentedMap((key, _block(item)) for key, item in value.items())
+    if isinstance(value, (list, tuple)):
+        return CommentedSeq(_block(item) for item in value)
+    readable = isinstance(value, str) and all(char.isprintable() or char == "\n" for char in value)
+    if readable and "\n" in value.rstrip("\n") and value == value.lstrip():
+        return LiteralScalarString(value)
+    return value

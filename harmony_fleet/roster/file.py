@@ -1,0 +1,170 @@
+"""``$HARMONY_HOME/fleet/roster.yaml``: read, locked, changed by mutations that carry its generation.
+
+The lock is the kernel's (flock on the folder) and goes with its holder. Beside the roster lies its seal: see `fence`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from harmony_fleet.errors import Conflict, InvalidInput
+from harmony_fleet.roster import durable, text
+from harmony_fleet.roster.edit import Edit, bump
+from harmony_fleet.roster.fence import Seal, admit, expect, from_bytes, seal_of, to_bytes
+from harmony_fleet.roster.model import Roster
+from scores.canonical import digest
+
+LOCK_SECONDS: Final = 30.0
+_AGAIN: Final = 0.02
+
+Check = Callable[[Roster], None]
+
+
+class RosterFile:
+    """The roster of one home."""
+
+    def __init__(self, home: Path) -> None:
+        self.folder = home / "fleet"
+        self.path = self.folder / "roster.yaml"
+        self.seal_path = self.folder / "roster.seal"
+
+    def read(self) -> Roster:
+        """The roster as it stands. Raises InvalidInput, or Conflict where it isn't the one that may follow."""
+        with contextlib.suppress(Conflict, OSError), self._lock(0):
+            self._sweep()
+        return self._read()[0]
+
+    def create(self) -> Roster:
+        """Make an empty roster with a lineage of its own."""
+        self._make_folder()
+        with self._lock(LOCK_SECONDS) as lock:
+            self._sweep()
+            if self.path.exists():
+                raise Conflict("RosterExists", f"cannot make {self.path}: it exists", "see: harmony fleet status")
+            if self.seal_path.exists():
+                raise Conflict(
+                    "RosterMissing",
+                    f"cannot make {self.path} anew: this fleet had one, and it is gone",
+                    f"restore it from a backup; to begin again as another authority, remove {self.seal_path}",
+                )
+            data = text.HEADER.format(lineage=uuid.uuid4()).encode()
+            roster = text.parse(data, str(self.path))
+            self._write(self.path, data, lock)
+            self._write(self.seal_path, to_bytes(seal_of(roster, data)), lock)
+            return roster
+
+    @contextlib.contextmanager
+    def locked(self, seconds: float = LOCK_SECONDS) -> Iterator[Roster]:
+        """The roster, read under the lock, which nobody changes until the end of this block."""
+        with self._lock(seconds) as lock:
+            self._sweep()
+            roster, data, seal = self._read()
+            self._seal(roster, data, seal, lock)
+            yield roster
+
+    def mutate(self, generation: int, edit: Edit, check: Check = lambda _roster: None) -> tuple[Roster, bool]:
+        """Change it where it still is at `generation`, by one generation; the roster, and whether anything changed.
+
+        `check` may refuse what would come out. Whatever is refused, is refused before anything is touched.
+        """
+        with self._lock(LOCK_SECONDS) as lock:
+            self._sweep()
+            before, data, seal = self._read()
+            expect(before, generation)
+            tree = text.tree(data)
+            edit(tree)
+            after = text.parse(text.dump(tree), str(self.path))
+            if after.content_digest() == before.content_digest():
+                self._seal(before, data, seal, lock)
+                return before, False
+            after = after.model_copy(update={"generation": bump(tree)})
+            check(after)
+            changed = text.dump(tree)
+            self._write(self.path, changed, lock)
+            self._write(self.seal_path, to_bytes(seal_of(after, changed)), lock)
+            return after, True
+
+    def _read(self) -> tuple[Roster, bytes, Seal | None]:
+        sealed = _bytes(self.seal_path)  # first: it is written last, so that it is never newer than the roster
+        data = _bytes(self.path)
+        if data is None:
+            raise InvalidInput("NoRoster", f"cannot find the roster {self.path}", "make one with: harmony fleet init")
+        seal = None if sealed is None else from_bytes(sealed, str(self.seal_path), 2 * text.MAX_ROSTER)
+        if seal is not None and seal.text == digest(data):
+            return seal.roster(str(self.path)), data, seal
+        roster = text.parse(data, str(self.path))
+        admit(seal, roster)
+        return roster, data, seal
+
+    def _seal(self, roster: Roster, data: bytes, seal: Seal | None, lock: int) -> None:
+        """Seal what was found where that is news: the first, one changed by hand, or after a kill before the seal."""
+        if seal is None or seal.text != digest(data):
+            self._write(self.seal_path, to_bytes(seal_of(roster, data)), lock)
+
+    def _sweep(self) -> None:
+        for path in (self.path, self.seal_path):
+            durable.sweep(os.path.realpath(path))
+
+    def _write(self, path: Path, data: bytes, lock: int) -> None:
+        try:
+            durable.replace(os.path.realpath(path), data, keep=[lock])
+        except OSError as error:
+            raise InvalidInput(
+                "RosterUnwritable", f"cannot write {path}: {error.strerror}", "see the folder's permissions and space"
+            ) from None
+
+    def _make_folder(self) -> None:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise InvalidInput(
+                "RosterUnwritable", f"cannot make {self.folder}: {error.strerror}", "set HARMONY_HOME to another folder"
+            ) from None
+
+    @contextlib.contextmanager
+    def _lock(self, seconds: float) -> Iterator[int]:
+        """The kernel's lock, waited for at most `seconds`. Raises Conflict when it isn't to be had."""
+        try:
+            lock = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
+        except OSError:
+            raise InvalidInput(
+                "NoRoster", f"cannot find the roster {self.path}", "make one with: harmony fleet init"
+            ) from None
+        try:
+            _flock(lock, time.monotonic() + seconds)
+            yield lock
+        finally:
+            os.close(lock)
+
+
+def _flock(lock: int, until: float) -> None:
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            if time.monotonic() >= until:
+                raise Conflict(
+                    "RosterBusy", "cannot lock the roster: another command holds it", "try again when that has ended"
+                ) from None
+            time.sleep(_AGAIN)
+        else:
+            return
+
+
+def _bytes(path: Path) -> bytes | None:
+    try:
+        with path.open("rb") as file:
+            return file.read(2 * text.MAX_ROSTER + 1)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise InvalidInput(
+            "RosterUnreadable", f"cannot read {path}: {error.strerror}", "check its permissions"
+        ) from None

@@ -1,0 +1,179 @@
+"""What ``roster.yaml`` holds: devices, deployments, schedules. Pure; the same model at every border.
+
+A deployment's Scores are raw here: they may hold variables of the device, and become Scores in `projection`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final, Literal
+
+from cronsim import CronSim, CronSimError
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
+from pydantic_core import PydanticCustomError
+
+from harmony_fleet import duration
+from harmony_fleet.errors import InvalidInput
+from scores.base import Model, fault, repeated
+from scores.canonical import canonical, digest
+from scores.manifest import MAX_SCORES, Generation, InvalidManifest, validate
+from scores.names import DeploymentName, DeviceName, Digest, Lineage, Text
+
+RUN_PREFIX: Final = "upgrade-"
+"""Deployments of task runs are named so, and no other."""
+MAX_DEADLINE: Final = 7 * 86_400.0
+_VARIABLE: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")
+_BUILT_IN: Final = frozenset({"device", "class", "labels"})
+_A_DAY: Final = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def _variable(value: str) -> str:
+    if not _VARIABLE.fullmatch(value):
+        raise PydanticCustomError("InvalidName", "a variable's name is of a-z 0-9 _, as http_port")
+    if value in _BUILT_IN:
+        raise PydanticCustomError("ReservedName", "device, class and labels are variables that every device has")
+    return value
+
+
+def _not_a_run(value: str) -> str:
+    if value.startswith(RUN_PREFIX):
+        raise PydanticCustomError("ReservedName", "deployments named upgrade-… are those of task runs")
+    return value
+
+
+def _cron(value: str) -> str:
+    try:
+        CronSim(value, _A_DAY)
+    except CronSimError:
+        raise PydanticCustomError("InvalidCron", "must be a cron expression of five fields, as 0 3 * * 0") from None
+    return value
+
+
+def _deadline(value: str) -> str:
+    if not 0 < (duration.seconds(value) or 0) <= MAX_DEADLINE:
+        raise PydanticCustomError("InvalidDuration", "must be a span of time up to 7d, as 2h or 90m")
+    return value
+
+
+DeviceClass = DeviceName
+LabelName = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9_./-]{0,61}[A-Za-z0-9])?$")]
+LabelValue = Annotated[str, Field(pattern=r"^([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?$")]
+Labels = Mapping[LabelName, LabelValue]
+VariableName = Annotated[str, AfterValidator(_variable)]
+Scalar = str | int | float | bool
+RosterName = Annotated[DeploymentName, AfterValidator(_not_a_run)]
+Budget = Annotated[int, Field(ge=1, le=100_000)]
+
+
+class Selector(Model):
+    """Which devices: of this class, with all these labels. An empty one is all of them."""
+
+    device_class: DeviceClass | None = Field(default=None, alias="class")
+    labels: Labels = Field(default_factory=dict)
+
+    def picks(self, device: RosterDevice) -> bool:
+        """Whether `device` is meant."""
+        if self.device_class is not None and device.device_class != self.device_class:
+            return False
+        return all(device.labels.get(name) == value for name, value in self.labels.items())
+
+
+class RosterDevice(Model):
+    """A member of the fleet. `enabled` false wins over `desired_state` running."""
+
+    name: DeviceName
+    device_class: DeviceClass = Field(alias="class")
+    labels: Labels = Field(default_factory=dict)
+    enabled: bool = True
+    desired_state: Literal["running", "stopped"] = "running"
+    variables: Mapping[VariableName, Scalar] = Field(default_factory=dict, repr=False)
+
+    @property
+    def runs(self) -> bool:
+        """Whether units and containers are to run there."""
+        return self.enabled and self.desired_state == "running"
+
+    def known(self) -> dict[str, Scalar]:
+        """Every variable by the name that a deployment uses."""
+        labels: dict[str, Scalar] = {f"labels.{name}": value for name, value in self.labels.items()}
+        return {**self.variables, "device": self.name, "class": self.device_class, **labels}
+
+
+class RosterDeployment(Model):
+    """A manifest's name, the devices that it is for, and its Scores: inline, or in a file whose digest is kept."""
+
+    name: RosterName
+    select: Selector = Field(default_factory=lambda: Selector.model_validate({}))
+    scores: Annotated[Sequence[Mapping[str, Any]], Field(max_length=MAX_SCORES)] | None = Field(
+        default=None, repr=False
+    )
+    file: Annotated[Text, StringConstraints(min_length=1, max_length=4095)] | None = None
+    digest: Digest | None = None
+
+    @model_validator(mode="after")
+    def _one_source(self) -> RosterDeployment:
+        if (self.scores is None) == (self.file is None):
+            raise PydanticCustomError("ExactlyOneOf", "needs exactly one of scores, file")
+        if (self.digest is None) != (self.file is None):
+            raise PydanticCustomError("DigestWithFile", "a file, and nothing else, has the digest of its Scores")
+        return self
+
+
+class Schedule(Model):
+    """A recurring upgrade run. `cron` is in UTC."""
+
+    name: RosterName
+    cron: Annotated[str, AfterValidator(_cron)]
+    select: Selector = Field(default_factory=lambda: Selector.model_validate({}))
+    deadline: Annotated[str, AfterValidator(_deadline)]
+    max_unavailable: Budget
+    canary: Budget | None = None
+    enabled: bool = True
+
+
+class Roster(Model):
+    """The whole. `lineage` is the authority that its projections are written by, `generation` the fence."""
+
+    version: Annotated[int, Field(ge=1, le=1)]
+    lineage: Lineage
+    generation: Generation
+    devices: Sequence[RosterDevice] = ()
+    deployments: Sequence[RosterDeployment] = ()
+    schedules: Sequence[Schedule] = ()
+
+    @model_validator(mode="after")
+    def _distinct(self) -> Roster:
+        for section in ("devices", "deployments", "schedules"):
+            twice = repeated([item.name for item in getattr(self, section)])
+            if twice is not None:
+                raise fault((section, twice, "name"), "DuplicateName", "another one here has this name")
+        return self
+
+    def wire(self) -> dict[str, Any]:
+        """The JSON value of what was set, by the names of the file."""
+        return self.model_dump(mode="json", exclude_unset=True, by_alias=True)
+
+    def content_digest(self) -> str:
+        """The digest of all that the roster says, without comments and without its generation."""
+        return digest(canonical({**self.wire(), "generation": 0}))
+
+    def device(self, name: str) -> RosterDevice | None:
+        """The device of this name."""
+        return next((device for device in self.devices if device.name == name), None)
+
+    def picked(self, select: Selector) -> list[RosterDevice]:
+        """The enabled devices that `select` means, in the roster's order."""
+        return [device for device in self.devices if device.enabled and select.picks(device)]
+
+
+def check(value: Any, where: str) -> Roster:
+    """`value` (from YAML or JSON) as a Roster. Raises InvalidInput with fields and codes, never values."""
+    try:
+        return validate(Roster, value)
+    except InvalidManifest as error:
+        details = str(error).replace("the manifest: ", "the roster: ").split("; ")
+        raise InvalidInput(
+            error.code, f"cannot use {where}", "see docs/fleet.md for the fields", error.errors, details=details
+        ) from None

@@ -1,0 +1,94 @@
+"""The raw Scores of deployments: those that stand in the roster, those of a file that the roster knows by digest.
+
+A file that says something else than when it was entered is refused: what is projected follows from the roster alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from harmony_fleet.errors import Conflict, InvalidInput
+from harmony_fleet.load import read_bytes, read_json, read_yaml, run_python
+from harmony_fleet.roster.model import Roster, RosterDeployment
+from scores.base import Score
+from scores.canonical import canonical, digest
+from scores.manifest import Manifest
+
+RawScores = Sequence[Mapping[str, Any]]
+
+
+def load_sources(roster: Roster, folder: Path) -> dict[str, RawScores]:
+    """The raw Scores of every deployment. A file's name is relative to `folder`."""
+    return {deployment.name: _scores(deployment, folder) for deployment in roster.deployments}
+
+
+def _scores(deployment: RosterDeployment, folder: Path) -> RawScores:
+    if deployment.scores is not None:
+        return deployment.scores
+    path = folder / (deployment.file or "")
+    scores = load_scores(path)
+    if scores_digest(scores) != deployment.digest:
+        raise Conflict(
+            "FileChanged",
+            f"cannot project {deployment.name}: {path} says something else than when the roster took it",
+            f"to take what it says now: harmony fleet deployment set {deployment.name} --file {path} --generation N",
+        )
+    return scores
+
+
+def scores_digest(scores: RawScores) -> str:
+    """The digest by which the roster knows a file's Scores."""
+    return digest(canonical(list(scores)))
+
+
+def kept_name(path: Path, folder: Path) -> str:
+    """How the roster names the file: relative to its own folder where it lies below it."""
+    whole = path.expanduser().resolve()
+    base = folder.resolve()
+    return str(whole.relative_to(base)) if whole.is_relative_to(base) else str(whole)
+
+
+def load_scores(path: Path) -> RawScores:
+    """The Scores of a YAML, JSON or Python file, raw: they may hold variables.
+
+    YAML and JSON hold a list of Scores, or a manifest; Python defines `scores`, or a `manifest`.
+    """
+    data = read_bytes(path)
+    if path.suffix == ".py":
+        namespace = run_python(path, data)
+        found = namespace.get("scores", namespace.get("manifest"))
+    elif path.suffix == ".json":
+        found = read_json(data, str(path))
+    elif path.suffix in (".yaml", ".yml"):
+        documents = read_yaml(data, str(path))
+        found = documents[0] if len(documents) == 1 else None
+    else:
+        raise InvalidInput(
+            "UnknownFormat", f"cannot tell what {os.path.basename(path)} is", "name it .yaml, .yml, .json or .py"
+        )
+    if isinstance(found, Manifest):
+        found = found.scores
+    if isinstance(found, Mapping):
+        found = found.get("scores")
+    raw = [_raw(item) for item in found] if isinstance(found, (list, tuple)) else None
+    if raw is None or not all(isinstance(item, dict) for item in raw):
+        raise InvalidInput(
+            "NoScores",
+            f"cannot find Scores in {path}",
+            "YAML and JSON hold a list of Scores or a manifest; Python defines scores = […] or manifest = Manifest(…)",
+        )
+    return raw
+
+
+def _raw(score: Any) -> Any:
+    """As plain JSON values, so that the same content is the same whoever wrote it."""
+    if isinstance(score, Score):
+        return score.wire()
+    try:
+        return json.loads(json.dumps(score, allow_nan=False))
+    except (TypeError, ValueError):
+        return None

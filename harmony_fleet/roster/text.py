@@ -1,0 +1,70 @@
+"""``roster.yaml`` as text: read strictly, changed with its comments, quotes and order kept. Pure."""
+
+from __future__ import annotations
+
+from io import BytesIO
+from typing import Any, Final
+
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap
+from ruamel.yaml.error import YAMLError
+
+from harmony_fleet.errors import InvalidInput
+from harmony_fleet.load import read_yaml
+from harmony_fleet.roster.model import Roster, check
+
+MAX_ROSTER: Final = 64 * 1024 * 1024
+_MAX_NODES: Final = 4_000_000
+"""Values of the largest roster: 100,000 devices have fewer."""
+
+HEADER: Final = """\
+# What is meant to run where. `harmony fleet device|deployment|schedule …` changes it and keeps comments.
+# A change by hand counts with generation + 1. See docs/fleet.md.
+version: 1
+lineage: {lineage}
+generation: 1
+devices: []
+deployments: []
+schedules: []
+"""
+
+
+def parse(data: bytes, where: str) -> Roster:
+    """The roster that `data` says. Raises InvalidInput with the place, fields and codes, never values."""
+    if len(data) > MAX_ROSTER:
+        raise InvalidInput("TooLarge", f"cannot read {where}: more than {MAX_ROSTER} bytes", "split the fleet")
+    values = read_yaml(data, where, _MAX_NODES)
+    if len(values) != 1:
+        what = "it is empty" if not values else "it holds several documents"
+        raise InvalidInput("NotOneDocument", f"cannot use {where}: {what}", "restore it from a backup")
+    return check(values[0], where)
+
+
+def tree(data: bytes) -> CommentedMap:
+    """The same as a tree that keeps comments; `data` was parsed before. Raises InvalidInput."""
+    try:
+        found: Any = _yaml().load(data.decode("utf-8-sig"))
+    except (YAMLError, ValueError, TypeError, RecursionError) as error:
+        raise InvalidInput(
+            "NotEditable",
+            f"cannot edit the roster with its comments kept ({type(error).__name__})",
+            "write unusual scalars and tags plainly",
+        ) from None
+    if not isinstance(found, CommentedMap):
+        raise InvalidInput("NotEditable", "cannot edit the roster: it is no mapping", "restore it from a backup")
+    return found
+
+
+def dump(changed: CommentedMap) -> bytes:
+    """The tree as text."""
+    out = BytesIO()
+    _yaml().dump(changed, out)
+    return out.getvalue()
+
+
+def _yaml() -> YAML:
+    yaml = YAML(typ="rt", pure=True)
+    yaml.preserve_quotes = True
+    yaml.width = 4096
+    yaml.indent(mapping=2, sequence=4, offset=2)
+    return yaml

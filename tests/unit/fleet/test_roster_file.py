@@ -1,0 +1,216 @@
+"""The roster on disk: the fence, the lock, what a kill leaves, which roster may follow which."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harmony_fleet.errors import Conflict, HarmonyError, InvalidInput
+from harmony_fleet.roster import durable
+from harmony_fleet.roster.edit import add, change
+from harmony_fleet.roster.file import RosterFile
+
+FILES = ["roster.seal", "roster.yaml"]
+PI = add("devices", [{"name": "pi-01", "class": "web"}])
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> RosterFile:
+    made = RosterFile(tmp_path)
+    made.create()
+    return made
+
+
+def forks(*words: str) -> Any:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.unit.fleet.forks", *words],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=200,
+    )
+    return json.loads(done.stdout)
+
+
+def refused(code: str, work: Any) -> HarmonyError:
+    with pytest.raises(HarmonyError) as caught:
+        work()
+    assert caught.value.code == code
+    assert caught.value.hint
+    return caught.value
+
+
+def test_init_makes_generation_1_once(file: RosterFile) -> None:
+    roster = file.read()
+    assert (roster.version, roster.generation, roster.devices) == (1, 1, [])
+    assert isinstance(refused("RosterExists", file.create), Conflict)
+    assert sorted(os.listdir(file.folder)) == FILES
+    file.path.unlink()
+    refused("RosterMissing", file.create)
+    refused("NoRoster", file.read)
+
+
+def test_without_init_there_is_no_roster(tmp_path: Path) -> None:
+    for work in (RosterFile(tmp_path).read, lambda: RosterFile(tmp_path).mutate(1, PI)):
+        assert isinstance(refused("NoRoster", work), InvalidInput)
+
+
+def test_a_change_adds_one_and_no_change_none(file: RosterFile) -> None:
+    after, changed = file.mutate(1, PI)
+    assert (after.generation, changed, file.read().generation) == (2, True, 2)
+    before = file.path.read_bytes(), file.path.stat().st_ino
+    after, changed = file.mutate(2, change("devices", ["pi-01"], {("class",): "web"}))
+    assert (after.generation, changed) == (2, False)
+    assert (file.path.read_bytes(), file.path.stat().st_ino) == before
+
+
+@pytest.mark.parametrize("generation", [1, 3, 99])
+def test_another_generation_changes_nothing(file: RosterFile, generation: int) -> None:
+    file.mutate(1, PI)
+    before = file.path.read_bytes()
+    edit = add("devices", [{"name": "pi-02", "class": "web"}])
+    assert isinstance(refused("StaleGeneration", lambda: file.mutate(generation, edit)), Conflict)
+    assert file.path.read_bytes() == before
+
+
+def test_what_would_be_refused_is_not_written(file: RosterFile) -> None:
+    before = file.path.read_bytes()
+
+    def refuse(_roster: object) -> None:
+        raise InvalidInput("No", "no", "no")
+
+    refused("No", lambda: file.mutate(1, PI, refuse))
+    refused("InvalidName", lambda: file.mutate(1, add("devices", [{"name": "PI", "class": "web"}])))
+    refused("NotFound", lambda: file.mutate(1, change("devices", ["pi-09"], {("class",): "x"})))
+    assert file.path.read_bytes() == before
+    assert sorted(os.listdir(file.folder)) == FILES
+
+
+def test_of_a_hundred_at_once_one_wins(file: RosterFile, tmp_path: Path) -> None:
+    assert forks("race", str(tmp_path), "100") == {"0": 1, "3": 99}
+    roster = file.read()
+    assert (roster.generation, len(roster.devices)) == (2, 1)
+    assert sorted(os.listdir(file.folder)) == FILES
+
+
+def test_a_kill_at_any_line_leaves_the_old_or_the_new(file: RosterFile, tmp_path: Path) -> None:
+    told = forks("kill", str(tmp_path))
+    assert len(told) > 60
+    assert {item["generation"] for item in told} == {1, 2}
+    for at, item in enumerate(told, 1):
+        assert item["devices"] == item["generation"] - 1, at
+        assert item["left"] == FILES, at
+
+
+@pytest.mark.parametrize(("before", "generation"), [("os.link(", 1), ("os.replace(", 1), ("", 2)])
+def test_a_kill_of_the_one_that_renames_leaves_nothing(
+    file: RosterFile, monkeypatch: pytest.MonkeyPatch, before: str, generation: int
+) -> None:
+    end = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)\n"
+    words = durable._COMMIT.replace("; os.replace", "\nos.replace")
+    at = words.index(before) if before else len(words)
+    monkeypatch.setattr(durable, "_COMMIT", f"{words[:at]}\n{end}{words[at:]}" if before else f"{words}\n{end}")
+    with pytest.raises(InvalidInput):
+        file.mutate(1, PI)
+    monkeypatch.undo()
+    assert sorted(os.listdir(file.folder)) == FILES
+    assert file.read().generation == generation
+
+
+def test_where_files_need_names_a_kill_leaves_one_for_the_next_to_sweep(
+    file: RosterFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(os, "O_TMPFILE")
+    file.mutate(1, PI)
+    assert sorted(os.listdir(file.folder)) == FILES
+    left = Path(durable.beside(str(file.path)))
+    left.write_text("half")
+    assert file.read().generation == 2
+    assert not left.exists()
+    monkeypatch.setattr(os, "replace", lambda *_words: (_ for _ in ()).throw(OSError(5, "gone")))
+    refused("RosterUnwritable", lambda: file.mutate(2, add("devices", [{"name": "pi-02", "class": "web"}])))
+    assert sorted(os.listdir(file.folder)) == FILES
+
+
+def test_the_lock_goes_with_its_holder(file: RosterFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    holder = subprocess.Popen(
+        [sys.executable, "-m", "tests.unit.fleet.forks", "holder", str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "locked\n"
+        monkeypatch.setattr("harmony_fleet.roster.file.LOCK_SECONDS", 0.1)
+        assert isinstance(refused("RosterBusy", lambda: file.mutate(1, PI)), Conflict)
+        assert file.read().generation == 1
+        os.kill(holder.pid, signal.SIGKILL)
+    finally:
+        holder.kill()
+        holder.wait()
+        holder.stdout.close()  # type: ignore[union-attr]
+    assert file.mutate(1, PI)[0].generation == 2
+    assert sorted(os.listdir(file.folder)) == FILES
+
+
+def rewritten(file: RosterFile, old: str, new: str) -> None:
+    text = file.path.read_text()
+    assert old in text
+    file.path.write_text(text.replace(old, new))
+
+
+def test_which_roster_may_follow(file: RosterFile, tmp_path: Path) -> None:
+    file.mutate(1, PI)
+    older = file.path.read_bytes()
+    file.mutate(2, change("devices", ["pi-01"], {("class",): "edge"}))
+    newest = file.path.read_bytes()
+    other = RosterFile(tmp_path / "other")
+    other.create()
+    for data, code in ((other.path.read_bytes(), "LineageChanged"), (older, "StaleGeneration")):
+        file.path.write_bytes(data)
+        for work in (file.read, lambda: file.mutate(1, PI), lambda: file.mutate(2, PI)):
+            assert isinstance(refused(code, work), Conflict)
+        assert file.path.read_bytes() == data
+    file.path.write_bytes(newest)
+    rewritten(file, "class: edge", "class: web")
+    assert isinstance(refused("GenerationReused", file.read), Conflict)
+    rewritten(file, "generation: 3", "generation: 4")
+    assert file.read().generation == 4
+    with file.locked():
+        pass
+    rewritten(file, "generation: 4", "generation: 3")
+    refused("StaleGeneration", file.read)
+
+
+def test_a_comment_by_hand_is_no_change(file: RosterFile) -> None:
+    file.mutate(1, PI)
+    rewritten(file, "name: pi-01", "name: pi-01  # under the desk")
+    assert file.read().generation == 2
+    after, _ = file.mutate(2, change("devices", ["pi-01"], {("labels", "site"): "home"}))
+    assert after.generation == 3
+    assert "# under the desk" in file.path.read_text()
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"version":2}', b"\xff"])
+def test_a_broken_seal_is_no_word_on_the_past(file: RosterFile, data: bytes) -> None:
+    file.seal_path.write_bytes(data)
+    refused("SealUnreadable", file.read)
+    file.seal_path.unlink()
+    assert file.read().generation == 1
+
+
+def test_the_roster_keeps_its_mode_and_a_link_stays_one(file: RosterFile, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "repository"
+    elsewhere.mkdir()
+    file.path.rename(elsewhere / "roster.yaml")
+    file.path.symlink_to(elsewhere / "roster.yaml")
+    (elsewhere / "roster.yaml").chmod(0o640)
+    file.mutate(1, PI)
+    assert file.path.is_symlink()
+    assert (elsewhere / "roster.yaml").stat().st_mode & 0o777 == 0o640
+    assert os.listdir(elsewhere) == ["roster.yaml"]
