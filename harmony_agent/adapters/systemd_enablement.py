@@ -7,6 +7,8 @@ depend on are unchanged.
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Collection
 from typing import Final
 
 import anyio.to_thread
@@ -14,6 +16,8 @@ import anyio.to_thread
 from harmony_agent.adapters.systemd_bus import MANAGER, PROPERTIES, ROOT, Bus, NoSuchUnit
 from harmony_agent.core.errors import Transient
 
+_RACY_NS: Final = 100_000_000
+"""A directory that changed so lately may change once more without another time of change."""
 _LINKS: Final = (".wants", ".requires", ".upholds")
 Stamp = tuple[tuple[str, int], ...]
 
@@ -26,6 +30,7 @@ class Enablement:
         self._directory = directory
         self._paths: tuple[int, list[str]] = (0, [])
         self._folders: dict[str, tuple[int, list[str]]] = {}
+        self._states: dict[str, tuple[object, str]] = {}
 
     async def stamp(self) -> Stamp:
         """Another value whenever an answer of `state` may have changed."""
@@ -51,14 +56,29 @@ class Enablement:
                 known = self._folders[path] = (at, folders)
             found.append((path, at))
             found += [(folder, _mtime(folder)) for folder in known[1]]
+        now = time.time_ns()
+        if any(abs(now - at) < _RACY_NS for _, at in found):
+            found.append(("still changing", now))
         return tuple(found)
 
-    async def state(self, name: str) -> str:
-        """``enabled``, ``disabled``, ``static``, ``masked``, …; "" where there is no unit file."""
+    async def state(self, name: str, under: object) -> str:
+        """``enabled``, ``disabled``, ``static``, ``masked``, …; "" where there is no unit file.
+
+        `under` is all that it depends on: the stamp, and the unit's own files.
+        """
+        known = self._states.get(name)
+        if known is not None and known[0] == under:
+            return known[1]
         try:
-            return str(await self._bus.manager("GetUnitFileState", "s", name))
+            state = str(await self._bus.manager("GetUnitFileState", "s", name))
         except NoSuchUnit:
-            return ""
+            state = ""
+        self._states[name] = (under, state)
+        return state
+
+    def retain(self, names: Collection[str]) -> None:
+        """Remember these and no others."""
+        self._states = {name: known for name, known in self._states.items() if name in names}
 
     async def enable(self, name: str) -> None:
         """Enable durably."""

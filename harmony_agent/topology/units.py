@@ -135,7 +135,7 @@ class Units(Protocol):
         ...
 
     async def start(self, name: str) -> str:
-        """Start, and remember how it ends even if it ends at once."""
+        """Start, however it failed and however often it was started; remember how it ends even if it ends at once."""
         ...
 
     async def stop(self, name: str) -> str:
@@ -143,7 +143,7 @@ class Units(Protocol):
         ...
 
     async def restart(self, name: str) -> str:
-        """Stop and start, or start."""
+        """Stop and start, or start; see `start`."""
         ...
 
     async def reload_unit(self, name: str) -> str:

@@ -446,6 +446,18 @@ async def a_restart_is_not_repeated_after_a_crash(world: World) -> None:
 
 
 @case
+async def many_changes_in_a_row_meet_no_limit_on_starts(world: World) -> None:
+    for number in range(8):
+        done = await want(world, web(content=SLEEP.format(number)))
+        assert [type(action).__name__ for action in done.actions][-1] in ("Start", "Restart"), done.actions
+        assert (await seen(world, "web.service")).active_state == "active"
+    for _ in range(6):
+        await world.systemctl("stop", "web.service")
+        await settle(world, "web.service")
+        assert (await seen(world, "web.service")).active_state == "active"
+
+
+@case
 async def reload_on_reloads_once(world: World) -> None:
     spec = web(content="[Service]\nExecStart=/bin/sleep infinity\nExecReload=/bin/true\n")
     await want(world, spec, reload_token="one")

@@ -71,10 +71,9 @@ class Note(Action):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start(Action):
-    """Start; `note` is recorded first, `reset` forgets an earlier failure."""
+    """Start; `note` is recorded first."""
 
     note: UnitFacts | None = None
-    reset: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

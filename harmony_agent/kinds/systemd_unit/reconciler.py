@@ -119,8 +119,6 @@ class UnitReconciler:
         else:
             if action.note is not None:
                 await self._store.note(name, action.note.json())
-            if action.reset:
-                await self._units.reset_failed(name)
             result = await self._units.start(name)
         if result == "dependency":
             raise Transient("DependencyFailed", f"cannot start {name}: a unit that it requires doesn't start")

@@ -117,7 +117,6 @@ def _state(unit: Unit, facts: UnitFacts, ours: frozenset[str]) -> Plan[UnitActio
     goal = running.Goal(FORMER)
     facts = replace(facts, restart="", reload="", changed=0)
     if unit.active_state in ("inactive", "failed") and not unit.job:
-        failed = unit.active_state == "failed"
         note = goal.noted(unit, facts)
-        return Act((Start(name=unit.name, reason="it ran before", note=note, reset=failed, disturbs=False),))
+        return Act((Start(name=unit.name, reason="it ran before", note=note, disturbs=False),))
     return running.run(goal, unit, facts, mine=True)

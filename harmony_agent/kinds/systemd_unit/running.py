@@ -111,7 +111,6 @@ def _failed(goal: Goal, unit: Unit, facts: UnitFacts) -> Plan[UnitAction]:
         name=unit.name,
         reason=f"the unit failed: {unit.result}",
         note=goal.noted(unit, facts) if other else None,
-        reset=True,
         disturbs=False,
     )
     return _act(start, fields=("state",), again=not other)

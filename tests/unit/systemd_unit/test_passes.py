@@ -50,7 +50,7 @@ async def test_mask_stops_what_runs() -> None:
         (lambda u: u.disk.update({DROPIN: "x"}), ("dropins",), ["write web.service.d/10-a.conf", "reload"]),
         (lambda u: u.enabled.clear(), ("enabled",), ["enable web.service", "reload"]),
         (lambda u: u.exits(NAME), ("state",), ["start web.service"]),
-        (lambda u: u.exits(NAME, code=1), ("state",), ["reset-failed web.service", "start web.service"]),
+        (lambda u: u.exits(NAME, code=1), ("state",), ["start web.service"]),
     ],
 )  # fmt: skip
 async def test_drift_names_the_field_and_is_repaired_by_least(break_it: Any, fields: Any, calls: list[str]) -> None:
