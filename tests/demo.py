@@ -1,7 +1,8 @@
 """``make demo``: the main job, shown on a disposable device (as root) or on the user's own manager and podman.
 
 Applies the example, breaks each of its resources by hand, shows the repair and how long it took, changes it, takes it
-off. Ends with 0 only if all of that was seen; leaves nothing behind, also when it fails.
+off; on a device, last, upgrades its packages and reboots it. Ends with 0 only if all of that was seen; leaves nothing
+behind, also when it fails.
 """
 
 from __future__ import annotations
@@ -14,15 +15,26 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from tests.device.tools import HarnessError
 from tests.natsserver import NatsServer
+
+if TYPE_CHECKING:
+    from tests.device.upgrades import Upgrading
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLE = ROOT / "examples" / "web.yaml"
 DEVICE = "pi-01"
 UNIT = "web-preview.service"
+UPGRADE = """\
+deployment: upgrade
+scores:
+  - {kind: SystemUpgrade, name: os, attempt_id: demo-1, run_uid: demo, expires_at: "2999-01-01T00:00:00Z"}
+"""
 FIRST, SECOND = "This page is kept as its manifest says.", "This is the second generation of the page."
 SECONDS = 30.0
 
@@ -40,6 +52,7 @@ class Stage:
     folder: str
     port: int
     leaves_out: tuple[str, ...] = ()
+    upgrading: Upgrading | None = None
 
     def ok(self, *argv: str) -> str:
         """Run; its output. DemoFailed where it fails."""
@@ -58,7 +71,7 @@ def main() -> int:
         try:
             with place(home) as stage:
                 play(stage, home)
-        except DemoFailed as failure:
+        except (DemoFailed, HarnessError) as failure:
             say(f"FAILED: {failure}")
             return 1
     say(f"Done in {time.monotonic() - began:.0f} s. Nothing is left running.")
@@ -91,6 +104,32 @@ def play(stage: Stage, home: Path) -> None:
     say("Take the deployment off")
     harmony(stage, home, "delete", "web", "--device", DEVICE, "--wait")
     nothing_left(stage)
+    if stage.upgrading is not None:
+        upgrade(stage, stage.upgrading, home)
+
+
+def upgrade(stage: Stage, site: Upgrading, home: Path) -> None:
+    """The last act: packages and a reboot, by the root updater."""
+    from tests.device.aptrepo import Package
+
+    say("Upgrade the system: the root updater, a signed repository, a reboot")
+    device = site.device
+    site.has(Package("harmony-sample", "1.0"))
+    site.offers(Package("harmony-sample", "2.0"))
+    print(f"  harmony-sample {site.version('harmony-sample')} is installed, 2.0 is offered", flush=True)
+    boot = device.boot_id()
+    manifest = home / "upgrade.yaml"
+    manifest.write_text(UPGRADE)
+    with ThreadPoolExecutor(1) as beside:
+        applied = beside.submit(harmony, stage, home, "apply", str(manifest), "--device", DEVICE, "--wait")
+        site.reboots(seconds=SECONDS)
+        applied.result(timeout=60)
+    expect(site.version("harmony-sample") == "2.0", "the package was not upgraded")
+    expect(device.boot_id() != boot, "the device did not reboot")
+    harmony(stage, home, "status", "upgrade", "--resources")
+    print(
+        f"  harmony-sample {site.version('harmony-sample')} is installed; boot id {boot[:8]} -> {device.boot_id()[:8]}"
+    )
 
 
 def adapted(stage: Stage) -> str:
@@ -198,6 +237,7 @@ def device_stage(home: Path) -> Iterator[Stage]:
     """A disposable Debian 12 with the agent installed as fleet-agent, and a nats-server on its network."""
     from tests.device.lab import Lab, missing
     from tests.device.prepare import USER
+    from tests.device.upgrades import Upgrading
 
     if lacks := missing():
         raise DemoFailed("; ".join(lacks))
@@ -206,19 +246,20 @@ def device_stage(home: Path) -> Iterator[Stage]:
         lan = lab.lan()
         device = lab.device("bookworm", lan)
         device.systemctl("enable", "--now", "podman.socket", user=True)
+        upgrading = Upgrading(device, home / "apt")
         config = {
-            "agent": {"device_id": DEVICE, "kinds": ["File", "SystemdUnit", "Container"]},
+            "agent": {"device_id": DEVICE, "kinds": ["File", "SystemdUnit", "Container", "SystemUpgrade"]},
             "nats": {"servers": [lan.nats.url]},
             "labels": {"site": "demo"},
         }
         device.agent.install(config, service_type="notify")
-        print("  booted; the agent runs as the user fleet-agent; nats-server runs on the device's network")
+        print("  booted; agent (as the user fleet-agent) and updater run; nats-server runs on the device's network")
 
         def run(argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
             done = device.run(list(argv), user=USER, check=False)
             return subprocess.CompletedProcess(argv, done.rc, done.stdout, done.stderr)
 
-        yield Stage(run, lan.nats.host_url, "/srv/web", 8080)
+        yield Stage(run, lan.nats.host_url, "/srv/web", 8080, upgrading=upgrading)
 
 
 @contextlib.contextmanager
