@@ -5,6 +5,7 @@ Nothing is decided here. A kind's libraries are imported only where the configur
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import random
@@ -213,8 +214,10 @@ class Describer:
 async def run(settings: Settings) -> None:
     """Run the agent until SIGTERM or SIGINT. Raises AlreadyRunning, LedgerUnreadable."""
     state_dir = Path(settings.agent.state_dir)
-    held = host.lock(state_dir)
+    held = host.StateLock(state_dir)
     ledger = SqliteLedger(state_dir)
+    ledger.before_rebuild = held.renew
+    anew = asyncio.Event()
     control = control_plane(settings)
     moments = times()
     made: dict[str, Made] = {}
@@ -233,11 +236,12 @@ async def run(settings: Settings) -> None:
     )
     for kind in settings.agent.kinds:
         made[kind] = KINDS[kind](Parts(settings, engine.book.store(kind), moments.clock, control))
+    engine.on_rebuilt = anew.set
     engine.bind({kind: part.reconciler for kind, part in made.items()})
     try:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(control.run)
-            tasks.start_soon(local.serve, state_dir, lambda: [status.wire() for status in engine.statuses()])
+            tasks.start_soon(local.serve, state_dir, lambda: [status.wire() for status in engine.statuses()], anew)
             tasks.start_soon(engine.run, lambda: notify.notify("READY=1"))
             tasks.start_soon(notify.feed_watchdog, engine.progress.stuck)
             await _until_signal()
@@ -249,7 +253,7 @@ async def run(settings: Settings) -> None:
             for part in made.values():
                 await part.reconciler.close()
         ledger.close()
-        os.close(held)
+        held.close()
 
 
 def _bound_the_stop() -> None:

@@ -80,6 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return NOT_CONVERGED
     except (OSError, sqlite3.Error) as error:
         print(f"harmony-agent: cannot {arguments.verb}: {error}", file=sys.stderr)
+        notify.notify(f"STATUS=cannot {arguments.verb}: {error}")
         return NOT_CONVERGED
     except KeyboardInterrupt:
         return 130

@@ -47,8 +47,29 @@ def os_info() -> OsInfo:
     )
 
 
-def lock(state_dir: Path) -> int:
-    """Take the state directory for this process; the kernel lets go of it when the process ends. AlreadyRunning."""
+class StateLock:
+    """The state directory, taken for this process; the kernel lets go of it when the process ends."""
+
+    def __init__(self, state_dir: Path) -> None:
+        """AlreadyRunning, where another agent has it."""
+        self._state_dir = state_dir
+        self._descriptor = _lock(state_dir)
+
+    def renew(self) -> None:
+        """Take it again, after the directory was taken away and made anew. OSError where another agent was faster."""
+        try:
+            descriptor = _lock(self._state_dir)
+        except AlreadyRunning as error:
+            raise OSError(str(error)) from error
+        self.close()
+        self._descriptor = descriptor
+
+    def close(self) -> None:
+        """Let go of it."""
+        os.close(self._descriptor)
+
+
+def _lock(state_dir: Path) -> int:
     state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     descriptor = os.open(state_dir / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

@@ -58,6 +58,8 @@ class SqliteLedger:
     def __init__(self, state_dir: Path) -> None:
         """Open, or at the very first start create. Raises LedgerUnreadable."""
         self._paths = (state_dir / "manifests.db", state_dir / "ledger.db")
+        self.before_rebuild: Callable[[], None] = lambda: None
+        """called, in a worker thread, once the directory is made again; OSError: it isn't to be written there"""
         state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._open()
 
@@ -107,6 +109,7 @@ class SqliteLedger:
     def _rebuild(self, manifests: Sequence[Stored], records: Sequence[Record]) -> None:
         path, ledger = self._paths
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.before_rebuild()
         self._manifests_db, self._manifests = create(path, _MANIFESTS_TABLE, manifests)
         self._records_db, self._records = create(ledger, _RECORDS_TABLE, records)
         self._inodes = [inode(path) for path in self._paths]

@@ -5,19 +5,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import os
 import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+log = logging.getLogger(__name__)
+
 NAME: Final = "agent.sock"
 _SECONDS: Final = 5.0
 _MAX_PATH: Final = 107
 
 
-async def serve(state_dir: Path, answer: Callable[[], Any]) -> None:
-    """Write `answer()` as JSON to whoever connects, until cancelled. Only the directory's owner and root can."""
+async def serve(state_dir: Path, answer: Callable[[], Any], anew: asyncio.Event | None = None) -> None:
+    """Write `answer()` as JSON to whoever connects, until cancelled. Only the directory's owner and root can.
+
+    `anew` set: the directory was made anew, and the socket has to be, too.
+    """
 
     async def connected(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -27,17 +33,24 @@ async def serve(state_dir: Path, answer: Callable[[], Any]) -> None:
         finally:
             writer.close()
 
-    path = state_dir / NAME
+    path, anew = state_dir / NAME, anew or asyncio.Event()
     if len(os.fsencode(path)) > _MAX_PATH:
         return
-    path.unlink(missing_ok=True)  # of an agent that was killed: the lock says that none runs
-    server = await asyncio.start_unix_server(connected, path)
-    path.chmod(0o600)
-    try:
-        await server.serve_forever()
-    finally:
-        server.close()
-        path.unlink(missing_ok=True)
+    while True:
+        anew.clear()
+        try:
+            path.unlink(missing_ok=True)  # of an agent that was killed: the lock says that none runs
+            server = await asyncio.start_unix_server(connected, path)
+        except OSError as error:
+            log.warning("cannot listen at %s: %s: `harmony-agent status` stays without an answer", path, error.strerror)
+            await anew.wait()
+            continue
+        try:
+            path.chmod(0o600)
+            await anew.wait()
+        finally:
+            server.close()
+            path.unlink(missing_ok=True)
 
 
 def ask(state_dir: Path) -> Any:

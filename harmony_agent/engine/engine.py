@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import anyio
 
 from harmony_agent.core.admission import Kind
+from harmony_agent.core.errors import ResourceError
 from harmony_agent.core.reconcile import Key
 from harmony_agent.engine.book import Book
 from harmony_agent.engine.commands import Commands
@@ -64,6 +65,9 @@ class Engine:
         self._intervals = intervals
         self._refresh = refresh
         self._version = agent_version
+        self._ledger_lost = False
+        self.on_rebuilt: Callable[[], None] = lambda: None
+        """called when the state directory had to be made anew"""
         self.book = Book(ledger, self._status_changed, times.wire_now)
         self.publisher = Publisher(device, self.book, control, times.clock)
         self.teller = Teller(self.book, times.clock, say)
@@ -150,13 +154,34 @@ class Engine:
         self.vitals.doubt()
 
     async def _guard_ledger(self) -> bool:
-        """The files of the ledger taken away under a running agent: say so, and write them anew from memory."""
+        """The files of the ledger taken away under a running agent: say so, and write them anew from memory.
+
+        Until that is possible, what was accepted is kept up from memory, and every status says that it is.
+        """
         if self._ledger.intact():
             return True
-        log.error("the ledger's files were taken away: writing them anew from memory", extra={"reason": "LedgerLost"})
+        if not self._ledger_lost:
+            log.error(
+                "the ledger's files were taken away: writing them anew from memory", extra={"reason": "LedgerLost"}
+            )
         stored = [entry.stored for entry in self.book.deployments.values() if entry.stored is not None]
-        await self._ledger.rebuild(stored, list(self.book.records.values()))
+        try:
+            await self._ledger.rebuild(stored, list(self.book.records.values()))
+        except ResourceError as error:
+            if not self._ledger_lost:
+                log.error("%s", error, extra={"reason": "LedgerLost"})  # noqa: TRY400  # no defect: the words say all
+            self._say_ledger_lost(True)
+            return False
+        log.warning("the ledger is written anew", extra={"reason": "LedgerLost"})
+        self._say_ledger_lost(False)
+        self.on_rebuilt()
         return True
+
+    def _say_ledger_lost(self, lost: bool) -> None:
+        if lost != self._ledger_lost:
+            self._ledger_lost = lost
+            self.publisher.say_ledger_lost(lost)
+            self.teller.say_ledger_lost(lost)
 
     def _heartbeat(self, seq: int) -> Heartbeat:
         return Heartbeat(

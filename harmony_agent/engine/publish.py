@@ -38,6 +38,12 @@ _TWIN: Final = {
     "reason": "DuplicateAgent",
     "message": "another agent writes as this device, so this may be its word: give one of them another device_id",
 }
+_LEDGER_LOST: Final = {
+    "phase": "Degraded",
+    "reason": "LedgerLost",
+    "message": "the state directory was taken away and can't be made again: what was accepted is kept up from memory "
+    "until the agent ends; make the directory, or let the agent make it",
+}
 
 
 @dataclass(slots=True)
@@ -74,6 +80,7 @@ class Publisher:
         self._alarm = Alarm()
         self.twin = False
         """whether a second agent writes as this device"""
+        self._ledger_lost = False
 
     def changed(self, deployment: str) -> None:
         """The deployment's status may differ now."""
@@ -94,6 +101,11 @@ class Publisher:
     def say_twin(self, seen: bool) -> None:
         """Whether a second agent writes as this device; it stands in every status."""
         self.twin = seen
+        self.all_changed()
+
+    def say_ledger_lost(self, lost: bool) -> None:
+        """Whether the agent has no state directory any more; it stands in every status."""
+        self._ledger_lost = lost
         self.all_changed()
 
     def be_patient(self) -> None:
@@ -159,7 +171,8 @@ class Publisher:
         status = deployment_status(
             self._device, deployment, entry.enforced, entry.kept, self._book.resources(deployment)
         )
-        return status.model_copy(update=_TWIN) if self.twin and status.phase in _OVERRULED else status
+        over = _TWIN if self.twin else _LEDGER_LOST if self._ledger_lost else None
+        return status.model_copy(update=over) if over is not None and status.phase in _OVERRULED else status
 
     def _keep_since(self, deployment: str, data: bytes | None) -> None:
         """A restart of the agent is no change of the resources: since when they are so stays as it was written."""

@@ -30,6 +30,7 @@ class Teller:
         self._alarm = Alarm()
         self._lost: Lost | None = None
         self._since = ""
+        self._ledger_lost = False
 
     def changed(self) -> None:
         """Something may be otherwise."""
@@ -41,11 +42,18 @@ class Teller:
             self._lost, self._since = why, now
             self._alarm.ring()
 
+    def say_ledger_lost(self, lost: bool) -> None:
+        """Whether the agent has no state directory any more."""
+        self._ledger_lost = lost
+        self._alarm.ring()
+
     async def run(self) -> None:
         """Say it until cancelled."""
         said = ""
         while True:
             text = sentence(self._book.statuses.values(), self._book.deployments.values(), self._lost, self._since)
+            if self._ledger_lost:
+                text += "; the state directory is gone"
             if text != said:
                 said = text
                 self._say(text)

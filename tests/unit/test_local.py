@@ -15,6 +15,7 @@ import pytest
 
 from harmony_agent.adapters import local
 from harmony_agent.adapters.clock import SystemClock, _Timex
+from harmony_agent.adapters.host import AlreadyRunning, StateLock
 
 
 @pytest.fixture
@@ -127,3 +128,37 @@ def test_whether_it_is_synchronised_is_what_the_kernel_says(monkeypatch: pytest.
 def test_the_kernels_structure_has_its_size() -> None:
     assert _Timex.status.offset == (40 if ctypes.sizeof(ctypes.c_long) == 8 else 20)
     assert ctypes.sizeof(_Timex) >= 208 - (0 if ctypes.sizeof(ctypes.c_long) == 8 else 80)
+
+
+async def test_the_socket_is_made_again_with_its_directory(tmp_path: Path) -> None:
+    home, anew = tmp_path / "state", asyncio.Event()
+    home.mkdir()
+    task = asyncio.create_task(local.serve(home, lambda: 1, anew))
+    await asyncio.sleep(0.05)
+    (home / local.NAME).unlink()
+    home.rmdir()
+    anew.set()  # too early: there is nothing to listen in, and nobody is stopped by that
+    await asyncio.sleep(0.05)
+    home.mkdir()
+    anew.set()
+    await asyncio.sleep(0.05)
+    assert await asyncio.to_thread(local.ask, home) == 1
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+def test_the_state_directory_is_taken_once_and_again_when_it_was_made_anew(tmp_path: Path) -> None:
+    held = StateLock(tmp_path)
+    with pytest.raises(AlreadyRunning, match="stop it first"):
+        StateLock(tmp_path)
+    (tmp_path / "lock").unlink()
+    held.renew()
+    with pytest.raises(AlreadyRunning):
+        StateLock(tmp_path)
+    (tmp_path / "lock").unlink()
+    other = StateLock(tmp_path)
+    with pytest.raises(OSError, match="another harmony-agent"):
+        held.renew()
+    other.close()
+    held.close()
