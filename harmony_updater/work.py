@@ -86,6 +86,7 @@ class Updater:
         record = next(iter(self.journal.all()), None)
         if record is None or record.phase in TERMINAL:
             self.lock.release()
+            self._locked_since = 0.0
             self._wake.wait()
             self._wake.clear()
             return

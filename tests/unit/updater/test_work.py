@@ -208,6 +208,25 @@ def test_a_package_lock_blocks_below_the_bound_names_its_holder_and_fails_beyond
         holder.communicate()
 
 
+def test_each_attempt_waits_for_the_locks_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world, now = World(tmp_path, lock_wait_seconds=60).make(), [1000.0]
+    updater = world.updater()
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    monkeypatch.setattr(updater.host, "lock_holder", lambda: "somebody")
+    for attempt in ("one", "two"):
+        updater.request(request(attempt))
+        updater.step()
+        assert world.record(attempt)["phase"] == "blocked"
+        now[0] += 59
+        updater.step()
+        assert world.record(attempt)["phase"] == "blocked"
+        now[0] += 2
+        updater.step()
+        assert world.record(attempt)["phase"] == "failed"
+        updater._wake.set()  # nothing is left to do
+        updater.step()
+
+
 def test_our_own_or_no_lock_is_no_holder(world: World) -> None:
     assert world.updater().host.lock_holder() is None
     with open(world.root / "var/lib/dpkg/lock", "w") as file:
