@@ -116,14 +116,15 @@ async def apply(
         return ExitCode.DONE
     if any(item.action != "unchanged" for item in plans):
         await store.ensure_buckets(options.replicas)
-    await _write_all(store, run)
+    await write_all(store, run)
     if options.wait_seconds is not None:
         run.show.waiting(run.results)
-        await _wait(store, run, options.wait_seconds)
+        await wait_all(store, run, options.wait_seconds)
     return worst(result.exit_code for result in run.results)
 
 
-async def _write_all(store: Store, run: Run) -> None:
+async def write_all(store: Store, run: Run) -> None:
+    """Write what isn't as planned, each by CAS; what went wrong is in the results."""
     gate = asyncio.Semaphore(_AT_ONCE)
 
     async def write(result: Result) -> None:
@@ -139,7 +140,8 @@ async def _write_all(store: Store, run: Run) -> None:
     await asyncio.gather(*(write(result) for result in run.results if result.plan.action != "unchanged"))
 
 
-async def _wait(store: Store, run: Run, seconds: float) -> None:
+async def wait_all(store: Store, run: Run, seconds: float) -> None:
+    """Wait for every device's answer; the verdicts are in the results."""
     waiting = [(target_of(item.plan.wire, item.plan.answered), item) for item in run.results if item.error is None]
     verdicts = await wait_for(store, [target for target, _ in waiting], seconds, run.show.observe)
     for target, result in waiting:
@@ -154,7 +156,7 @@ async def delete(store: Store, deployment: str, devices: Sequence[Device], optio
     code = await apply(store, [removal], [item for item in devices if item.name in present], options, run)
     for result in run.results:
         if result.verdict is not None and result.verdict.exit_code is ExitCode.DONE:
-            await _purge(store, result)
+            await purge(store, result)
     return worst([code, *(result.exit_code for result in run.results)])
 
 
@@ -165,7 +167,7 @@ def gone(found: Deployment) -> bool:
     return found.desired.manifest is None and not found.desired.problem and not left
 
 
-async def _purge(store: Store, result: Result) -> None:
+async def purge(store: Store, result: Result) -> None:
     """Take the desired key away, unless somebody wrote a newer generation meanwhile."""
     wire = result.plan.wire
     found = await read_deployment(store, DeploymentKey(wire.device, wire.deployment))

@@ -4,10 +4,13 @@
 
 from __future__ import annotations
 
+import sys
+from typing import Annotated, Final
+
 import typer
 
 from harmony_fleet import cli_roster
-from harmony_fleet.cli_options import Form, common_of, guarded
+from harmony_fleet.cli_options import Creds, Form, Server, TlsCa, common_of, guarded, seconds_of
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -36,6 +39,153 @@ def init(ctx: typer.Context, *, output: Form = "table") -> int:
 
     common = common_of(ctx, None, None, None, output)
     return guarded(common, lambda: roster.init(common))
+
+
+_FORMS: Final = ("table", "json", "yaml")
+
+Devices = Annotated[
+    list[str] | None, typer.Option("--device", "-d", metavar="NAME", help="Only at this one; may be repeated.")
+]
+TakeOver = Annotated[bool, typer.Option("--take-over", help="Own what another lineage wrote, from now on.")]
+AllowPrune = Annotated[
+    int | None,
+    typer.Option("--allow-prune", min=0, max=1000, metavar="N", help="How many resources may go at each device."),
+]
+Wait = Annotated[bool | None, typer.Option("--wait/--no-wait", help="For the devices. On when on a terminal.")]
+Timeout = Annotated[str, typer.Option(metavar="TIME", help="How long to wait: 60s, 2m, 1m30s.")]
+
+
+@app.command()
+def status(
+    ctx: typer.Context, *, server: Server = None, creds: Creds = None, tls_ca: TlsCa = None, output: Form = "table"
+) -> int:
+    """Show the roster's devices, and how many of them have each deployment.
+
+    \b
+    harmony fleet status
+    """
+    from harmony_fleet.commands import fleet
+
+    common = common_of(ctx, server, creds, tls_ca, output)
+    return guarded(common, lambda: fleet.status(common))
+
+
+@app.command()
+def doctor(
+    ctx: typer.Context, *, server: Server = None, creds: Creds = None, tls_ca: TlsCa = None, output: Form = "table"
+) -> int:
+    """Name every difference from the roster, and what is safe to do. Exit code 0 when it could look.
+
+    \b
+    harmony fleet doctor
+    """
+    from harmony_fleet.commands import fleet
+
+    common = common_of(ctx, server, creds, tls_ca, output)
+    return guarded(common, lambda: fleet.doctor(common, verify=False))
+
+
+@app.command()
+def verify(
+    ctx: typer.Context, *, server: Server = None, creds: Creds = None, tls_ca: TlsCa = None, output: Form = "table"
+) -> int:
+    """Look as doctor does. Exit code 1 where anything differs, or isn't managed.
+
+    \b
+    harmony fleet verify
+    """
+    from harmony_fleet.commands import fleet
+
+    common = common_of(ctx, server, creds, tls_ca, output)
+    return guarded(common, lambda: fleet.doctor(common, verify=True))
+
+
+@app.command()
+def plan(
+    ctx: typer.Context,
+    *,
+    device: Devices = None,
+    take_over: TakeOver = False,
+    allow_prune: AllowPrune = None,
+    server: Server = None,
+    creds: Creds = None,
+    tls_ca: TlsCa = None,
+    output: Annotated[
+        str,
+        typer.Option("-o", "--output", metavar="FORM|FILE", help="table, json, yaml; or a file to keep the plan in."),
+    ] = "table",
+) -> int:
+    """Show what apply would do; change nothing. With a file, keep it for apply.
+
+    \b
+    harmony fleet plan
+    harmony fleet plan -o friday.plan && harmony fleet apply friday.plan
+    """
+    from harmony_fleet.commands import fleet
+    from harmony_fleet.fleetplan import Scope
+
+    form = output if output in _FORMS else "table"
+    common = common_of(ctx, server, creds, tls_ca, form)
+    scope = Scope(frozenset(device or ()), take_over, allow_prune)
+    return guarded(common, lambda: fleet.plan(common, scope, None if output in _FORMS else output))
+
+
+@app.command()
+def apply(
+    ctx: typer.Context,
+    *,
+    file: Annotated[str | None, typer.Argument(metavar="[PLAN]", help="A plan that was kept.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="As plan.")] = False,
+    device: Devices = None,
+    take_over: TakeOver = False,
+    allow_prune: AllowPrune = None,
+    wait: Wait = None,
+    timeout: Timeout = "60s",
+    server: Server = None,
+    creds: Creds = None,
+    tls_ca: TlsCa = None,
+    output: Form = "table",
+) -> int:
+    """Write what the roster says, once every device's preconditions hold.
+
+    A plan that was kept is refused where the roster or the buckets moved on.
+
+    \b
+    harmony fleet apply
+    harmony fleet apply --device pi-01 --timeout 2m
+    """
+    from harmony_fleet.commands import fleet
+    from harmony_fleet.fleetplan import Scope
+
+    common = common_of(ctx, server, creds, tls_ca, output)
+    scope = Scope(frozenset(device or ()), take_over, allow_prune)
+    if dry_run:
+        return guarded(common, lambda: fleet.plan(common, scope, None))
+    waits = sys.stdout.isatty() if wait is None else wait
+    how = fleet.Apply(scope, file, seconds_of(timeout) if waits else None)
+    return guarded(common, lambda: fleet.apply(common, how))
+
+
+@app.command()
+def reconcile(
+    ctx: typer.Context,
+    *,
+    timeout: Timeout = "60s",
+    server: Server = None,
+    creds: Creds = None,
+    tls_ca: TlsCa = None,
+    output: Form = "table",
+) -> int:
+    """Apply, wait for every device, and look again. Exit code 1 where anything differs then.
+
+    \b
+    harmony fleet reconcile --timeout 2m
+    """
+    from harmony_fleet.commands import fleet
+
+    common = common_of(ctx, server, creds, tls_ca, output)
+    how = fleet.Apply(wait_seconds=seconds_of(timeout), settled=True)
+    return guarded(common, lambda: fleet.apply(common, how))
 
 
 app.add_typer(cli_roster.device, name="device")

@@ -155,13 +155,14 @@ class Store:
                     raise _cannot_read(bucket, "no answer in time")
         return _present(found)
 
-    async def watch(self, bucket: str, keys: Sequence[str]) -> AsyncGenerator[Entry, None]:
-        """The newest entry of each key, then each change, without end, through lost connections and buckets.
+    async def watch(self, bucket: str, keys: Sequence[str] | None) -> AsyncGenerator[Entry, None]:
+        """The newest entry of each key (None: of all), then each change, without end, through lost connections and
+        buckets.
 
         After a gap the newest is looked at again; one revision is given once.
         """
-        wanted = frozenset(keys)
-        filters = list(keys) if len(keys) <= _MAX_FILTERS else [">"]
+        wanted = None if keys is None else frozenset(keys)
+        filters = [">"] if keys is None or len(keys) > _MAX_FILTERS else list(keys)
         seen: dict[str, tuple[int, datetime | None]] = {}
         while True:
             with contextlib.suppress(Unreachable):
@@ -170,7 +171,7 @@ class Store:
                         await consumer.pull(no_wait=False)
                         async for entry, _pending in consumer.batch(_PULL_SECONDS + 1):
                             mark = (entry.revision, entry.created)
-                            if entry.key in wanted and seen.get(entry.key) != mark:
+                            if (wanted is None or entry.key in wanted) and seen.get(entry.key) != mark:
                                 seen[entry.key] = mark
                                 yield entry
             await asyncio.sleep(0.25)

@@ -161,6 +161,17 @@ def _stands(manifest: Manifest, found: Deployment, supersedes: str | None, linea
     return not (held and (manifest.allow_prune or 0) > (standing.allow_prune or 0))
 
 
+def kind_problem(manifest: Manifest, device: Device) -> str:
+    """What keeps the device from this manifest's kinds, as a code and the kinds; empty where nothing does."""
+    info = device.info
+    kinds = sorted({score.kind for score in manifest.scores}) if info is not None else []
+    refused = [kind for kind in kinds if info is not None and kind not in info.kinds]
+    lacking = [kind for kind in kinds if info is not None and _lacks(info, kind)]
+    if refused:
+        return f"KindNotAllowed {' '.join(refused)}"
+    return f"MissingCapability {' '.join(lacking)}" if lacking else ""
+
+
 def _check_kinds(wire: WireManifest, device: Device) -> None:
     """What the device says it can't do is refused here already."""
     info = device.info

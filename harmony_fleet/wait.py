@@ -156,13 +156,15 @@ async def wait_for(
     by_key = {str(target.key): target for target in targets}
     verdicts = {target.key: Verdict(None, "Waiting") for target in targets}
     heard: set[DeploymentKey] = set()
+    open_keys = set(verdicts)
     if targets:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds), contextlib.aclosing(store.watch(ACTUAL, list(by_key))) as updates:
                 async for entry in updates:
                     target = by_key[entry.key]
-                    verdicts[target.key] = _take(target, entry, heard, observe)
-                    if all(verdict.exit_code is not None for verdict in verdicts.values()):
+                    verdicts[target.key] = verdict = _take(target, entry, heard, observe)
+                    (open_keys.add if verdict.exit_code is None else open_keys.discard)(target.key)
+                    if not open_keys:
                         break
     for target in targets:
         if verdicts[target.key].exit_code is None:

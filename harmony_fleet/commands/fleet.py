@@ -1,0 +1,193 @@
+"""`harmony fleet status`, `doctor`, `verify`, `plan`, `apply`, `reconcile`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from harmony_fleet import render, render_fleet, view
+from harmony_fleet.apply import Run, Show
+from harmony_fleet.commands.common import Common, hint, note, run, write
+from harmony_fleet.commands.roster import roster_file
+from harmony_fleet.drift import Finding, Fleet, classify
+from harmony_fleet.errors import ExitCode, InvalidInput, worst
+from harmony_fleet.fleetplan import FleetPlan, Scope, check_refusals, check_saved, plan_fleet, save, saved_scope
+from harmony_fleet.fleetwork import read_fleet, resync, server_time, settle, unwritten, write_fleet
+from harmony_fleet.kv import Store
+from harmony_fleet.progress import Progress
+from harmony_fleet.render import Output
+from harmony_fleet.roster.durable import replace
+from harmony_fleet.roster.model import Roster
+from harmony_fleet.state import list_devices
+
+_FEW: Final = 200
+"""Results that are shown one by one."""
+
+
+def status(common: Common) -> ExitCode:
+    """`harmony fleet status`: the roster's devices, and each deployment over all of them."""
+    roster = roster_file(common).read()
+
+    async def work(store: Store) -> ExitCode:
+        seen = view.FleetView()
+        await view.load(store, seen)
+        now = await server_time(store)
+        if common.output is not Output.TABLE:
+            told = {"generation": roster.generation, "lineage": roster.lineage, "members": len(roster.devices)}
+            write({**told, **seen.as_json(now)}, common.output)
+            return ExitCode.DONE
+        devices = {device.name: device for device in await list_devices(store)}
+        to = render.out()
+        to.print(f"roster generation {roster.generation}, {len(roster.devices)} devices", style="dim")
+        if roster.devices:
+            render_fleet.members_table(roster, devices, now, to)
+        if tallies := seen.deployments():
+            to.print()
+            render_fleet.tallies_table(tallies, to)
+        return ExitCode.DONE
+
+    return run(common, work)
+
+
+def doctor(common: Common, *, verify: bool) -> ExitCode:
+    """`harmony fleet doctor`, and `verify`, which ends with 1 where anything is found."""
+    file = roster_file(common)
+    roster = file.read()
+
+    async def work(store: Store) -> ExitCode:
+        findings = classify(await read_fleet(store, roster, file.folder))
+        _show_findings(common, roster, findings)
+        return ExitCode.NOT_CONVERGED if findings and verify else ExitCode.DONE
+
+    return run(common, work)
+
+
+def _show_findings(common: Common, roster: Roster, findings: Sequence[Finding]) -> None:
+    if common.output is not Output.TABLE:
+        told = [finding.as_json() for finding in findings]
+        write({"generation": roster.generation, "findings": told}, common.output)
+    elif findings:
+        render_fleet.findings_table(findings, render.out())
+    else:
+        note(f"the fleet is as roster generation {roster.generation} says")
+
+
+def plan(common: Common, scope: Scope, save_to: str | None) -> ExitCode:
+    """`harmony fleet plan`, and `apply --dry-run`: what an apply would do, and what differs. Changes nothing."""
+    file = roster_file(common)
+    roster = file.read()
+    _check_scope(roster, scope)
+
+    async def work(store: Store) -> ExitCode:
+        fleet = await read_fleet(store, roster, file.folder)
+        made, findings = plan_fleet(fleet, scope), classify(fleet)
+        if common.output is Output.TABLE:
+            render_fleet.plan_table(made, render.out())
+            if findings:
+                render_fleet.findings_table(findings, render.out())
+        else:
+            write({**made.as_json(), "findings": [finding.as_json() for finding in findings]}, common.output)
+        if save_to is not None and not made.refusals:
+            _save(save_to, made)
+        return worst(error.exit_code for _, error in made.refusals)
+
+    return run(common, work)
+
+
+def _save(name: str, made: FleetPlan) -> None:
+    path = Path(name).resolve()
+    try:
+        replace(str(path), save(made))
+    except OSError as error:
+        raise InvalidInput("PlanUnwritable", f"cannot write {path}: {error.strerror}", "choose another place") from None
+    note(f"saved; carry it out with: harmony fleet apply {name}")
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """How an apply is done. `saved` is the file of a plan to be held to; `settled` asks for a fleet without drift."""
+
+    scope: Scope = field(default_factory=Scope)
+    saved: str | None = None
+    wait_seconds: float | None = None
+    settled: bool = False
+
+
+def apply(common: Common, how: Apply) -> ExitCode:
+    """`harmony fleet apply` and `reconcile`: from the roster as it stands, under its lock until all is written."""
+    progress = Progress(render.err(), live=common.output is Output.TABLE)
+    under_way = Run(Show(waiting=progress.waiting, observe=progress.observe))
+    saved = None if how.saved is None else _read_plan(how.saved)
+    scope = how.scope if saved is None else saved_scope(saved)
+    told: dict[str, Any] = {}
+
+    async def work(store: Store) -> ExitCode:
+        file = roster_file(common)
+        with file.locked() as roster:
+            _check_scope(roster, scope)
+            fleet = await read_fleet(store, roster, file.folder)
+            made = plan_fleet(fleet, scope)
+            if saved is not None:
+                check_saved(saved, made)
+            if common.output is Output.TABLE:
+                render_fleet.plan_table(made, render.out())
+            check_refusals(made)
+            await store.ensure_buckets(common.context().replicas)
+            await write_fleet(store, made, under_way)
+        told.update(made.as_json())
+        await resync(store, classify(fleet))
+        if how.wait_seconds is not None:
+            with progress:
+                await settle(store, under_way, how.wait_seconds)
+        code = worst(result.exit_code for result in under_way.results)
+        if how.settled and code is ExitCode.DONE:
+            return await _settled(common, store, fleet, file.folder)
+        return code
+
+    try:
+        code = run(common, work)
+    except KeyboardInterrupt:
+        note("stopped: what was written stays written, the roster stays as it is; go on with: harmony fleet apply")
+        return ExitCode.NOT_CONVERGED
+    _show_results(common, under_way, told)
+    return code
+
+
+async def _settled(common: Common, store: Store, before: Fleet, folder: Path) -> ExitCode:
+    """Whether anything differs still."""
+    findings = classify(await read_fleet(store, before.roster, folder))
+    if findings and common.output is Output.TABLE:
+        render_fleet.findings_table(findings, render.out())
+    return ExitCode.NOT_CONVERGED if findings else ExitCode.DONE
+
+
+def _check_scope(roster: Roster, scope: Scope) -> None:
+    for name in sorted(scope.devices):
+        if roster.device(name) is None:
+            raise InvalidInput("NotFound", f"cannot find {name} in the roster", "see: harmony fleet status")
+
+
+def _read_plan(name: str) -> bytes:
+    try:
+        return Path(name).read_bytes()
+    except OSError as error:
+        raise InvalidInput("FileUnreadable", f"cannot read {name}: {error.strerror}", "check the name") from None
+
+
+def _show_results(common: Common, under_way: Run, told: dict[str, Any]) -> None:
+    results = under_way.results
+    if common.output is not Output.TABLE:
+        write({**told, "results": [result.as_json() for result in results]}, common.output)
+        return
+    bad = [result for result in results if result.exit_code is not ExitCode.DONE]
+    if results:
+        render.results_table(results if len(results) <= _FEW else bad[:_FEW], render.out())
+    lost = unwritten(results)
+    if lost:
+        note(f"{len(results) - len(lost)} of {len(results)} were written; the roster stays at generation "
+             f"{told.get('generation')}: go on with: harmony fleet apply")  # fmt: skip
+    hints = {result.error.hint if result.error else result.verdict.hint if result.verdict else "" for result in results}
+    for words in sorted(hints)[:_FEW]:
+        hint(words)

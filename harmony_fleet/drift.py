@@ -1,0 +1,255 @@
+"""How the fleet differs from its roster: findings with stable codes, and beside each what is safe to do. Pure.
+
+A finding holds codes, names and digests, never a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, Literal
+
+from harmony_fleet.plan import kind_problem
+from harmony_fleet.projection import Projection
+from harmony_fleet.roster.model import RUN_PREFIX, Roster
+from harmony_fleet.state import Actual, Deployment, Desired, Device
+from scores.base import Score
+from scores.canonical import digest
+from scores.container import Container
+from scores.keys import DeploymentKey
+from scores.manifest import Manifest
+from scores.status import ContainerDetail, ResourceStatus, UnitDetail
+from scores.systemd_unit import SystemdUnit
+
+Code = Literal[
+    "projection-differs",
+    "projection-missing",
+    "not-converged",
+    "missing",
+    "unexpected",
+    "disabled-running",
+    "unmanaged",
+    "ownership-mismatch",
+    "fenced",
+    "heartbeat-stale",
+    "capability-missing",
+]
+RESPONSES: Final[Mapping[Code, str]] = {
+    "projection-differs": "look with harmony fleet plan, then harmony fleet apply writes it from the roster",
+    "projection-missing": "look with harmony fleet plan, then harmony fleet apply writes it from the roster",
+    "not-converged": "wait, or see harmony status --resources: the device repairs by itself what it can",
+    "missing": "see why with harmony logs; harmony fleet apply where the projection differs too",
+    "unexpected": "see who started it; harmony fleet apply stops it where the projection differs, else the agent does",
+    "disabled-running": "harmony fleet apply stops it: disabled wins over running",
+    "unmanaged": "left alone: it is never adopted, renamed or removed; ask whose it is",
+    "ownership-mismatch": "left alone, and holds apply up; to own it from now on: harmony fleet apply --take-over",
+    "fenced": "somebody else wrote: see harmony status, then apply again with the right roster",
+    "heartbeat-stale": "look at the device and its network; its manifests wait for it",
+    "capability-missing": "on the device, harmony-agent check says how to mend it; it holds apply up",
+}
+_FENCED: Final = frozenset({"StaleGeneration", "LineageChanged", "GenerationReused"})
+_UP: Final = frozenset({"active", "activating", "reloading", "refreshing"})
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Finding:
+    """One difference. `detail` is made of codes, generations and digests."""
+
+    device: str
+    deployment: str
+    resource: str
+    code: Code
+    detail: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """The value that ``-o json`` shows."""
+        place = {"device": self.device, "deployment": self.deployment or None, "resource": self.resource or None}
+        return {"code": self.code, **place, "detail": self.detail, "response": RESPONSES[self.code]}
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """What was read: the roster with its projections, and what the buckets hold. `now` is the server's time."""
+
+    roster: Roster
+    projections: Mapping[DeploymentKey, Projection]
+    deployments: Mapping[DeploymentKey, Deployment]
+    devices: Mapping[str, Device]
+    now: datetime
+
+    def found(self, key: DeploymentKey) -> Deployment:
+        """Both sides of a deployment; empty where the buckets hold nothing."""
+        return self.deployments.get(key) or Deployment(key, Desired(), Actual())
+
+    def device(self, name: str) -> Device:
+        """A device as it told of itself, or as one that never did."""
+        return self.devices.get(name) or Device(name, None)
+
+    def expected(self) -> Iterator[tuple[DeploymentKey, Projection]]:
+        """The projections that are to be there: those of disabled devices only where something is."""
+        for key, projection in self.projections.items():
+            if not projection.only_there or there(self.found(key)):
+                yield key, projection
+
+    def ours(self, found: Deployment) -> bool:
+        """Whether the roster's lineage wrote what is desired there, or else what is enforced."""
+        standing, status = found.desired.manifest, found.actual.status
+        if standing is not None:
+            return standing.lineage == self.roster.lineage
+        return status is not None and status.lineage == self.roster.lineage
+
+
+def there(found: Deployment) -> bool:
+    """Whether anything is desired or enforced."""
+    status, standing = found.actual.status, found.desired.manifest
+    return (standing is not None and not standing.removed) or (status is not None and status.phase != "Removed")
+
+
+def classify(fleet: Fleet) -> list[Finding]:
+    """Every difference, in order."""
+    return sorted({*_devices(fleet), *_expected(fleet), *_others(fleet)})
+
+
+def _devices(fleet: Fleet) -> Iterator[Finding]:
+    """Members that aren't heard of; strangers that are."""
+    members = {device.name: device for device in fleet.roster.devices}
+    for name, member in members.items():
+        device = fleet.device(name)
+        if member.enabled and device.silent(fleet.now):
+            yield Finding(name, "", "", "heartbeat-stale", "never heard" if device.heard is None else "")
+    for name, device in fleet.devices.items():
+        if name not in members and not device.silent(fleet.now):
+            yield Finding(name, "", "", "unmanaged", "NotInRoster")
+
+
+def _expected(fleet: Fleet) -> Iterator[Finding]:
+    for key, projection in fleet.expected():
+        found = fleet.found(key)
+        place = (key.device, key.deployment, "")
+        strange = _strange(fleet, found)
+        if strange:
+            yield Finding(*place, "ownership-mismatch", strange)
+            continue
+        problem = kind_problem(projection.manifest, fleet.device(key.device))
+        if problem:
+            yield Finding(*place, "capability-missing", problem)
+        yield from _written(place, found, projection)
+        yield from _enforced(place, found)
+        yield from _resources(key, found, projection)
+
+
+def _strange(fleet: Fleet, found: Deployment) -> str:
+    """Why what is there isn't ours; empty where it is, or where nothing is."""
+    standing, status, ours = found.desired.manifest, found.actual.status, fleet.roster.lineage
+    if found.desired.problem:
+        return f"desired-state can't be read: {found.desired.problem}"
+    if standing is not None and standing.lineage != ours:
+        return f"desired by lineage {standing.lineage[:8]}"
+    agreed = standing.supersedes if standing is not None else None
+    if status is not None and status.phase != "Removed" and status.lineage not in (None, ours, agreed):
+        return f"enforced by lineage {(status.lineage or '')[:8]}"
+    return ""
+
+
+def _written(place: tuple[str, str, str], found: Deployment, projection: Projection) -> Iterator[Finding]:
+    standing, wanted = found.desired.manifest, projection.manifest
+    if standing is None:
+        yield Finding(*place, "projection-missing", f"wanted {_short(wanted)}")
+    elif standing.removed:
+        yield Finding(*place, "projection-differs", f"removal stands, wanted {_short(wanted)}")
+    elif standing.content() != wanted.content():
+        yield Finding(*place, "projection-differs", f"{_short(standing)} stands, wanted {_short(wanted)}")
+    elif standing.generation < found.generation():
+        yield Finding(*place, "projection-differs", f"generation {standing.generation} stands after a newer one")
+
+
+def _enforced(place: tuple[str, str, str], found: Deployment) -> Iterator[Finding]:
+    status, standing = found.actual.status, found.desired.manifest
+    if found.actual.problem:
+        yield Finding(*place, "not-converged", f"status can't be read: {found.actual.problem}")
+        return
+    if status is None:
+        yield Finding(*place, "not-converged", "no answer yet")
+        return
+    reasons = {status.reason, status.rejected.reason if status.rejected else ""}
+    if status.phase == "Fenced" or reasons & _FENCED:
+        yield Finding(*place, "fenced", " ".join(sorted(reasons & _FENCED)))
+    elif status.phase != "Converged":
+        yield Finding(*place, "not-converged", f"{status.phase} {status.reason}".strip())
+    elif standing is not None and (status.generation or 0) < standing.generation:
+        yield Finding(*place, "not-converged", f"generation {status.generation} of {standing.generation}")
+
+
+def _resources(key: DeploymentKey, found: Deployment, projection: Projection) -> Iterator[Finding]:
+    status = found.actual.status
+    if status is None or status.phase == "Removed":
+        return
+    wanted = {score.key: score for score in projection.manifest.scores}
+    for name, resource in status.resources.items():
+        code = _resource(wanted.get(name), resource, disabled=projection.only_there)
+        if code is not None:
+            yield Finding(key.device, key.deployment, name, code, f"{resource.phase} {resource.reason}".strip())
+
+
+def _resource(score: Score | None, resource: ResourceStatus, *, disabled: bool) -> Code | None:
+    if resource.reason == "OwnershipConflict":
+        return "unmanaged"
+    if resource.reason == "OwnedByAnotherDeployment":
+        return "ownership-mismatch"
+    want, runs = _wants_to_run(score), _runs(resource)
+    if runs and disabled and want is not None:
+        return "disabled-running"
+    if runs and want is False:
+        return "unexpected"
+    return "missing" if want and runs is False and resource.phase not in ("Completed", "Pending") else None
+
+
+def _wants_to_run(score: Score | None) -> bool | None:
+    """None where it is nobody's business."""
+    if isinstance(score, SystemdUnit):
+        return None if score.wanted_state == "none" else score.wanted_state == "running"
+    return score.state == "running" if isinstance(score, Container) else None
+
+
+def _runs(resource: ResourceStatus) -> bool | None:
+    """What the device saw; None where it saw nothing of the sort, or a condition keeps a unit from starting."""
+    detail = resource.status
+    if isinstance(detail, UnitDetail):
+        return None if detail.condition is False and detail.active_state == "inactive" else detail.active_state in _UP
+    return detail.state in ("Running", "Paused") if isinstance(detail, ContainerDetail) else None
+
+
+def _others(fleet: Fleet) -> Iterator[Finding]:
+    """Keys for which nothing is projected: ours that are to go, and those of others."""
+    expected = {key for key, _ in fleet.expected()}
+    for key, found in fleet.deployments.items():
+        if key in expected or not _matters(found):
+            continue
+        place = (key.device, key.deployment, "")
+        if not fleet.ours(found):
+            lineage = _lineage(found)
+            yield Finding(*place, "unmanaged", f"of lineage {lineage[:8]}" if lineage else "of no lineage")
+        elif not key.deployment.startswith(RUN_PREFIX):
+            yield Finding(*place, "projection-differs", "NotInRoster: it is to be removed")
+
+
+def _matters(found: Deployment) -> bool:
+    return there(found) or found.desired.manifest is not None or bool(found.desired.problem or found.actual.problem)
+
+
+def _lineage(found: Deployment) -> str:
+    standing, status = found.desired.manifest, found.actual.status
+    return standing.lineage if standing is not None else (status.lineage or "" if status is not None else "")
+
+
+def _short(manifest: Manifest) -> str:
+    return digest(manifest.content())[:19]
+
+
+def codes(findings: Iterable[Finding]) -> dict[Code, int]:
+    """How many of each code there are."""
+    counted: dict[Code, int] = {}
+    for finding in findings:
+        counted[finding.code] = counted.get(finding.code, 0) + 1
+    return counted

@@ -1,0 +1,204 @@
+"""What an apply of the roster would do, for every device at once; and the same as a file that can be held to. Pure.
+
+Every device is planned before anything is written; one that refuses holds all of them up.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from harmony_fleet.drift import Fleet
+from harmony_fleet.errors import Conflict, HarmonyError, InvalidInput, worst
+from harmony_fleet.plan import Plan, Wish, plan
+from harmony_fleet.roster.model import RUN_PREFIX
+from harmony_fleet.state import Deployment
+from scores.canonical import NotCanonical, canonical, digest, read
+from scores.keys import DeploymentKey
+from scores.manifest import Manifest
+
+_MAX_PLAN: Final = 256 * 1024 * 1024
+_TOLD: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What an apply may do. No `devices` are all."""
+
+    devices: frozenset[str] = frozenset()
+    take_over: bool = False
+    allow_prune: int | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """As a saved plan keeps it."""
+        return {"devices": sorted(self.devices), "take_over": self.take_over, "allow_prune": self.allow_prune}
+
+
+@dataclass(frozen=True, slots=True)
+class FleetPlan:
+    """What is to be written and purged, of which roster and buckets. `unchanged` counts what stands as it should."""
+
+    lineage: str
+    generation: int
+    content: str
+    buckets: str
+    scope: Scope
+    plans: tuple[Plan, ...] = ()
+    purges: tuple[tuple[DeploymentKey, int], ...] = ()
+    removing: tuple[DeploymentKey, ...] = ()
+    unchanged: int = 0
+    refusals: tuple[tuple[DeploymentKey, HarmonyError], ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to do."""
+        return not (self.plans or self.purges)
+
+    def as_json(self) -> dict[str, Any]:
+        """What is saved, and what ``-o json`` shows: names, generations and digests."""
+        return {
+            "api": "harmony/v1",
+            "kind": "FleetPlan",
+            "lineage": self.lineage,
+            "generation": self.generation,
+            "content": self.content,
+            "buckets": self.buckets,
+            "scope": self.scope.as_json(),
+            "writes": [_write(item) for item in self.plans],
+            "purges": [{"device": key.device, "deployment": key.deployment, "revision": at} for key, at in self.purges],
+            "unchanged": self.unchanged,
+            "refused": [
+                {"device": key.device, "deployment": key.deployment, "code": error.code, "message": error.message}
+                for key, error in self.refusals
+            ],
+        }
+
+
+def _write(item: Plan) -> dict[str, Any]:
+    wire = item.wire
+    return {
+        "device": wire.device,
+        "deployment": wire.deployment,
+        "action": item.action,
+        "generation": wire.generation,
+        "digest": digest(wire.canonical()),
+        "revision": item.revision,
+        "changes": [change.as_json() for change in item.changes],
+    }
+
+
+def plan_fleet(fleet: Fleet, scope: Scope) -> FleetPlan:
+    """Plan for every device in scope. Nothing is raised: what refuses is told in the plan."""
+    plans: list[Plan] = []
+    purges: list[tuple[DeploymentKey, int]] = []
+    removing: list[DeploymentKey] = []
+    refusals: list[tuple[DeploymentKey, HarmonyError]] = []
+    unchanged = 0
+    for key, manifest in _wanted(fleet, scope.devices):
+        found = fleet.found(key)
+        if manifest.removed and _standing_removal(found):
+            if gone(found):
+                purges.append((key, found.desired.revision))
+            else:
+                removing.append(key)
+            continue
+        wish = Wish(manifest, fleet.roster.lineage, scope.take_over, scope.allow_prune)
+        try:
+            item = plan(wish, found, fleet.device(key.device))
+        except HarmonyError as error:
+            refusals.append((key, error))
+            continue
+        if item.action == "unchanged":
+            unchanged += 1
+        else:
+            plans.append(item)
+    roster = fleet.roster
+    named = (roster.lineage, roster.generation, roster.content_digest(), _fingerprint(fleet), scope)
+    return FleetPlan(*named, tuple(plans), tuple(purges), tuple(removing), unchanged, tuple(refusals))
+
+
+def _fingerprint(fleet: Fleet) -> str:
+    """What the buckets hold, as far as a plan rests on it: who wrote what of which generation."""
+    hashed = hashlib.sha256()
+    for key, found in sorted(fleet.deployments.items()):
+        created = found.desired.created.isoformat() if found.desired.created else ""
+        hashed.update(f"{key} {found.desired.revision} {created} {found.generation()}\n".encode())
+    return f"sha256:{hashed.hexdigest()}"
+
+
+def _wanted(fleet: Fleet, devices: Collection[str]) -> Iterator[tuple[DeploymentKey, Manifest]]:
+    """What is to be desired at each key, in order: projections, and removals of what is ours and projected no more."""
+    wanted = {key: projection.manifest for key, projection in fleet.expected()}
+    for key, found in fleet.deployments.items():
+        if key not in fleet.projections and fleet.ours(found) and not key.deployment.startswith(RUN_PREFIX):
+            standing, status = found.desired.manifest, found.actual.status
+            if standing is not None or (status is not None and status.phase != "Removed"):
+                wanted[key] = Manifest(deployment=key.deployment, removed=True)
+    return iter(sorted((key, item) for key, item in wanted.items() if not devices or key.device in devices))
+
+
+def _standing_removal(found: Deployment) -> bool:
+    standing = found.desired.manifest
+    return standing is not None and standing.removed and standing.generation == found.generation()
+
+
+def gone(found: Deployment) -> bool:
+    """Whether the device says of the removal that stands that it is done."""
+    standing, status = found.desired.manifest, found.actual.status
+    if standing is None or status is None:
+        return False
+    return status.phase == "Removed" and (status.lineage, status.generation) == (standing.lineage, standing.generation)
+
+
+def check_refusals(made: FleetPlan) -> None:
+    """Raise what keeps an apply from beginning, all of it."""
+    if not made.refusals:
+        return
+    found = [error for _, error in made.refusals]
+    code = worst(error.exit_code for error in found)
+    first = next(error for error in found if error.exit_code is code)
+    details = [error.message for error in found[:_TOLD]]
+    more = len(found) - len(details)
+    raised = type(first)(
+        first.code,
+        f"cannot apply the roster: {len(found)} of its deployments are refused, and nothing was written",
+        first.hint,
+        first.errors,
+        details=[*details, *([f"and {more} more"] if more else [])],
+    )
+    raise raised
+
+
+def save(made: FleetPlan) -> bytes:
+    """The plan as a file."""
+    return canonical(made.as_json()) + b"\n"
+
+
+def saved_scope(data: bytes) -> Scope:
+    """The scope that a saved plan was made for. Raises InvalidInput where `data` is no plan."""
+    try:
+        value = read(data, _MAX_PLAN)
+        scope = value["scope"]
+        made = Scope(frozenset(scope["devices"]), scope["take_over"], scope["allow_prune"])
+        known = value["kind"] == "FleetPlan"
+    except (NotCanonical, KeyError, TypeError):
+        known = False
+    if not known:
+        raise InvalidInput("NotAPlan", "cannot use this as a plan", "make one with: harmony fleet plan -o FILE")
+    return made
+
+
+def check_saved(data: bytes, made: FleetPlan) -> None:
+    """Raise where the plan in `data` isn't exactly the one that would be made now."""
+    saved, now = read(data, _MAX_PLAN), read(save(made), _MAX_PLAN)
+    if saved == now:
+        return
+    same_roster = all(saved.get(name) == now[name] for name in ("lineage", "generation", "content"))
+    what = "the buckets" if same_roster else f"the roster, now at generation {now['generation']},"
+    raise Conflict(
+        "PlanStale",
+        f"cannot apply the plan: {what} moved on since it was made",
+        "make a new one: harmony fleet plan -o FILE",
+    )

@@ -1,0 +1,91 @@
+"""Read the fleet, and make it so: the I/O behind `harmony fleet plan`, `apply` and `reconcile`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from harmony_fleet.apply import Result, Run, purge, wait_all, write_all
+from harmony_fleet.drift import Finding, Fleet
+from harmony_fleet.errors import HarmonyError, InvalidInput
+from harmony_fleet.fleetplan import FleetPlan, check_refusals
+from harmony_fleet.kv import Store
+from harmony_fleet.projection import project
+from harmony_fleet.roster.model import Roster
+from harmony_fleet.roster.sources import load_sources
+from harmony_fleet.state import list_deployments, list_devices
+from scores.keys import DESIRED, command_subject
+
+_RESYNC_SECONDS: Final = 5.0
+_AT_ONCE: Final = 32
+_MENDED_THERE: Final = frozenset({"missing", "unexpected", "disabled-running", "not-converged"})
+
+
+async def read_fleet(store: Store, roster: Roster, folder: Path) -> Fleet:
+    """The roster's projections and everything that the buckets hold."""
+    projections = project(roster, load_sources(roster, folder))
+    deployments, devices = await asyncio.gather(list_deployments(store, None, None), list_devices(store))
+    return Fleet(
+        roster,
+        projections,
+        {found.key: found for found in deployments},
+        {device.name: device for device in devices},
+        await server_time(store),
+    )
+
+
+async def server_time(store: Store) -> datetime:
+    """The server's time; without buckets nothing has an age, and any time will do."""
+    try:
+        return await store.now()
+    except InvalidInput:
+        return datetime.now(UTC)
+
+
+async def write_fleet(store: Store, made: FleetPlan, run: Run) -> None:
+    """Write all that is planned, and purge what is gone. The results are in `run`. Refuses before the first write."""
+    check_refusals(made)
+    run.results = [Result(item) for item in made.plans]
+    await write_all(store, run)
+    gate = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(key: str, revision: int) -> HarmonyError | None:
+        async with gate:
+            try:
+                await store.purge(DESIRED, key, revision)
+            except HarmonyError as error:
+                return error
+        return None
+
+    failed = await asyncio.gather(*(one(str(key), revision) for key, revision in made.purges))
+    for error in filter(None, failed):
+        raise error
+
+
+async def settle(store: Store, run: Run, seconds: float) -> None:
+    """Wait for the devices; then purge the keys of what they removed."""
+    run.show.waiting(run.results)
+    await wait_all(store, run, seconds)
+    for result in run.results:
+        if result.plan.wire.removed and result.verdict is not None and result.verdict.phase == "Removed":
+            await purge(store, result)
+
+
+async def resync(store: Store, findings: Iterable[Finding]) -> None:
+    """Have the agents look at once where something doesn't run as it should; one that is silent looks later."""
+    names = sorted({finding.device for finding in findings if finding.code in _MENDED_THERE})
+    gate = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(name: str) -> None:
+        async with gate:
+            await store.ask(command_subject(name, "resync"), b"", _RESYNC_SECONDS)
+
+    await asyncio.gather(*map(one, names))
+
+
+def unwritten(results: Sequence[Result]) -> list[Result]:
+    """What should have been written and wasn't."""
+    return [result for result in results if result.error is not None]

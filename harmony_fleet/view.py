@@ -1,0 +1,230 @@
+"""The fleet as its buckets show it, kept up to date entry by entry: what status, a dashboard and metrics read.
+
+`FleetView` is fed and asked and does no I/O; `keep` feeds it. Ages are JetStream's alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, Literal
+
+from harmony_fleet.errors import Unreachable
+from harmony_fleet.kv import Entry, Store
+from harmony_fleet.state import STALE_AFTER, to_actual, to_desired
+from scores.keys import ACTUAL, DESIRED, HEARTBEAT, INFO, DeploymentKey, parse_deployment_key
+from scores.status import DeploymentStatus
+
+Group = Literal["succeeded", "failed", "pending", "held"]
+GROUPS: Final[tuple[Group, ...]] = ("succeeded", "failed", "pending", "held")
+WATCHED: Final = (DESIRED, ACTUAL, INFO, HEARTBEAT)
+RELIST_SECONDS: Final = 60.0
+_GROUPS: Final[dict[str, Group]] = {
+    **dict.fromkeys(("Failed", "Rejected", "Degraded"), "failed"),
+    **dict.fromkeys(("Held", "Fenced"), "held"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is desired at a key: enough to tell whether a status is of it."""
+
+    lineage: str
+    generation: int
+    removed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a device said of a deployment."""
+
+    phase: str
+    reason: str
+    lineage: str | None
+    generation: int
+    created: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class LastError:
+    """The newest of what is wrong with a deployment anywhere."""
+
+    device: str
+    phase: str
+    reason: str
+    at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """A deployment over all its devices."""
+
+    deployment: str
+    counts: dict[Group, int]
+    last_error: LastError | None
+
+    def as_json(self) -> dict[str, Any]:
+        """The value that ``-o json`` shows."""
+        last = self.last_error
+        told = {"device": last.device, "phase": last.phase, "reason": last.reason} if last else None
+        counts: dict[str, Any] = {group: self.counts[group] for group in GROUPS}
+        return {"deployment": self.deployment, **counts, "last_error": told}
+
+
+def group_of(wanted: Wanted | None, told: Told | None) -> Group | None:
+    """Where a deployment on a device stands; None where nothing is wanted there and nothing is left."""
+    if told is None:
+        return None if wanted is None else "pending"
+    if told.phase == "Removed" and (wanted is None or wanted.removed):
+        return None
+    if told.phase in _GROUPS:
+        return _GROUPS[told.phase]
+    if wanted is None:
+        return "succeeded" if told.phase == "Converged" else "pending"
+    current = told.lineage == wanted.lineage and told.generation >= wanted.generation
+    return "succeeded" if told.phase == "Converged" and current and not wanted.removed else "pending"
+
+
+class FleetView:
+    """Feed it entries of the four buckets, in any order; ask it at any time."""
+
+    def __init__(self) -> None:
+        self._wanted: dict[DeploymentKey, Wanted] = {}
+        self._told: dict[DeploymentKey, Told] = {}
+        self._groups: dict[DeploymentKey, Group] = {}
+        self._counts: dict[str, Counter[Group]] = {}
+        self._devices: set[str] = set()
+        self._heard: dict[str, datetime] = {}
+        self.events = 0
+
+    def feed(self, entry: Entry) -> None:
+        """One entry, or the end of one."""
+        self.events += 1
+        if entry.bucket in (DESIRED, ACTUAL):
+            key = parse_deployment_key(entry.key)
+            if key is not None:
+                self._take(key, entry)
+            return
+        name = entry.key.partition(".")[2]
+        if entry.bucket == INFO:
+            (self._devices.discard if entry.value is None else self._devices.add)(name)
+        elif entry.value is None or entry.created is None:
+            self._heard.pop(name, None)
+        else:
+            self._heard[name] = entry.created
+
+    def relist(self, bucket: str, entries: Iterable[Entry]) -> None:
+        """All that a bucket holds: what isn't among it is gone."""
+        there = {entry.key: entry for entry in entries}
+        known: dict[str, Iterable[str]] = {
+            DESIRED: [str(key) for key in self._wanted],
+            ACTUAL: [str(key) for key in self._told],
+            INFO: [f"info.{name}" for name in self._devices],
+            HEARTBEAT: [f"heartbeat.{name}" for name in self._heard],
+        }
+        for key in known[bucket]:
+            if key not in there:
+                self.feed(Entry(bucket, key, None, 0, None))
+        for entry in there.values():
+            self.feed(entry)
+
+    def _take(self, key: DeploymentKey, entry: Entry) -> None:
+        if entry.bucket == DESIRED:
+            wire = to_desired(entry).manifest
+            if wire is None:
+                self._wanted.pop(key, None)
+            else:
+                self._wanted[key] = Wanted(wire.lineage, wire.generation, wire.removed)
+        else:
+            actual = to_actual(entry)
+            if actual.status is not None:
+                self._told[key] = _told(actual.status, entry.created)
+            elif actual.problem:
+                self._told[key] = Told("Failed", "StatusUnreadable", None, 0, entry.created)
+            else:
+                self._told.pop(key, None)
+        self._count(key)
+
+    def _count(self, key: DeploymentKey) -> None:
+        old, new = self._groups.get(key), group_of(self._wanted.get(key), self._told.get(key))
+        if old == new:
+            return
+        counts = self._counts.setdefault(key.deployment, Counter())
+        if old is not None:
+            counts[old] -= 1
+        if new is None:
+            del self._groups[key]
+        else:
+            counts[new] += 1
+            self._groups[key] = new
+
+    def deployments(self) -> list[Tally]:
+        """Each deployment that is anywhere, by name."""
+        names = sorted(name for name, counts in self._counts.items() if counts.total())
+        worst: dict[str, LastError] = {}
+        for key, group in self._groups.items():
+            told = self._told.get(key)
+            if group in ("failed", "held") and told is not None:
+                last = worst.get(key.deployment)
+                if last is None or _later(told.created, last.at):
+                    worst[key.deployment] = LastError(key.device, told.phase, told.reason, told.created)
+        return [Tally(name, {group: self._counts[name][group] for group in GROUPS}, worst.get(name)) for name in names]
+
+    def devices(self) -> list[str]:
+        """Every device that told of itself or was heard."""
+        return sorted(self._devices | self._heard.keys())
+
+    def stale(self, now: datetime) -> list[str]:
+        """The devices of which no heartbeat came lately."""
+        return [name for name in self.devices() if name not in self._heard or now - self._heard[name] > STALE_AFTER]
+
+    def as_json(self, now: datetime) -> dict[str, Any]:
+        """The whole, for programs."""
+        told = [tally.as_json() for tally in self.deployments()]
+        return {"deployments": told, "devices": len(self.devices()), "stale": self.stale(now)}
+
+
+def _told(status: DeploymentStatus, created: datetime | None) -> Told:
+    reason = status.reason or next(
+        (item.reason for _, item in sorted(status.resources.items()) if item.reason and item.phase != "Ready"), ""
+    )
+    return Told(status.phase, reason, status.lineage, status.generation or 0, created)
+
+
+def _later(one: datetime | None, other: datetime | None) -> bool:
+    return one is not None and (other is None or one > other)
+
+
+async def load(store: Store, view: FleetView) -> None:
+    """All that the buckets hold now."""
+
+    async def one(bucket: str) -> None:
+        view.relist(bucket, (await store.entries(bucket)).values())
+
+    await asyncio.gather(*(one(bucket) for bucket in WATCHED))
+
+
+async def keep(store: Store, view: FleetView, changed: Callable[[], None] = lambda: None) -> None:
+    """Feed `view` until cancelled: each change at once, and now and then all of it, so that nothing is missed."""
+
+    async def follow(bucket: str) -> None:
+        async with contextlib.aclosing(store.watch(bucket, None)) as entries:
+            async for entry in entries:
+                view.feed(entry)
+                changed()
+
+    async def relist() -> None:
+        while True:
+            with contextlib.suppress(Unreachable):
+                await load(store, view)
+                changed()
+            await asyncio.sleep(RELIST_SECONDS)
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(relist())
+        for bucket in WATCHED:
+            tasks.create_task(follow(bucket))
