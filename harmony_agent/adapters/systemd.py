@@ -9,7 +9,7 @@ from harmony_agent.adapters.filetree import Job
 from harmony_agent.adapters.systemd_bus import MANAGER, PROPERTIES, ROOT, Bus, NoSuchUnit, Scope
 from harmony_agent.adapters.systemd_enablement import Enablement
 from harmony_agent.adapters.systemd_files import UnitFiles
-from harmony_agent.adapters.systemd_journal import tail
+from harmony_agent.adapters.systemd_journal import finished, moment, tail
 from harmony_agent.adapters.systemd_reload import Reloads
 from harmony_agent.adapters.systemd_sight import Sight
 from harmony_agent.adapters.threads import Threads
@@ -191,6 +191,14 @@ class SystemdUnits:
     async def logs(self, name: str, lines: int) -> list[str]:
         """The last lines of its journal."""
         return await tail(self._scope, name, lines)
+
+    def moment(self) -> str:
+        """Now, as `finished` wants it."""
+        return moment()
+
+    async def finished(self, name: str, moment: str) -> bool:
+        """Whether the journal says that a start of this one-shot after `moment` ended well."""
+        return await finished(self._scope, name, moment)
 
     async def close(self) -> None:
         """Let go of the connection."""

@@ -54,6 +54,8 @@ class Unit:
     """Type of the job that is queued or running for it (``start``, ``stop``, ``restart``, …)."""
     oneshot: bool = False
     """A service of Type=oneshot that is over when its process ends well."""
+    finished: bool = False
+    """The log says that a one-shot of which the manager remembers nothing ended well; see `Units.finished`."""
     ended: bool = False
     """A service whose main process ended without being asked to."""
     can_reload: bool = False
@@ -156,6 +158,14 @@ class Units(Protocol):
 
     async def logs(self, name: str, lines: int) -> list[str]:
         """The last lines that it logged, oldest first."""
+        ...
+
+    def moment(self) -> str:
+        """Now, as `finished` wants it."""
+        ...
+
+    async def finished(self, name: str, moment: str) -> bool:
+        """Whether the log says that a start of this one-shot, begun after `moment`, ended well. False if in doubt."""
         ...
 
     async def watch(self, changed: Callable[[str], None]) -> None:

@@ -169,6 +169,24 @@ async def a_oneshot_completes_and_is_not_run_again(world: World) -> None:
 
 
 @case
+async def a_oneshot_that_ended_while_the_agent_was_dead_is_not_run_again(world: World) -> None:
+    content = "[Service]\nType=oneshot\nExecStart=/bin/sleep 0.3\n"
+
+    def die(action: object) -> None:
+        if type(action).__name__ == "Note":
+            raise drive.Cut
+
+    world.store.set_desired(SystemdUnit(name="once.service", content=content))
+    with contextlib.suppress(drive.Cut):
+        await drive.run(world.kind, world.store, "once.service", die)
+    await world.crash()
+    await world.ends("once.service")
+    done = await settle(world, "once.service")
+    assert done.plan == Converged("Completed")
+    assert [type(action).__name__ for action in done.actions] == ["Note"]
+
+
+@case
 async def a_oneshot_that_remains_is_ready(world: World) -> None:
     spec = SystemdUnit(name="once.service", content=ONCE + "RemainAfterExit=yes\n")
     assert (await want(world, spec)).plan == Converged("Ready")

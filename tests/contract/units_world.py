@@ -53,6 +53,9 @@ class World(Protocol):
     async def kill(self, name: str) -> None:
         """The unit's main process is killed."""
 
+    async def ends(self, name: str) -> None:
+        """The unit's process comes to its end."""
+
     async def crash(self) -> None:
         """The agent is killed and comes back: a new connection, the same store."""
 
@@ -133,6 +136,10 @@ class FakeWorld:
     async def kill(self, name: str) -> None:
         self.units.exits(name, code=9)
 
+    async def ends(self, name: str) -> None:
+        self.units.loaded[name].job = ""
+        self.units.exits(name)
+
     async def crash(self) -> None:
         self.units.crash()
 
@@ -199,6 +206,9 @@ class RealWorld:
     async def kill(self, name: str) -> None:
         os.kill((await seen(self, name)).main_pid, 9)
         await asyncio.sleep(0.2)
+
+    async def ends(self, name: str) -> None:
+        await asyncio.sleep(0.8)
 
     async def crash(self) -> None:
         await self.units.close()

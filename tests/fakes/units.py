@@ -62,6 +62,8 @@ class FakeUnits:
         self.results: dict[str, str] = {}
         """name -> the result that its next job has, instead of being done."""
         self.journal: dict[str, list[str]] = {}
+        self.log: dict[str, int] = {}
+        """name -> when a one-shot last ended well, as the log tells"""
         self.expected: set[str] = set()
         self.hears: Callable[[str], None] = lambda _name: None
         self.closed = False
@@ -79,6 +81,8 @@ class FakeUnits:
         loaded = self.loaded[name]
         loaded.ended = True
         self._enter(loaded, "failed" if code else "inactive", "exit-code" if code else "success")
+        if not code:
+            self.log[name] = self._now
         if self._value(loaded.text, "Restart") in ("always", "on-failure") and (
             code or self._value(loaded.text, "Restart") == "always"
         ):
@@ -233,9 +237,9 @@ class FakeUnits:
             return "done"
         if name in self.results:
             return self.results.pop(name)
-        return self._begin(loaded)
+        return self._begin(name, loaded)
 
-    def _begin(self, loaded: Loaded) -> str:
+    def _begin(self, name: str, loaded: Loaded) -> str:
         condition, assertion = (self._value(loaded.text, key) for key in ("ConditionPathExists", "AssertPathExists"))
         loaded.rested = False
         loaded.condition = not condition or condition in self.paths
@@ -259,6 +263,8 @@ class FakeUnits:
         stays = command != "/bin/true" or self._value(loaded.text, "RemainAfterExit") == "yes"
         loaded.ended = not stays
         self._enter(loaded, "active" if stays else "inactive")
+        if not stays:
+            self.log[name] = self._now
         return "done"
 
     async def stop(self, name: str) -> str:
@@ -280,7 +286,7 @@ class FakeUnits:
         self.held.add(name)
         loaded = self.loaded.setdefault(name, self._load(name))
         loaded.job = ""
-        return self.results.pop(name) if name in self.results else self._begin(loaded)
+        return self.results.pop(name) if name in self.results else self._begin(name, loaded)
 
     async def reload_unit(self, name: str) -> str:
         self.calls.append(f"reload-unit {name}")
@@ -297,6 +303,12 @@ class FakeUnits:
 
     async def logs(self, name: str, lines: int) -> list[str]:
         return self.journal.get(name, [])[-lines:]
+
+    def moment(self) -> str:
+        return f"boot:{self._now}"
+
+    async def finished(self, name: str, moment: str) -> bool:
+        return self.log.get(name, 0) > int(moment.partition(":")[2])
 
     async def watch(self, changed: Callable[[str], None]) -> None:
         self.hears = changed

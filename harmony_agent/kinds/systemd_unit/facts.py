@@ -40,6 +40,8 @@ class UnitFacts:
     reload: str = ""
     run: str = ""
     changed: int = 0
+    moment: str = ""
+    """When that was noted: what became of a one-shot since then can be asked of the log."""
     completed: bool = False
     """A one-shot ended well since it was last started by us."""
     touched: tuple[str, ...] = ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import Final, assert_never
@@ -11,7 +12,7 @@ from harmony_agent.core.errors import Transient
 from harmony_agent.core.reconcile import Desired, Facts, Plan, Store
 from harmony_agent.kinds.systemd_unit import actions as steps
 from harmony_agent.kinds.systemd_unit.actions import UnitAction
-from harmony_agent.kinds.systemd_unit.facts import at_claim, read, wanted_files
+from harmony_agent.kinds.systemd_unit.facts import UnitFacts, at_claim, read, wanted_files
 from harmony_agent.kinds.systemd_unit.plan import plan
 from harmony_agent.kinds.systemd_unit.removal import removal
 from harmony_agent.topology.units import RUNNING, Unit, Units
@@ -56,8 +57,14 @@ class UnitReconciler:
         return await self._units.survey(self._store.names())
 
     async def observe(self, name: str) -> Unit | None:
-        """One unit, fresh."""
-        return await self._units.look(name)
+        """One unit, fresh. The manager forgets a one-shot that ended while nobody looked: then the log is asked."""
+        unit = await self._units.look(name)
+        if unit is None or not unit.oneshot or unit.active_state != "inactive" or unit.invocation or unit.job:
+            return unit
+        facts = read(self._store.record(name))
+        if facts.completed or not facts.moment:
+            return unit
+        return replace(unit, finished=await self._units.finished(name, facts.moment))
 
     def plan(self, name: str, desired: Desired[SystemdUnit] | None, observed: Unit | None) -> Plan[UnitAction]:
         """The next steps."""
@@ -114,16 +121,19 @@ class UnitReconciler:
         if isinstance(action, steps.Stop):
             result = await self._units.stop(name)
         elif isinstance(action, steps.Restart):
-            await self._store.note(name, action.note.json())
+            await self._note_run(name, action.note)
             result = await self._units.restart(name)
         else:
             if action.note is not None:
-                await self._store.note(name, action.note.json())
+                await self._note_run(name, action.note)
             result = await self._units.start(name)
         if result == "dependency":
             raise Transient("DependencyFailed", f"cannot start {name}: a unit that it requires doesn't start")
         if result not in HARMLESS:
             raise Transient("JobFailed", f"cannot change the state of {name}: systemd ended the job as {result}")
+
+    async def _note_run(self, name: str, note: UnitFacts) -> None:
+        await self._store.note(name, replace(note, moment=self._units.moment()).json())
 
     async def _reload_unit(self, action: steps.ReloadUnit) -> None:
         name = action.name

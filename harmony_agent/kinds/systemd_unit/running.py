@@ -128,7 +128,8 @@ def _inactive(goal: Goal, unit: Unit, facts: UnitFacts) -> Plan[UnitAction]:
     if unit.assertion is False and not unit.rested:
         text = f"systemd didn't start {unit.name}: an Assert…= of it doesn't hold"
         return Wait("AssertFailed", text, phase="Blocked", seconds=RETRY_CONDITION)
-    if unit.oneshot and unit.invocation and unit.run != facts.run and unit.result == "success":
+    seen_to_end = bool(unit.invocation) and unit.run != facts.run and unit.result == "success"
+    if unit.oneshot and (seen_to_end or unit.finished):
         return _act(
             Note(name=unit.name, reason="it ran to its end", note=replace(facts, completed=True), disturbs=False)
         )
