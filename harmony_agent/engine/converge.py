@@ -348,7 +348,6 @@ class Converger:
         if record is None or record.on_remove == "orphan":
             await self._gone(key)
             return None
-        first = outlives(record, self._book.leaving(record.deployment))
         observed = None
         for _ in range(ROUNDS):
             observed = await self._observe(key, reconciler)
@@ -356,6 +355,8 @@ class Converger:
             if isinstance(plan, Converged):
                 await self._gone(key)
                 return None
+            # After the look, not before: what went away meanwhile would never wake this.
+            first = outlives(record, self._book.leaving(record.deployment))
             waits = self._wait_for(key, first, "Removing", reconciler.detail(key.name, observed))
             if waits is not None:
                 return waits
