@@ -329,3 +329,16 @@ async def test_whatever_happens_each_wish_is_met_and_no_hold_broken(world: World
     for key, moment in wished.items():
         assert world.times(key)[-1] >= moment
     assert len(world.queue) == 0
+
+
+async def test_a_poke_turns_the_dispatcher_though_there_is_nothing_to_do(world: World) -> None:
+    world.close(A)
+    world.queue.add(A)
+    await world.clock.settle()
+    for _ in range(3):
+        before = world.queue.turns
+        world.queue.poke()
+        await world.clock.settle()
+        assert world.queue.turns == before + 1
+    assert world.times(A) == [0]
+    world.open(A)
