@@ -4,7 +4,7 @@ BIN := .venv/bin
 ROOT := $(shell id -u)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv system demo test test-quick check lint types arch format lock audit-updater clean
+.PHONY: help venv system demo test test-vm test-quick check lint types arch format lock audit-updater clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -14,6 +14,14 @@ demo: system venv ## Show the main job on a disposable device (root), or on your
 
 test: system venv check ## All tests; as root also those on disposable Debian 12 and 13 devices
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+test-vm: system venv .cache/.vm-packages ## The upgrade and the limits in a virtual machine with a kernel of its own (root; minutes)
+	$(BIN)/python -m pytest tests/vm -m vm $(PYTEST_ARGS)
+
+.cache/.vm-packages: tests/vm/apt-packages.txt
+	apt-get update -qq
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$(cat $<) >/dev/null
+	@mkdir -p .cache && touch $@
 
 test-quick: venv ## The tests that need neither root nor a device
 	$(BIN)/python -m pytest -m "not device" -n auto
