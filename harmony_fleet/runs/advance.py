@@ -1,0 +1,159 @@
+"""How a run goes on: from what is known of its devices to its next state. Pure; the only place that decides.
+
+A device succeeds when the updater saw another boot id, with healthy packages, the agent relayed `complete`, and a
+heartbeat came after that, before the deadline, all by JetStream's time. Applied again to the same, nothing changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from scores.names import format_time, parse_time
+from scores.status import DeploymentStatus, ResourceStatus, UpgradeDetail
+from scores.task_run import RunPhase, TaskRun, TaskTarget
+
+ACTIVE: Final = frozenset({"requested", "upgrading", "complete"})
+FAILED: Final = frozenset({"failed", "repair-required"})
+ENDED: Final = frozenset({"succeeded", "skipped", *FAILED})
+_LONGEST: Final = 80
+_NOES: Final = ("Rejected", "Fenced", "Held")
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What the buckets hold of a device: its word on the run's deployment, and when that and a heartbeat came.
+
+    `refused` is why its manifest couldn't be written at all.
+    """
+
+    status: DeploymentStatus | None = None
+    told_at: datetime | None = None
+    heard_at: datetime | None = None
+    refused: str = ""
+
+
+def advance(run: TaskRun, known: Mapping[str, Evidence], now: datetime) -> TaskRun:
+    """The run after what is known `now`. A run that ended stays as it is."""
+    if run.phase != "Running":
+        return run
+    deadline = parse_time(run.deadline)
+    targets = [_follow(target, known.get(target.device, Evidence()), deadline, now) for target in run.targets]
+    targets = _begin(run, targets, late=now >= deadline)
+    phase, reason = _phase(run, targets)
+    return run.model_copy(update={"targets": targets, "phase": phase, "reason": reason})
+
+
+def cancel(run: TaskRun) -> TaskRun:
+    """Begin no further wave. What began goes on to its end: an active apt is never stopped."""
+    return run if run.phase != "Running" else run.model_copy(update={"cancelled": True})
+
+
+def _follow(target: TaskTarget, seen: Evidence, deadline: datetime, now: datetime) -> TaskTarget:
+    """One target by its evidence."""
+    if target.state not in ACTIVE:
+        return target
+    if seen.refused:
+        return _end(target, "failed", seen.refused)
+    if target.state != "complete":
+        target = _relayed(target, seen, deadline)
+    if target.state == "complete" and _beat_after(target, seen.heard_at, deadline):
+        return _end(target, "succeeded", "")
+    if target.state in ACTIVE and now >= deadline:
+        return _end(target, "failed", "DeadlineExceeded")
+    return target
+
+
+def _relayed(target: TaskTarget, seen: Evidence, deadline: datetime) -> TaskTarget:
+    """The updater's word, as the agent relays it."""
+    if seen.status is None or seen.told_at is None:
+        return target
+    resource = _resource(seen.status, target.attempt_id)
+    if resource is None:
+        refused = seen.status.rejected.reason if seen.status.rejected is not None else seen.status.reason
+        return _end(target, "failed", refused or "Rejected") if seen.status.phase in _NOES else target
+    detail = resource.status
+    if not isinstance(detail, UpgradeDetail):
+        return _end(target, "failed", resource.reason or "Failed") if resource.phase == "Failed" else target
+    boots = {"boot_id_before": _cut(detail.bootIdBefore), "boot_id_after": _cut(detail.bootIdAfter)}
+    target = _set(target, phase=detail.phase, **boots)
+    if detail.phase in FAILED:
+        return _end(target, "repair-required" if detail.phase == "repair-required" else "failed", detail.reason)
+    if detail.phase != "complete":
+        return _set(target, state="upgrading", reason=_cut(detail.reason))
+    return _completed(target, detail, seen.told_at, deadline)
+
+
+def _completed(target: TaskTarget, detail: UpgradeDetail, told_at: datetime, deadline: datetime) -> TaskTarget:
+    """`complete` counts only with its evidence, and in time."""
+    if not detail.bootIdBefore or not detail.bootIdAfter or detail.bootIdBefore == detail.bootIdAfter:
+        return _end(target, "failed", "BootIdUnchanged")
+    result = detail.result
+    if result is not None and result.dpkgAudit:
+        return _end(target, "repair-required", "PackagesUnhealthy")
+    if told_at > deadline:
+        return _end(target, "failed", "DeadlineExceeded")
+    upgraded = len(result.upgraded) if result is not None else 0
+    return _set(target, state="complete", reason="", completed_at=format_time(told_at), upgraded=upgraded)
+
+
+def _resource(status: DeploymentStatus, attempt: str) -> ResourceStatus | None:
+    """The resource of this attempt; one that says nothing of an attempt yet is taken for it."""
+    for resource in status.resources.values():
+        if not isinstance(resource.status, UpgradeDetail) or resource.status.attemptId == attempt:
+            return resource
+    return None
+
+
+def _beat_after(target: TaskTarget, heard: datetime | None, deadline: datetime) -> bool:
+    """Whether a heartbeat is known to have come after `complete` and before the deadline.
+
+    Times on the wire are cut to milliseconds, so it has to be later by one: the same one is not after itself.
+    """
+    if heard is None or target.completed_at is None:
+        return False
+    return heard <= deadline and (heard - parse_time(target.completed_at)).total_seconds() > 0.001
+
+
+def _begin(run: TaskRun, targets: Sequence[TaskTarget], *, late: bool) -> list[TaskTarget]:
+    """Begin the next wave where all before it succeeded; skip what never will begin."""
+    stop = ""
+    if any(target.state in FAILED for target in targets):
+        stop = "EarlierWaveFailed"
+    elif run.cancelled:
+        stop = "Cancelled"
+    elif late:
+        stop = "DeadlineExceeded"
+    if stop:
+        return [_end(target, "skipped", stop) if target.state == "pending" else target for target in targets]
+    behind = min((target.wave for target in targets if target.state != "succeeded"), default=0)
+    return [
+        _set(target, state="requested") if target.state == "pending" and target.wave == behind else target
+        for target in targets
+    ]
+
+
+def _phase(run: TaskRun, targets: Sequence[TaskTarget]) -> tuple[RunPhase, str]:
+    if not all(target.state in ENDED for target in targets):
+        return "Running", ""
+    bad = next((target for target in targets if target.state in FAILED), None)
+    if bad is not None:
+        return "Failed", bad.reason or bad.state
+    if any(target.state == "skipped" for target in targets):
+        return ("Cancelled", "Cancelled") if run.cancelled else ("Failed", "DeadlineExceeded")
+    return "Succeeded", ""
+
+
+def _end(target: TaskTarget, state: str, reason: str) -> TaskTarget:
+    return _set(target, state=state, reason=_cut(reason))
+
+
+def _set(target: TaskTarget, **values: Any) -> TaskTarget:
+    return target.model_copy(update=values)
+
+
+def _cut(text: str | None) -> str | None:
+    """A device's words may not make a run larger than a value may be."""
+    return None if text is None else text[:_LONGEST]

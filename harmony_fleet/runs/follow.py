@@ -1,0 +1,166 @@
+"""Carry a run on: look, decide by `advance`, write the run by CAS, and only then what follows from it.
+
+Whatever is written follows from the run as it stands in the bucket, and is the same whoever writes it: a watcher that
+is killed, or a second one, asks for no attempt twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final, TypeVar
+
+from harmony_fleet.errors import Conflict, HarmonyError, Refused, Unreachable
+from harmony_fleet.fleetplan import gone
+from harmony_fleet.kv import Store
+from harmony_fleet.plan import Wish, plan
+from harmony_fleet.runs.advance import ACTIVE, ENDED, Evidence, advance
+from harmony_fleet.runs.plan import manifest_of
+from harmony_fleet.runs.store import Kept, load, update
+from harmony_fleet.state import Deployment, read_deployment, read_device
+from scores.keys import DESIRED, DeploymentKey
+from scores.manifest import Manifest
+from scores.task_run import TaskRun, TaskTarget
+
+LOOK_SECONDS: Final = 1.0
+TIDY_SECONDS: Final = 60.0
+"""How long the end of a run waits for devices to let go of their attempts."""
+LOST_SECONDS: Final = 120.0
+_AT_ONCE: Final = 32
+
+_NEVER_BEGAN: Final = frozenset({"EarlierWaveFailed", "Cancelled"})
+
+Show = Callable[[TaskRun], None]
+T = TypeVar("T")
+
+
+async def follow(store: Store, run_uid: str, show: Show = lambda _run: None) -> TaskRun:
+    """Until the run ended, and what it left at devices that answer is taken off. Raises Unreachable, InvalidInput."""
+    lost: float | None = None
+    while True:
+        try:
+            run, tidy = await step(store, run_uid)
+        except Conflict:
+            continue
+        except Unreachable:
+            lost = lost or time.monotonic()
+            if time.monotonic() - lost > LOST_SECONDS:
+                raise
+        else:
+            lost = None
+            show(run)
+            if run.phase != "Running":
+                await _tidy_up(store, run, done=tidy)
+                return run
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+async def step(store: Store, run_uid: str) -> tuple[TaskRun, bool]:
+    """One look and what follows; the run, and whether nothing of it is left in ``desired-state``."""
+    kept = await load(store, run_uid)
+    known = await _evidence(store, kept.run)
+    kept = await update(store, kept, advance(kept.run, known, await store.now()))
+    kept = await _request(store, kept)
+    return kept.run, await tidy(store, kept.run)
+
+
+async def _evidence(store: Store, run: TaskRun) -> dict[str, Evidence]:
+    async def one(target: TaskTarget) -> tuple[str, Evidence]:
+        found, device = await asyncio.gather(
+            read_deployment(store, DeploymentKey(target.device, run.deployment)), read_device(store, target.device)
+        )
+        return target.device, Evidence(found.actual.status, found.actual.created, device.heard)
+
+    return dict(await _gather(one, [target for target in run.targets if target.state in ACTIVE]))
+
+
+async def _request(store: Store, kept: Kept) -> Kept:
+    """Have each requested attempt's manifest desired. What can't be is told to the run."""
+
+    async def one(target: TaskTarget) -> tuple[str, Evidence]:
+        refused = await _write(store, kept.run, target.device, manifest_of(kept.run, target))
+        return target.device, Evidence(refused=refused)
+
+    wanted = [target for target in kept.run.targets if target.state == "requested"]
+    refused = {name: seen for name, seen in await _gather(one, wanted) if seen.refused}
+    return await update(store, kept, advance(kept.run, refused, await store.now())) if refused else kept
+
+
+async def _write(store: Store, run: TaskRun, name: str, manifest: Manifest) -> str:
+    """Write it unless it stands; why it can't be, as a code. Who was faster wrote the same."""
+    found, device = await asyncio.gather(
+        read_deployment(store, DeploymentKey(name, run.deployment)), read_device(store, name)
+    )
+    try:
+        made = plan(Wish(manifest, run.lineage), found, device)
+        if made.action != "unchanged":
+            await store.put(DESIRED, str(found.key), made.wire.canonical(), made.revision)
+    except Unreachable:
+        raise
+    except Refused as error:
+        return error.code
+    except HarmonyError as error:
+        return "" if error.code == "Conflict" else error.code
+    return ""
+
+
+async def tidy(store: Store, run: TaskRun) -> bool:
+    """Take ended attempts off their devices, and purge the keys of those that are; whether nothing is left."""
+
+    async def one(target: TaskTarget) -> bool:
+        found = await read_deployment(store, DeploymentKey(target.device, run.deployment))
+        if found.desired.manifest is None:
+            return True
+        if not found.desired.manifest.removed:
+            await _write(store, run, target.device, Manifest(deployment=run.deployment, removed=True))
+            return False
+        return await _purged(store, found)
+
+    ended = [target for target in run.targets if target.state in ENDED and target.reason not in _NEVER_BEGAN]
+    return all(await _gather(one, ended))
+
+
+async def _purged(store: Store, found: Deployment) -> bool:
+    if not gone(found):
+        return False
+    try:
+        await store.purge(DESIRED, str(found.key), found.desired.revision)
+    except Conflict:
+        return False
+    return True
+
+
+async def _tidy_up(store: Store, run: TaskRun, *, done: bool) -> None:
+    """Go on for a while. A device that is away lets go when it is back; `harmony fleet controller` then purges."""
+    until = time.monotonic() + TIDY_SECONDS
+    while not done and time.monotonic() < until:
+        await asyncio.sleep(LOOK_SECONDS)
+        try:
+            done = await tidy(store, run) or not await _answering(store, run)
+        except Unreachable:
+            return
+
+
+async def _answering(store: Store, run: TaskRun) -> bool:
+    """Whether any device with something left to let go of is heard."""
+
+    async def one(target: TaskTarget) -> bool:
+        found, device = await asyncio.gather(
+            read_deployment(store, DeploymentKey(target.device, run.deployment)), read_device(store, target.device)
+        )
+        return found.desired.manifest is not None and not device.silent(now)
+
+    now = await store.now()
+    return any(await _gather(one, run.targets))
+
+
+async def _gather(work: Callable[[TaskTarget], Awaitable[T]], targets: Iterable[TaskTarget]) -> list[T]:
+    """`work` on each, a bounded number at a time."""
+    gate = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(target: TaskTarget) -> T:
+        async with gate:
+            return await work(target)
+
+    return list(await asyncio.gather(*map(one, targets)))
