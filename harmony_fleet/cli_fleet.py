@@ -188,6 +188,27 @@ def reconcile(
     return guarded(common, lambda: fleet.apply(common, how))
 
 
+@app.command()
+def controller(
+    ctx: typer.Context,
+    *,
+    interval: Annotated[str, typer.Option(metavar="TIME", help="How often projections are reconciled.")] = "30s",
+    server: Server = None,
+    creds: Creds = None,
+    tls_ca: TlsCa = None,
+    output: Form = "table",
+) -> int:
+    """Keep the fleet as its roster says, carry runs on, begin scheduled ones. Runs until it is ended.
+
+    \b
+    harmony fleet controller --interval 1m
+    """
+    from harmony_fleet.commands import control
+
+    common = common_of(ctx, server, creds, tls_ca, output)
+    return guarded(common, lambda: control.controller(common, seconds_of(interval)))
+
+
 app.add_typer(cli_roster.device, name="device")
 app.add_typer(cli_roster.deployment, name="deployment")
 app.add_typer(cli_roster.schedule, name="schedule")

@@ -46,8 +46,11 @@ def _not_a_run(value: str) -> str:
 def _cron(value: str) -> str:
     try:
         CronSim(value, _A_DAY)
+        known = len(value.split()) == 5  # the library takes seconds, too
     except CronSimError:
-        raise PydanticCustomError("InvalidCron", "must be a cron expression of five fields, as 0 3 * * 0") from None
+        known = False
+    if not known:
+        raise PydanticCustomError("InvalidCron", "must be a cron expression of five fields, as 0 3 * * 0")
     return value
 
 
