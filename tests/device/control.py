@@ -8,9 +8,10 @@ Synchronous, so that a test reads from top to bottom; the client runs on a loop 
 """
 
 import asyncio
+import contextlib
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -51,6 +52,14 @@ class Control:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
         self._loop.close()
+
+    @contextlib.contextmanager
+    def away(self) -> Iterator[None]:
+        """Not connected: for a test that restarts the server, so that only the device has to come back by itself."""
+        self._do(self._client.close())
+        yield
+        self._client = self._do(nats.connect(self._url))
+        self._jetstream = self._client.jetstream()
 
     @property
     def client(self) -> Client:
