@@ -43,6 +43,8 @@ def copy(output: IO[bytes], path: str, limit: int) -> None:
     log = logging.handlers.RotatingFileHandler(path, maxBytes=limit // 2, backupCount=1, delay=True)
     while line := output.readline(65_536):
         log.emit(logging.makeLogRecord({"msg": LOGIN.sub("", line.decode(errors="replace").removesuffix("\n"))}))
+    log.close()
+    output.close()
 
 
 def main() -> int:

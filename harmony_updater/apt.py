@@ -137,9 +137,7 @@ _SOURCES = re.compile(r".*/[A-Za-z0-9_:-][A-Za-z0-9_.:-]*\.(list|sources)")
 _OPTIONS = {"trusted", "allow-insecure", "allow-weak", "allow-downgrade-to-insecure"}
 _SWITCHES = re.compile("(binary::apt-get::)?(apt::get::(allowunauth.*|force-yes)|acquire::allow.*repositories)", re.I)
 # Another verifier, sources from the side, sources elsewhere for apt-get alone.
-_MOVED = re.compile(
-    "(binary::apt-get::)?(apt::key::gpgvcommand|apt::sources::with)|binary::apt-get::(root)?dir.*", re.I
-)
+_MOVED = re.compile("(binary::apt-get::)?apt::(key::gpgvcommand|sources::with)|binary::apt-get::(root)?dir.*", re.I)
 _TRUE = re.compile(r"\s*\+?(0x0*1|0*1)|yes|true|with|on|enable", re.I)
 _FALSE = re.compile(r"\s*[+-]?(0x0*|0+)|no|false|without|off|disable", re.I)
 _LINE = re.compile(r'[ \t\r]*deb(?:-src)?[ \t\v]\s*\[((?:"[^"]*"|\[[^\]]*\]|[^"\[\]])*)\]')
