@@ -52,6 +52,8 @@ class NatsServer:
         False for a server without JetStream.
     host, port
         Where it listens; port 0 takes a free one at the first start and keeps it.
+    name
+        What it calls itself; in a cluster each has another.
     prefix
         A command that runs the server elsewhere and execs it, as ``["ip", "netns", "exec", "lan"]``.
     """
@@ -65,6 +67,7 @@ class NatsServer:
         jetstream: bool = True,
         host: str = "127.0.0.1",
         port: int = 0,
+        name: str = "test",
         prefix: Sequence[str] = (),
     ) -> None:
         self.folder = Path(folder)
@@ -73,6 +76,7 @@ class NatsServer:
         self.jetstream = jetstream
         self.host = host
         self.port = port
+        self.name = name
         self.prefix = tuple(prefix)
         self._process: subprocess.Popen[bytes] | None = None
         self._paused = False
@@ -135,7 +139,7 @@ class NatsServer:
             f'host: "{self.host}"',
             f"port: {self.port or -1}",
             f'ports_file_dir: "{self.folder}"',
-            'server_name: "test"',
+            f'server_name: "{self.name}"',
             'lame_duck_duration: "30s"',
             self.config,
         ]

@@ -52,6 +52,10 @@ class ApiError(Exception):
         self.code = code
 
 
+class _Silent(Unreachable):
+    """Nobody listens: a bucket that isn't there, or that is between two leaders."""
+
+
 class NatsLink:
     """The connection, and what of `topology.control.ControlPlane` and `topology.Objects` needs no consumer."""
 
@@ -176,9 +180,7 @@ class NatsLink:
         try:
             reply = await self._client.request(subject, payload, timeout=seconds, headers=headers)
         except nats.errors.NoRespondersError:
-            raise BucketMissing(
-                f"nothing answers on {subject.split('.$KV', maxsplit=1)[0]}: is JetStream on, the bucket made?"
-            ) from None
+            raise _Silent(f"nothing listens on {subject}: is JetStream on, and has it a leader?") from None
         except (TimeoutError, nats.errors.TimeoutError):
             if not await self._alive():
                 given_up.set()
@@ -220,7 +222,11 @@ class NatsLink:
     async def put(self, bucket: str, key: str, data: bytes, revision: int | None) -> int:
         """One publish, acknowledged by the stream."""
         headers = None if revision is None else {"Nats-Expected-Last-Subject-Sequence": str(revision)}
-        answer = json.loads(await self._request(kv_subject(bucket, key), data, headers))
+        try:
+            answer = json.loads(await self._request(kv_subject(bucket, key), data, headers))
+        except _Silent:
+            await self.birth(bucket)  # raises BucketMissing where that is why
+            raise
         if "error" in answer:
             if int(answer["error"].get("err_code", 0)) in _WRONG_SEQUENCE:
                 raise Conflict(f"{bucket} {key} was written by somebody else")

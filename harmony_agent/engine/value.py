@@ -6,6 +6,7 @@ from collections import deque
 from typing import Final
 
 from harmony_agent.topology.control import Conflict, ControlPlane, Unreachable
+from scores.canonical import digest
 
 MAX_CONFLICTS: Final = 3
 
@@ -21,7 +22,7 @@ class Value:
         self._insist = insist
         self._data: bytes | None = None
         self._revision: int | None = None
-        self._unsure: deque[bytes] = deque(maxlen=4)
+        self._unsure: deque[str] = deque(maxlen=16)
         self.foreign = 0
         """how often somebody else's value was found in the way of a write"""
 
@@ -45,10 +46,11 @@ class Value:
                 await self.read()
             if self._data == data and not (self._insist and self.foreign > before):
                 return False
+            known = self._revision
             try:
                 await self._put(data)
             except Conflict:
-                await self._look_who()
+                await self._look_who(known)
             else:
                 return True
         raise Conflict(f"{self._bucket} {self._key}: somebody else keeps writing it")
@@ -58,15 +60,16 @@ class Value:
         try:
             self._revision = await self._control.put(self._bucket, self._key, data, revision)
         except Unreachable:
-            self._unsure.append(data)  # it may have been written all the same, or still be
+            self._unsure.append(digest(data))  # it may have been written all the same, or still be
             raise
         self._data = data
 
-    async def _look_who(self) -> None:
-        """After a conflict: what stands there is somebody else's, unless it is a write of ours whose answer was lost.
+    async def _look_who(self, known: int | None) -> None:
+        """After a conflict: what stands there since is somebody else's, unless it is a write whose answer was lost.
 
-        Also where it is just what we wrote or were about to: another agent counts its beats as we do.
+        Also where it is just what we wrote or were about to: another agent counts its beats as we do. That nothing
+        stands there since is a write of ours under way, between two leaders.
         """
         found = await self.read()
-        if found is not None and found not in self._unsure:
+        if found is not None and self._revision != known and digest(found) not in self._unsure:
             self.foreign += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import random
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import nats.errors
 from nats.aio.client import Client
 from nats.js.api import KeyValueConfig, StorageType
 
@@ -202,7 +204,8 @@ class Plane:
         value: dict[str, Any] | None = None
         with anyio.move_on_after(seconds):
             while True:
-                value = await self.get(bucket, key)
+                with contextlib.suppress(nats.errors.Error, TimeoutError):  # a server that is coming up
+                    value = await self.get(bucket, key)
                 if value is not None and condition(value):
                     return value
                 await anyio.sleep(0.02)
