@@ -113,6 +113,25 @@ def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path, fault: str, mo
     assert path.read_text() == "two"
 
 
+def test_what_is_written_is_on_disk_before_it_has_its_name_and_its_name_before_it_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[tuple[str, str]] = []
+
+    def noted(name: str, original: Any) -> Any:
+        def call(what: Any, *more: Any) -> Any:
+            path = os.readlink(f"/proc/self/fd/{what}") if isinstance(what, int) else what
+            done.append((name, os.path.basename(path)))
+            return original(what, *more)
+
+        return call
+
+    for name in ("write", "fsync", "replace"):
+        monkeypatch.setattr(os, name, noted(name, getattr(os, name)))
+    write_durably(str(tmp_path / "x"), "one")
+    assert done == [("write", ".x.new"), ("fsync", ".x.new"), ("replace", ".x.new"), ("fsync", tmp_path.name)]
+
+
 def test_a_short_write_is_no_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = os.write
     monkeypatch.setattr(os, "write", lambda file, data: whole(file, data[:1]))
