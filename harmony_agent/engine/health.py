@@ -16,7 +16,7 @@ import anyio.abc
 from harmony_agent.core.errors import ResourceError
 from harmony_agent.core.probes import Tally
 from harmony_agent.core.reconcile import Key
-from harmony_agent.engine.converge import AnyReconciler, Verdict
+from harmony_agent.engine.parts import AnyReconciler, Verdict
 from harmony_agent.topology import Clock
 from harmony_agent.topology.probing import Prober
 from scores.base import Score
@@ -45,7 +45,7 @@ class Health:
     def __init__(
         self, prober: Prober, kinds: Mapping[str, AnyReconciler], clock: Clock, changed: Callable[[Key], None]
     ) -> None:
-        """`changed` is called with a key whose verdict flipped."""
+        """`changed` is called with a key whose verdict flipped, or has a reason now."""
         self._prober = prober
         self._kinds = kinds
         self._clock = clock
@@ -107,7 +107,8 @@ class Health:
             self._wake.set()
         if self._targets.get(key) is not target:
             return  # of an instance that is gone
-        if tally.count(failure):
+        first = not tally.good and not tally.why and failure
+        if tally.count(failure) or first:
             target.was_ready = target.was_ready or (name == READINESS and tally.good)
             self._changed(key)
 

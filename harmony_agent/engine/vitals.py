@@ -103,8 +103,10 @@ class Vitals:
         return written
 
     async def _device_info(self) -> bool:
+        if not await self._same_bucket(INFO, self._info.doubt):
+            return False  # and the capabilities aren't asked for what nobody could read
         info = (await self._describe()).canonical()
-        return await self._same_bucket(INFO, self._info.doubt) and await self._write(INFO, self._info, lambda: info)
+        return await self._write(INFO, self._info, lambda: info)
 
     async def _write(self, bucket: str, value: Value, make: Callable[[], bytes]) -> bool:
         before = value.foreign
