@@ -178,6 +178,10 @@ class FleetView:
         """Every device that told of itself or was heard."""
         return sorted(self._devices | self._heard.keys())
 
+    def heard(self, name: str) -> datetime | None:
+        """JetStream's time of the device's last heartbeat."""
+        return self._heard.get(name)
+
     def stale(self, now: datetime) -> list[str]:
         """The devices of which no heartbeat came lately."""
         return [name for name in self.devices() if name not in self._heard or now - self._heard[name] > STALE_AFTER]

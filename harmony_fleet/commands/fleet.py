@@ -20,7 +20,7 @@ from harmony_fleet.progress import Progress
 from harmony_fleet.render import Output
 from harmony_fleet.roster.durable import replace
 from harmony_fleet.roster.model import Roster
-from harmony_fleet.state import list_devices
+from harmony_fleet.state import Device
 
 _FEW: Final = 200
 """Results that are shown one by one."""
@@ -38,7 +38,7 @@ def status(common: Common) -> ExitCode:
             told = {"generation": roster.generation, "lineage": roster.lineage, "members": len(roster.devices)}
             write({**told, **seen.as_json(now)}, common.output)
             return ExitCode.DONE
-        devices = {device.name: device for device in await list_devices(store)}
+        devices = {name: Device(name, None, seen.heard(name)) for name in seen.devices()}
         to = render.out()
         to.print(f"roster generation {roster.generation}, {len(roster.devices)} devices", style="dim")
         if roster.devices:

@@ -1,0 +1,234 @@
+"""How a fleet of simulated devices scales: `harmony fleet status`, `plan`, `apply`, and the view, against bare floors.
+
+    python -m tests.bench.fleet [DEVICES…]        1,000 and 10,000 by default; three deployments each
+
+A real nats-server on loopback; devices that answer in a process of their own; each command as a process, cold. The
+floor is the same keys read bare, in the same run. Peak memory is the command's own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import multiprocessing
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from harmony_fleet.context import Context
+from harmony_fleet.kv import Entry, Store
+from harmony_fleet.roster.file import RosterFile
+from harmony_fleet.view import WATCHED, FleetView, keep
+from scores.keys import ACTUAL, kv_subject
+from tests.integration.simfleet import SimFleet
+from tests.natsserver import NatsServer
+
+DEPLOYMENTS: Final = 3
+_HARMONY: Final = [sys.executable, "-c", "import sys; from harmony_fleet.cli import main; sys.exit(main())"]
+
+
+@dataclass(frozen=True)
+class Took:
+    """A command's time and processor time in seconds, and its peak memory in MiB."""
+
+    seconds: float
+    cpu: float
+    mib: float
+
+
+def roster_text(lineage: str, generation: int, count: int) -> str:
+    """A roster of `count` devices; what each deployment says changes with the generation."""
+    lines = [f"version: 1\nlineage: {lineage}\ngeneration: {generation}\ndevices:"]
+    lines += [f"- {{name: pi-{at:05}, class: web, labels: {{site: s{at % 10}}}}}" for at in range(count)]
+    lines.append("deployments:")
+    for number in range(DEPLOYMENTS):
+        file = f"{{kind: File, name: f{number}, path: /srv/f{number}, content: generation {generation}}}"
+        unit = f"{{kind: SystemdUnit, name: u{number}.service, content: '[Service]', enabled: true}}"
+        lines.append(f"- name: d{number}\n  scores:\n  - {file}\n  - {unit}")
+    return "\n".join([*lines, ""])
+
+
+def write_roster(home: Path, generation: int, count: int) -> None:
+    """Put it in place as a change by hand, and have it sealed, as any command does at its first lock."""
+    file = RosterFile(home)
+    lineage = json.loads(file.seal_path.read_bytes())["lineage"]
+    file.path.write_text(roster_text(lineage, generation, count))
+    with file.locked():
+        pass
+
+
+def command(home: Path, url: str, *words: str) -> Took:
+    """Run `harmony` as a process."""
+    env = {**os.environ, "HARMONY_SERVER": url, "HARMONY_HOME": str(home)}
+    begun = time.perf_counter()
+    process = subprocess.Popen([*_HARMONY, *words], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    assert process.stderr is not None
+    said = process.stderr.read()
+    _, status, used = os.wait4(process.pid, 0)
+    took = time.perf_counter() - begun
+    process.stderr.close()
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode != 0:
+        raise RuntimeError(f"harmony {' '.join(words)} ended with {process.returncode}: {said.decode()[-1000:]}")
+    return Took(took, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
+
+
+@contextmanager
+def devices(url: str, count: int) -> Iterator[None]:
+    """Devices that answer, in a process of their own."""
+    context = multiprocessing.get_context("spawn")
+    ready = context.Event()
+    process = context.Process(target=_answer, args=(url, count, ready), daemon=True)
+    process.start()
+    try:
+        if not ready.wait(120):
+            raise RuntimeError("the simulated devices didn't come up")
+        yield
+    finally:
+        process.kill()
+        process.join()
+
+
+def _answer(url: str, count: int, ready: Any) -> None:
+    async def main() -> None:
+        import nats
+
+        client = await nats.connect(url, pending_size=256 * 1024 * 1024)
+        async with SimFleet(client, [f"pi-{at:05}" for at in range(count)], beat=10.0):
+            await client.flush(60)
+            ready.set()
+            await asyncio.sleep(3600)
+
+    asyncio.run(main())
+
+
+async def settled(store: Store, count: int, generation: int) -> None:
+    """Wait until every device said that it has this generation."""
+    want = f'"generation":{generation},'.encode()
+    while True:
+        found = await store.entries(ACTUAL)
+        if len(found) == count * DEPLOYMENTS and all(want in (entry.value or b"") for entry in found.values()):
+            return
+        await asyncio.sleep(0.5)
+
+
+async def bare(store: Store) -> tuple[float, dict[str, dict[str, Entry]]]:
+    """The floor: every key of the four buckets read, and nothing made of it."""
+    begun = time.perf_counter()
+    found = {bucket: await store.entries(bucket) for bucket in WATCHED}
+    return time.perf_counter() - begun, found
+
+
+def start_up(home: Path, url: str) -> Took:
+    """The other floor: a command that reads nothing."""
+    return command(home, url, "schema", "--kind", "File")
+
+
+def fed(found: dict[str, dict[str, Entry]]) -> float:
+    """Entries a second that the view takes, with no network."""
+    view = FleetView()
+    entries = [entry for part in found.values() for entry in part.values()]
+    begun = time.perf_counter()
+    for entry in entries:
+        view.feed(entry)
+    return len(entries) / (time.perf_counter() - begun)
+
+
+async def kept_up(store: Store, url: str, found: dict[str, dict[str, Entry]]) -> float:
+    """Statuses a second that the view keeps up with, from publish to count, while another process publishes."""
+    view = FleetView()
+    watching = asyncio.create_task(keep(store, view))
+    total = sum(map(len, found.values()))
+    while view.events < 2 * total:  # listed once, and watched from the first
+        await asyncio.sleep(0.05)
+    values = [(key, entry.value or b"") for key, entry in found[ACTUAL].items()]
+    context = multiprocessing.get_context("spawn")
+    publisher = context.Process(target=_publish, args=(url, values), daemon=True)
+    publisher.start()
+    before = view.events
+    while view.events == before:
+        await asyncio.sleep(0.001)
+    begun = time.perf_counter()
+    while view.events < before + len(values):
+        await asyncio.sleep(0.005)
+    rate = len(values) / (time.perf_counter() - begun)
+    publisher.join()
+    watching.cancel()
+    await asyncio.gather(watching, return_exceptions=True)
+    return rate
+
+
+def _publish(url: str, values: list[tuple[str, bytes]]) -> None:
+    async def main() -> None:
+        import nats
+
+        client = await nats.connect(url, pending_size=256 * 1024 * 1024)
+        for key, value in values:
+            await client.publish(kv_subject(ACTUAL, key), value)
+        await client.flush(60)
+        await client.close()
+
+    asyncio.run(main())
+
+
+async def measure(server: NatsServer, home: Path, count: int) -> dict[str, str]:
+    """One fleet, all figures."""
+    RosterFile(home).create()
+    begun = time.perf_counter()
+    write_roster(home, 2, count)
+    parsed = time.perf_counter() - begun
+    async with Store(Context((server.url,), None, None, home)) as store:
+        await store.ensure_buckets()
+        with devices(server.url, count):
+            first = command(home, server.url, "fleet", "apply", "--no-wait", "-o", "json")
+            await settled(store, count, 1)
+            floor, found = await bare(store)
+            status = command(home, server.url, "fleet", "status", "-o", "json")
+            verify = command(home, server.url, "fleet", "verify", "-o", "json")
+            plan = command(home, server.url, "fleet", "plan", "-o", "json")
+            write_roster(home, 3, count)
+            every = command(home, server.url, "fleet", "apply", "--wait", "--timeout", "10m", "-o", "json")
+            await settled(store, count, 2)
+        floor, found = min((floor, found), await bare(store), key=lambda pair: pair[0])
+        rate = await kept_up(store, server.url, found)
+    keys = sum(map(len, found.values()))
+    rows = {
+        "a command that reads nothing": start_up(home, server.url),
+        "status from cold": status,
+        "verify": verify,
+        "plan, nothing to do": plan,
+        "first apply": first,
+    }
+    rows["apply that touches all, until converged"] = every
+    shown = {
+        name: f"{took.seconds:7.2f} s  {took.seconds / floor:5.1f} x floor  {took.cpu:6.2f} s CPU  {took.mib:5.0f} MiB"
+        for name, took in rows.items()
+    }
+    return {
+        "keys": f"{keys}",
+        "floor: the same keys read bare": f"{floor:7.2f} s  {keys / floor:,.0f} keys/s",
+        "roster.yaml read and sealed after a change by hand": f"{parsed:7.2f} s",
+        **shown,
+        "the view, entries fed": f"{fed(found):,.0f}/s",
+        "the view, statuses kept up with through NATS": f"{rate:,.0f}/s",
+    }
+
+
+def main(counts: list[int]) -> None:
+    """Print a table a fleet."""
+    for count in counts:
+        with tempfile.TemporaryDirectory(prefix="fleet-") as folder, NatsServer(Path(folder) / "nats") as server:
+            print(f"{count} devices, {DEPLOYMENTS} deployments each")
+            for name, figure in asyncio.run(measure(server, Path(folder) / "home", count)).items():
+                print(f"  {name:52} {figure}", flush=True)
+
+
+if __name__ == "__main__":
+    main([int(word) for word in sys.argv[1:]] or [1000, 10_000])
