@@ -27,8 +27,8 @@ from harmony_agent.adapters.nats_desired import NatsControl
 from harmony_agent.adapters.probing import LoopbackProber
 from harmony_agent.core.errors import ResourceError
 from harmony_agent.core.reconcile import Store
-from harmony_agent.engine.converge import AnyReconciler, Times
 from harmony_agent.engine.engine import Engine, Intervals
+from harmony_agent.engine.parts import AnyReconciler, Times
 from harmony_agent.settings import Settings
 from harmony_agent.topology import Clock, Objects
 from harmony_agent.topology.updater import UpdaterRefused

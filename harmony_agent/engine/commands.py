@@ -12,7 +12,7 @@ from typing import Any, Final
 from harmony_agent.core.errors import ResourceError
 from harmony_agent.core.reconcile import Key
 from harmony_agent.engine.book import Book
-from harmony_agent.engine.converge import AnyReconciler
+from harmony_agent.engine.parts import AnyReconciler
 
 MAX_LINES: Final = 1000
 MAX_BYTES: Final = 512 * 1024

@@ -6,91 +6,24 @@ Every error ends in the resource's status; none leaves this module. Nothing is d
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
 
-from harmony_agent.core import drift
-from harmony_agent.core.backoff import RETRY, CrashLoop
-from harmony_agent.core.errors import ResourceError, Terminal, Transient
+from harmony_agent.core.errors import ResourceError
 from harmony_agent.core.order import in_the_way, outlives, unmet
-from harmony_agent.core.reconcile import Act, Converged, Desired, Key, Plan, Reconciler, Record, Wait
+from harmony_agent.core.reconcile import Act, Converged, Desired, Key, Plan, Record, Wait
 from harmony_agent.core.status import Outcome, resource_status
 from harmony_agent.engine.book import Book
-from harmony_agent.engine.loops import defect
+from harmony_agent.engine.pacing import Pacing
+from harmony_agent.engine.parts import AnyReconciler, Memory, Pass, Prober, Times, Verdict
 from harmony_agent.engine.queue import WorkQueue
-from harmony_agent.topology import Clock
-from scores.base import Score
-from scores.status import ContainerDetail, Detail, Drift, ResourcePhase, ResourceStatus, UnitDetail
+from scores.status import ContainerDetail, Detail, ResourcePhase, ResourceStatus, UnitDetail
 
 log = logging.getLogger(__name__)
 
 ROUNDS: Final = 6
 """How often one pass acts and looks again before it gives way to others."""
-
-AnyReconciler = Reconciler[Any, Any, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What the probes of an instance say; without probes it is ready as soon as it runs."""
-
-    ready: bool
-    alive: bool = True
-    was_ready: bool = False
-    why: str = ""
-
-
-class Prober(Protocol):
-    """Where the converger learns of health; see `engine.health`."""
-
-    def track(self, key: Key, spec: Score, instance: str, *, ready_before: bool) -> Verdict:
-        """Probe `instance` from now on; what is known until now."""
-        ...
-
-    def forget(self, key: Key) -> None:
-        """It isn't wanted any more."""
-        ...
-
-
-@dataclass(slots=True)
-class _Memory:
-    """What is remembered of one resource between passes; lost at a restart, and nothing the worse for it."""
-
-    version: str = ""
-    tries: int = 0
-    failed: Outcome | None = None
-    episode: drift.Episode | None = None
-    crash: CrashLoop | None = None
-
-
-@dataclass(slots=True)
-class _Pass:
-    """One pass over one wanted resource."""
-
-    key: Key
-    desired: Desired[Any]
-    reconciler: AnyReconciler
-    memory: _Memory
-    observed: Any = None
-    acted: bool = False
-
-    def detail(self) -> Detail | None:
-        """The typed status of what was last observed."""
-        return self.reconciler.detail(self.key.name, self.observed)
-
-    def drift(self) -> Drift | None:
-        """The episode, if there is one."""
-        return self.memory.episode.shown() if self.memory.episode else None
-
-
-@dataclass(frozen=True, slots=True)
-class Times:
-    """Time and chance, injected: the clock, the wire's now, and a number from 0 to 1."""
-
-    clock: Clock
-    wire_now: Callable[[], str]
-    jitter: Callable[[], float]
 
 
 class Converger:
@@ -104,7 +37,8 @@ class Converger:
         self._kinds = kinds
         self._queue = queue
         self._times = times
-        self._memory: dict[Key, _Memory] = {}
+        self._pacing = Pacing(book, queue, times)
+        self._memory: dict[Key, Memory] = {}
         self._waiting: dict[str, set[Key]] = {}
         self.seen: dict[str, dict[str, Any]] = {kind: {} for kind in kinds}
         """kind -> name -> what was last observed; the relist compares with it"""
@@ -126,12 +60,12 @@ class Converger:
             if desired is None:
                 outcome = await self._remove(key, record, reconciler)
             else:
-                outcome = await self._converge(_Pass(key, desired, reconciler, memory))
+                outcome = await self._converge(Pass(key, desired, reconciler, memory))
             memory.tries = 0
         except ResourceError as error:
-            outcome = self._failed(key, memory, error)
+            outcome = self._pacing.failed(key, memory, error)
         except Exception as error:  # a defect of ours must not stop the other resources
-            outcome = self._defect(key, memory, error)
+            outcome = self._pacing.defect(key, memory, error)
         finally:
             reconciler.done(key.name)
         if outcome is not None:
@@ -153,17 +87,17 @@ class Converger:
         self.seen[key.kind].pop(key.name, None)
         self.wake(str(key))
 
-    def _remember(self, key: Key, desired: Desired[Any] | None) -> _Memory:
+    def _remember(self, key: Key, desired: Desired[Any] | None) -> Memory:
         """The key's memory, begun anew with another spec."""
         version = desired.version if desired else ""
         memory = self._memory.get(key)
         if memory is None or memory.version != version:
-            memory = self._memory[key] = _Memory(version)
+            memory = self._memory[key] = Memory(version)
         return memory
 
     # -- wanted
 
-    async def _converge(self, this: _Pass) -> Outcome | None:
+    async def _converge(self, this: Pass) -> Outcome | None:
         """Observe, plan, own and act until there is nothing to do; None where a newer spec took over."""
         if this.memory.failed is not None:
             return this.memory.failed
@@ -181,14 +115,14 @@ class Converger:
         self._queue.add(this.key, 1.0)
         return Outcome("Progressing", "StillActing", "not as wanted yet; looking again", this.detail(), this.drift())
 
-    async def _carry_out(self, this: _Pass, plan: Plan[Any]) -> Outcome | None:
+    async def _carry_out(self, this: Pass, plan: Plan[Any]) -> Outcome | None:
         """Do what the plan says; None where something was done and another look is due."""
         if isinstance(plan, Wait):
             self._queue.add(this.key, plan.seconds)
             return Outcome(plan.phase, plan.reason, plan.message, this.detail(), this.drift())
         if isinstance(plan, Converged):
             return await self._judge_health(this, plan)
-        halt = self._hold_back(this, plan)
+        halt = self._pacing.hold_back(this, plan)
         if halt is None:
             await self._act(this.key, this.desired, plan, this.reconciler)
         return halt
@@ -201,7 +135,7 @@ class Converger:
             self.seen[key.kind][key.name] = observed
         return observed
 
-    def _gate(self, this: _Pass) -> Outcome | None:
+    def _gate(self, this: Pass) -> Outcome | None:
         """Pending where what it needs isn't settled, or where what leaves is in its way."""
         record = self._book.records.get(this.key)
         idle = this.reconciler.spec_type.restarts and not this.reconciler.instance(this.observed)
@@ -220,11 +154,11 @@ class Converger:
         more = f" and {len(others) - 3} more" if len(others) > 3 else ""
         return Outcome(phase, "WaitsFor", f"waits for {', '.join(others[:3])}{more}", detail)
 
-    def _owns(self, this: _Pass) -> bool:
+    def _owns(self, this: Pass) -> bool:
         record = self._book.records.get(this.key)
         return record is not None and this.reconciler.claims(this.desired.spec) <= record.claims
 
-    def _foreign(self, this: _Pass, plan: Plan[Any]) -> Outcome | None:
+    def _foreign(self, this: Pass, plan: Plan[Any]) -> Outcome | None:
         """Blocked where what is to be changed is somebody else's."""
         if not isinstance(plan, Act) or this.desired.spec.adopt or self._owns(this):
             return None
@@ -237,7 +171,7 @@ class Converger:
         message = f"{what} exists, isn't ours and differs ({disturbing[0]}): take it away, or set adopt: true"
         return Outcome("Blocked", "OwnershipConflict", message, this.detail())
 
-    async def _claim(self, this: _Pass, plan: Plan[Any]) -> bool:
+    async def _claim(self, this: Pass, plan: Plan[Any]) -> bool:
         """Record that it is ours before anything is done to it; whether the record changed what may be done."""
         record, desired, owned = self._book.records.get(this.key), this.desired, self._owns(this)
         if owned and record is not None and record.spec_digest == desired.digest:
@@ -263,51 +197,13 @@ class Converger:
         await self._book.write(new)
         return True
 
-    def _hold_back(self, this: _Pass, plan: Act[Any]) -> Outcome | None:
-        """Pace what crashes, report what is only to be reported, back off from what something else keeps undoing."""
-        if this.acted:
-            return None  # the pass was let through already
-        this.acted = True
-        reasons = "; ".join(action.reason for action in plan.actions)
-        if plan.again:
-            return self._pace_crash(this, reasons)
-        record = self._book.records.get(this.key)
-        if record is None or record.applied != this.desired.version:
-            return None  # a new spec on its way, no drift
-        return self._pace_drift(this, plan, reasons)
-
-    def _pace_crash(self, this: _Pass, reasons: str) -> Outcome | None:
-        now = self._times.clock.monotonic()
-        crash = this.memory.crash = this.memory.crash or CrashLoop()
-        wait = crash.wait(now)
-        if wait <= 0:
-            crash.started(now)
-            return None
-        self._queue.hold(this.key, wait)
-        return Outcome("Degraded", "CrashLoop", f"{reasons}; next start in {wait:.0f} s", this.detail())
-
-    def _pace_drift(self, this: _Pass, plan: Act[Any], reasons: str) -> Outcome | None:
-        now = self._times.clock.monotonic()
-        report = this.desired.spec.drift == "report"
-        episode = drift.seen(this.memory.episode, plan.fields, now, self._times.wire_now(), report=report)
-        this.memory.episode = episode
-        if report:
-            return Outcome("Degraded", "DriftReported", reasons, this.detail(), episode.shown())
-        wait = episode.wait(now)
-        if wait <= 0:
-            episode.repaired(now)
-            return None
-        self._queue.hold(this.key, wait)
-        message = f"something keeps undoing this ({reasons}); next repair in {wait:.0f} s"
-        return Outcome("Degraded", "Contended", message, this.detail(), episode.shown())
-
     async def _act(self, key: Key, source: Desired[Any] | Record, plan: Act[Any], reconciler: AnyReconciler) -> None:
         fields = {"resource": str(key), "deployment": source.deployment, "generation": source.generation}
         for action in plan.actions:
             log.info("%s: %s: %s", key, type(action).__name__, action.reason, extra=fields)
             await reconciler.apply(action)
 
-    async def _judge_health(self, this: _Pass, plan: Converged) -> Outcome | None:
+    async def _judge_health(self, this: Pass, plan: Converged) -> Outcome | None:
         """It is as wanted: say whether it works, too. None where it was restarted because it does not."""
         record = self._book.records[this.key]
         instance = this.reconciler.instance(this.observed)
@@ -324,9 +220,9 @@ class Converger:
         phase: ResourcePhase = "Degraded" if verdict.was_ready else "Progressing"
         return Outcome(phase, "NotReady", f"its readiness probe fails: {verdict.why or 'no result yet'}", detail)
 
-    async def _revive(self, this: _Pass, verdict: Verdict) -> Outcome | None:
+    async def _revive(self, this: Pass, verdict: Verdict) -> Outcome | None:
         why = f"its liveness probe fails: {verdict.why}"
-        held = None if this.acted else self._pace_crash(this, why)
+        held = None if this.acted else self._pacing.crash(this, why)
         if held is not None:
             return replace(held, reason="LivenessFailed")
         this.acted = True
@@ -379,20 +275,6 @@ class Converger:
 
     # -- how it ended
 
-    def _failed(self, key: Key, memory: _Memory, error: ResourceError) -> Outcome:
-        if isinstance(error, Terminal) or not isinstance(error, Transient):
-            memory.failed = Outcome("Failed", error.reason, str(error))
-            return memory.failed
-        memory.tries += 1
-        self._queue.hold(key, RETRY.delay(memory.tries, self._times.jitter()) if error.delay is None else error.delay)
-        return Outcome(error.phase, error.reason, str(error))
-
-    def _defect(self, key: Key, memory: _Memory, error: Exception) -> Outcome:
-        name = defect(str(key), error)
-        memory.tries += 1
-        self._queue.hold(key, RETRY.delay(memory.tries, self._times.jitter()))
-        return Outcome("Degraded", "InternalError", f"a defect of the agent ({name}): see its log")
-
     def _say(
         self,
         key: Key,
@@ -413,21 +295,9 @@ class Converger:
         if outcome.detail is None and old is not None and outcome.phase in ("Degraded", "Blocked", "Failed"):
             outcome = replace(outcome, detail=reconciler.detail(key.name, self.seen[key.kind].get(key.name)))
         status = resource_status(old, outcome, source.generation, digest, self._times.wire_now())
-        self._log(key, source.deployment, old, status)
+        log_change(key, source.deployment, old, status)
         if self._book.set_status(key, source.deployment, status):
             self.wake(str(key))
-
-    def _log(self, key: Key, deployment: str, old: ResourceStatus | None, new: ResourceStatus) -> None:
-        if old is None or (old.phase, old.reason) != (new.phase, new.reason):
-            fields = {
-                "resource": str(key),
-                "deployment": deployment,
-                "generation": new.generation,
-                "reason": new.reason or None,
-            }
-            text = f" {new.reason}: {new.message}" if new.reason else ""
-            level = logging.WARNING if new.phase in ("Degraded", "Failed", "Blocked", "Unknown") else logging.INFO
-            log.log(level, "%s is %s%s", key, new.phase, text, extra=fields)
 
     def wake(self, other: str) -> None:
         """`other` settled or is gone: whoever waited for it may go on."""
@@ -440,3 +310,17 @@ def _with_ready(detail: Detail | None, *, ready: bool) -> Detail | None:
     if ready or not isinstance(detail, UnitDetail | ContainerDetail):
         return detail
     return detail.model_copy(update={"ready": False})
+
+
+def log_change(key: Key, deployment: str, old: ResourceStatus | None, new: ResourceStatus) -> None:
+    """Say that a resource is otherwise than before."""
+    if old is None or (old.phase, old.reason) != (new.phase, new.reason):
+        fields = {
+            "resource": str(key),
+            "deployment": deployment,
+            "generation": new.generation,
+            "reason": new.reason or None,
+        }
+        text = f" {new.reason}: {new.message}" if new.reason else ""
+        level = logging.WARNING if new.phase in ("Degraded", "Failed", "Blocked", "Unknown") else logging.INFO
+        log.log(level, "%s is %s%s", key, new.phase, text, extra=fields)

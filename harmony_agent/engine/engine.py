@@ -13,10 +13,11 @@ from harmony_agent.core.errors import ResourceError
 from harmony_agent.core.reconcile import Key
 from harmony_agent.engine.book import Book
 from harmony_agent.engine.commands import Commands
-from harmony_agent.engine.converge import AnyReconciler, Converger, Times
+from harmony_agent.engine.converge import Converger
 from harmony_agent.engine.health import Health
 from harmony_agent.engine.intake import Intake
 from harmony_agent.engine.loops import every
+from harmony_agent.engine.parts import AnyReconciler, Times
 from harmony_agent.engine.progress import Progress
 from harmony_agent.engine.publish import Publisher
 from harmony_agent.engine.queue import WorkQueue

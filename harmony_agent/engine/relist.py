@@ -13,8 +13,8 @@ from harmony_agent.core.pleg import events
 from harmony_agent.core.reconcile import Key
 from harmony_agent.core.status import Outcome, resource_status
 from harmony_agent.engine.book import Book
-from harmony_agent.engine.converge import AnyReconciler, Times
 from harmony_agent.engine.loops import defect
+from harmony_agent.engine.parts import AnyReconciler, Times
 from harmony_agent.engine.queue import WorkQueue
 
 log = logging.getLogger(__name__)

@@ -21,8 +21,8 @@ from harmony_agent.adapters.clock import SystemClock
 from harmony_agent.adapters.ledger import SqliteLedger
 from harmony_agent.adapters.nats_desired import NatsControl
 from harmony_agent.adapters.probing import LoopbackProber
-from harmony_agent.engine.converge import Times
 from harmony_agent.engine.engine import Engine, Intervals
+from harmony_agent.engine.parts import Times
 from scores.keys import ACTUAL, BUCKETS, DESIRED, HISTORY
 from scores.names import format_time
 from scores.status import Capabilities, DeviceInfo, OsInfo

@@ -14,7 +14,7 @@ from harmony_agent.core.errors import Transient
 from harmony_agent.core.reconcile import Key
 from harmony_agent.engine.book import Book
 from harmony_agent.engine.commands import DEFAULT_LINES, MAX_BYTES, MAX_LINES, Commands
-from harmony_agent.engine.converge import AnyReconciler
+from harmony_agent.engine.parts import AnyReconciler
 from tests import strategies
 
 HELLO = {"device": "pi-01", "agent_version": "1"}

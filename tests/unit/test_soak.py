@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from harmony_agent.core.errors import Terminal, Transient
-from harmony_agent.engine.converge import Times
 from harmony_agent.engine.engine import Engine, Intervals
+from harmony_agent.engine.parts import Times
 from scores.keys import ACTUAL, DESIRED, HEARTBEAT, INFO
 from scores.names import format_time
 from scores.status import Capabilities, DeviceInfo, OsInfo
@@ -329,7 +329,10 @@ class Life(RuleBasedStateMachine):
 
     def _told(self, deployment: str, value: dict[str, Any]) -> bool:
         entry = self.plane.entries[ACTUAL].get(f"{DEVICE}.{deployment}")
-        said = json.loads(entry.data) if entry is not None and entry.data else {}
+        try:
+            said = json.loads(entry.data) if entry is not None and entry.data else {}
+        except ValueError:  # somebody else's
+            return False
         phase = "Removed" if value.get("removed") else "Converged"
         return (said.get("phase"), said.get("generation")) == (phase, value["generation"])
 

@@ -1,0 +1,82 @@
+"""When a pass may act, and when the next one comes: crash loops, drift that something keeps bringing back, retries.
+
+Asks the queue to hold a key; acts on nothing itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from harmony_agent.core import drift
+from harmony_agent.core.backoff import RETRY, CrashLoop
+from harmony_agent.core.errors import ResourceError, Terminal, Transient
+from harmony_agent.core.reconcile import Act, Key
+from harmony_agent.core.status import Outcome
+from harmony_agent.engine.book import Book
+from harmony_agent.engine.loops import defect
+from harmony_agent.engine.parts import Memory, Pass, Times
+from harmony_agent.engine.queue import WorkQueue
+
+
+class Pacing:
+    """The same for every kind; an Outcome that it returns is what the pass ends with."""
+
+    def __init__(self, book: Book, queue: WorkQueue, times: Times) -> None:
+        self._book = book
+        self._queue = queue
+        self._times = times
+
+    def hold_back(self, this: Pass, plan: Act[Any]) -> Outcome | None:
+        """Pace what crashes, report what is only to be reported, back off from what something else keeps undoing."""
+        if this.acted:
+            return None  # the pass was let through already
+        this.acted = True
+        reasons = "; ".join(action.reason for action in plan.actions)
+        if plan.again:
+            return self.crash(this, reasons)
+        record = self._book.records.get(this.key)
+        if record is None or record.applied != this.desired.version:
+            return None  # a new spec on its way, no drift
+        return self._drift(this, plan, reasons)
+
+    def crash(self, this: Pass, reasons: str) -> Outcome | None:
+        """What had ended by itself is started anew at a growing distance."""
+        now = self._times.clock.monotonic()
+        crash = this.memory.crash = this.memory.crash or CrashLoop()
+        wait = crash.wait(now)
+        if wait <= 0:
+            crash.started(now)
+            return None
+        self._queue.hold(this.key, wait)
+        return Outcome("Degraded", "CrashLoop", f"{reasons}; next start in {wait:.0f} s", this.detail())
+
+    def _drift(self, this: Pass, plan: Act[Any], reasons: str) -> Outcome | None:
+        now = self._times.clock.monotonic()
+        report = this.desired.spec.drift == "report"
+        episode = drift.seen(this.memory.episode, plan.fields, now, self._times.wire_now(), report=report)
+        this.memory.episode = episode
+        if report:
+            return Outcome("Degraded", "DriftReported", reasons, this.detail(), episode.shown())
+        wait = episode.wait(now)
+        if wait <= 0:
+            episode.repaired(now)
+            return None
+        self._queue.hold(this.key, wait)
+        message = f"something keeps undoing this ({reasons}); next repair in {wait:.0f} s"
+        return Outcome("Degraded", "Contended", message, this.detail(), episode.shown())
+
+    def failed(self, key: Key, memory: Memory, error: ResourceError) -> Outcome:
+        """A transient error is tried again, a terminal one not until the spec changes."""
+        if isinstance(error, Terminal) or not isinstance(error, Transient):
+            memory.failed = Outcome("Failed", error.reason, str(error))
+            return memory.failed
+        memory.tries += 1
+        self._queue.hold(key, RETRY.delay(memory.tries, self._times.jitter()) if error.delay is None else error.delay)
+        return Outcome(error.phase, error.reason, str(error))
+
+    def defect(self, key: Key, memory: Memory, error: Exception) -> Outcome:
+        """An unforeseen error is tried again, too."""
+        name = defect(str(key), error)
+        memory.tries += 1
+        self._queue.hold(key, RETRY.delay(memory.tries, self._times.jitter()))
+        return Outcome("Degraded", "InternalError", f"a defect of the agent ({name}): see its log")

@@ -1,0 +1,79 @@
+"""What a pass over one resource is made of: its spec, its kind, what is remembered of it, and time. No behaviour."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from harmony_agent.core import drift
+from harmony_agent.core.backoff import CrashLoop
+from harmony_agent.core.reconcile import Desired, Key, Reconciler
+from harmony_agent.core.status import Outcome
+from harmony_agent.topology import Clock
+from scores.base import Score
+from scores.status import Detail, Drift
+
+AnyReconciler = Reconciler[Any, Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the probes of an instance say; without probes it is ready as soon as it runs."""
+
+    ready: bool
+    alive: bool = True
+    was_ready: bool = False
+    why: str = ""
+
+
+class Prober(Protocol):
+    """Where the converger learns of health; see `engine.health`."""
+
+    def track(self, key: Key, spec: Score, instance: str, *, ready_before: bool) -> Verdict:
+        """Probe `instance` from now on; what is known until now."""
+        ...
+
+    def forget(self, key: Key) -> None:
+        """It isn't wanted any more."""
+        ...
+
+
+@dataclass(slots=True)
+class Memory:
+    """What is remembered of one resource between passes; lost at a restart, and nothing the worse for it."""
+
+    version: str = ""
+    tries: int = 0
+    failed: Outcome | None = None
+    episode: drift.Episode | None = None
+    crash: CrashLoop | None = None
+
+
+@dataclass(slots=True)
+class Pass:
+    """One pass over one wanted resource."""
+
+    key: Key
+    desired: Desired[Any]
+    reconciler: AnyReconciler
+    memory: Memory
+    observed: Any = None
+    acted: bool = False
+
+    def detail(self) -> Detail | None:
+        """The typed status of what was last observed."""
+        return self.reconciler.detail(self.key.name, self.observed)
+
+    def drift(self) -> Drift | None:
+        """The episode, if there is one."""
+        return self.memory.episode.shown() if self.memory.episode else None
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Time and chance, injected: the clock, the wire's now, and a number from 0 to 1."""
+
+    clock: Clock
+    wire_now: Callable[[], str]
+    jitter: Callable[[], float]
