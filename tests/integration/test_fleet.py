@@ -320,3 +320,49 @@ async def test_an_apply_killed_anywhere_is_carried_on_by_the_next(live: Site) ->
         await live("fleet", "apply", "--wait", "--timeout", "10s")
         assert {(await live.wire(name)).generation for name in NAMES} == {at}
     assert await live.findings() == set()
+
+
+async def test_a_partial_failure_leaves_the_roster_and_says_how_to_go_on(
+    live: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from harmony_fleet.errors import Conflict
+    from harmony_fleet.kv import Store
+
+    original = Store.put
+
+    async def put(store: Store, bucket: str, key: str, value: bytes, revision: int) -> int:
+        if key == "pi-02.web":
+            raise Conflict("Conflict", "cannot write pi-02.web: somebody else wrote it meanwhile", "look, try again")
+        return await original(store, bucket, key, value, revision)
+
+    await live.change("device", "set", *NAMES, "--variable", "port=1")
+    monkeypatch.setattr(Store, "put", put)
+    ran = await live("fleet", "apply", "--no-wait", code=3)
+    assert "2 of 3 were written; the roster stays at generation 5: go on with: harmony fleet apply" in ran.err
+    monkeypatch.undo()
+    assert [(await live.wire(name)).generation for name in NAMES] == [2, 1, 2]
+    await live("fleet", "apply", "--wait")
+    assert [(await live.wire(name)).generation for name in NAMES] == [2, 2, 2]
+    assert (await live("fleet", "status", "-o", "json")).json["generation"] == 5
+
+
+async def test_a_change_waits_for_an_apply_that_is_writing(live: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    from harmony_fleet.kv import Store
+
+    original, going = Store.put, asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    async def put(store: Store, bucket: str, key: str, value: bytes, revision: int) -> int:
+        loop.call_soon_threadsafe(going.set)
+        await asyncio.sleep(0.7)
+        return await original(store, bucket, key, value, revision)
+
+    await live.change("device", "set", *NAMES, "--variable", "port=1")
+    monkeypatch.setattr(Store, "put", put)
+    monkeypatch.setattr("harmony_fleet.roster.file.LOCK_SECONDS", 0.2)
+    applying = asyncio.create_task(live("fleet", "apply"))
+    await going.wait()
+    process = await live.operator.process("fleet", "device", "set", "pi-01", "--disable", "-g", "5", "-o", "json")
+    out, _ = await process.communicate()
+    assert (process.returncode, json.loads(out)["generation"]) == (0, 6)
+    await applying
