@@ -115,7 +115,7 @@ def _questions(settings: Settings, kind: str) -> tuple[Callable[[], Awaitable[st
 
 async def _nats(settings: Settings) -> Finding:
     control = app.control_plane(settings)
-    where = ", ".join(settings.nats.servers)
+    where = ", ".join(server.rpartition("@")[2] for server in settings.nats.servers)  # without a password
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(control.run)
         with anyio.move_on_after(_CONNECT_SECONDS):

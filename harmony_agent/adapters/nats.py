@@ -23,6 +23,7 @@ import nats.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
+from harmony_agent.adapters.nats_close import close
 from harmony_agent.adapters.nats_objects import fetch
 from harmony_agent.core.errors import Transient
 from harmony_agent.topology.control import BucketMissing, Conflict, Entry, Unreachable
@@ -77,7 +78,6 @@ class NatsLink:
         self._client = Client()
         self._given_up = asyncio.Event()
         self._up = False
-        self._discovered: list[str] = []
         self._connection_changed = asyncio.Event()
         self._came: list[Callable[[], None]] = []
         self.attempts = 0
@@ -104,7 +104,7 @@ class NatsLink:
                     log.warning("lost the connection to NATS")
                 except (TimeoutError, OSError, nats.errors.Error, ValueError) as error:
                     if _word(error) != said:  # once for each cause, not for each try
-                        log.warning("cannot connect to NATS at %s: %s", ", ".join(self._servers), _word(error))
+                        log.warning("cannot connect to NATS at %s: %s", self._places(), _word(error))
                     tries, said = tries + 1, _word(error)
                 await self._close()
                 await anyio.sleep(_wait(tries))
@@ -112,19 +112,22 @@ class NatsLink:
             with anyio.CancelScope(shield=True):
                 await self._close()
 
+    def _places(self) -> str:
+        """Where the servers are, without the name and password that a URL may hold."""
+        return ", ".join(server.rpartition("@")[2] for server in self._servers)
+
     async def _connect(self) -> None:
         self.attempts += 1
         self._error: Exception | None = None
         with anyio.fail_after(4 * _CONNECT_SECONDS * len(self._servers)):
             try:
-                await self._client.connect(servers=[*self._servers, *self._discovered], **self._options())
+                await self._client.connect(servers=self._servers, **self._options())
             except nats.errors.NoServersError as error:
                 raise self._error or error from None
         if not self._client.is_connected:
             raise TimeoutError("the server did not finish its greeting")
         self._up = True
-        self._discovered = [uri.geturl() for uri in self._client.discovered_servers]
-        log.info("connected to NATS", extra={"server": getattr(self._client.connected_url, "netloc", "")})
+        log.info("connected to NATS", extra={"server": getattr(self._client.connected_url, "hostname", "")})
         self._connection_changed.set()
         self._connection_changed = asyncio.Event()
         for came in self._came:
@@ -164,8 +167,7 @@ class NatsLink:
                 await self._given_up.wait()
 
     async def _close(self) -> None:
-        with contextlib.suppress(Exception), anyio.move_on_after(_CLOSE_SECONDS):
-            await self._client.close()
+        await close(self._client, _CLOSE_SECONDS)
 
     # -- requests
 
