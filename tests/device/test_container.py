@@ -407,7 +407,6 @@ def test_a_service_that_hangs_holds_up_nothing_else(site: Site) -> None:
     site.until("Container/web", lambda found: found["phase"] == "Ready")
     assert site.run_of() == before
     site.device.systemctl("restart", "podman.socket", user=True)
-    site.signal_podman(signal.SIGKILL)
     site.device.podman("rm", "--force", "--time=0", "web")
     assert "name" in site.repaired("Container/web", 1)["fields"]
 
