@@ -13,7 +13,7 @@ from typing import Any
 
 from harmony_agent.kinds.container.spec import RESOURCE
 from scores import Container, Manifest
-from scores.base import Score
+from scores.manifest import AnyScore
 from tests.device.control import Control
 from tests.device.lab import Lab, ServedLan
 from tests.device.machine import Device
@@ -43,12 +43,12 @@ class Site:
     control: Control
     lan: ServedLan
 
-    def converge(self, *scores: Score, deployment: str = "web", timeout: float = 40) -> dict[str, Any]:
+    def converge(self, *scores: AnyScore, deployment: str = "web", timeout: float = 40) -> dict[str, Any]:
         """Put these and wait until they are Converged; the resources' statuses."""
         status = self.control.converge(PI, Manifest(deployment=deployment, scores=scores), timeout)
         return status.wire()["resources"]  # type: ignore[no-any-return]
 
-    def put(self, *scores: Score, deployment: str = "web") -> None:
+    def put(self, *scores: AnyScore, deployment: str = "web") -> None:
         """Put these."""
         self.control.apply(PI, Manifest(deployment=deployment, scores=scores))
 
