@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from scores.base import WHOLE, Model, Score, fault, repeated
-from scores.file import Path, normal_path
+from scores.file import Path, normal_path, normal_path
 from scores.names import MAX_GENERATION, Text
 from scores.probes import Period, Port, Probe, Seconds, Threshold
 
@@ -18,6 +18,10 @@ _NAME: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]*")
 _QUANTITY: Final = re.compile(r"(?P<number>[1-9][0-9]{0,15})(?P<unit>|Ki|Mi|Gi)")
 _UNITS: Final = {"": 1, "Ki": 1024, "Mi": 1024**2, "Gi": 1024**3}
 LABEL_PREFIX: Final = "io.harmony."
+
+
+def _working_dir(value: str) -> str:
+    return value if value == "/" else normal_path(value)
 
 
 def _quantity(value: object) -> int | str:
@@ -54,6 +58,7 @@ def _own_labels(value: Mapping[str, str]) -> Mapping[str, str]:
 
 
 Quantity = Annotated[int | str, BeforeValidator(_quantity)]
+WorkingDir = Annotated[Text, AfterValidator(_working_dir)]
 EnvName = Annotated[Text, AfterValidator(_env_name)]
 Env = Mapping[EnvName, Text]
 Args = Annotated[Sequence[Text], Field(max_length=1024)]
@@ -143,7 +148,7 @@ class Container(Score):
         default=None, description="host, none, or a network's name; None is podman's default."
     )
     user: Annotated[Text, Field(max_length=64)] | None = None
-    working_dir: Path | None = None
+    working_dir: WorkingDir | None = None
     hostname: Annotated[Text, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]*$", max_length=63)] | None = None
     labels: Annotated[Mapping[Text, Text], AfterValidator(_own_labels)] = Field(default_factory=dict)
     restart: Literal["always", "on-failure", "never"] = "always"
