@@ -60,6 +60,8 @@ class Agent:
         self.urls = list(urls) or [url or server.url]
         self.machine = machine or str(state)
         self.disk: dict[str, bytes] = {} if disk is None else disk
+        self.allowed = ("File",)
+        """the kinds of its configuration"""
         self.applied: list[str] = []
         """every path that was written or removed, over all runs"""
         self.prepare: Callable[[MemoryFiles], None] = lambda _files: None
@@ -100,7 +102,7 @@ class Agent:
         self.files = MemoryFiles(self.engine.book.store("File"))
         self.files.disk, self.files.writes = self.disk, self.applied
         self.prepare(self.files)
-        self.engine.bind({"File": self.files})
+        self.engine.bind(dict.fromkeys(self.allowed, self.files))
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self.control.run)
