@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from harmony_fleet import render, render_fleet, view
-from harmony_fleet.apply import Run, Show
+from harmony_fleet.apply import Result, Run, Show
 from harmony_fleet.commands.common import Common, hint, note, run, write
 from harmony_fleet.commands.roster import roster_file
 from harmony_fleet.drift import Finding, Fleet, classify
@@ -21,9 +22,13 @@ from harmony_fleet.render import Output
 from harmony_fleet.roster.durable import replace
 from harmony_fleet.roster.model import Roster
 from harmony_fleet.state import Device
+from harmony_fleet.wait import Target, Verdict
+from scores.keys import DeploymentKey
+from scores.status import DeploymentStatus
 
 _FEW: Final = 200
 """Results that are shown one by one."""
+_SAY_SECONDS: Final = 2.0
 
 
 def status(common: Common) -> ExitCode:
@@ -115,9 +120,35 @@ class Apply:
     settled: bool = False
 
 
+class _Watching:
+    """Progress device by device for a few, by count for many."""
+
+    def __init__(self, shown: Progress) -> None:
+        self.shown = shown
+        self._settled: set[DeploymentKey] = set()
+        self._total = 0
+        self._said = time.monotonic()
+
+    def waiting(self, results: Sequence[Result]) -> None:
+        """These are waited for."""
+        self._total = len(results)
+        if self._total <= _FEW:
+            self.shown.waiting(results)
+
+    def observe(self, target: Target, status: DeploymentStatus | None, verdict: Verdict) -> None:
+        """One status came."""
+        if self._total <= _FEW:
+            self.shown.observe(target, status, verdict)
+            return
+        (self._settled.discard if verdict.exit_code is None else self._settled.add)(target.key)
+        if time.monotonic() - self._said >= _SAY_SECONDS:
+            self._said = time.monotonic()
+            note(f"{len(self._settled)} of {self._total} settled")
+
+
 def apply(common: Common, how: Apply) -> ExitCode:
     """`harmony fleet apply` and `reconcile`: from the roster as it stands, under its lock until all is written."""
-    progress = Progress(render.err(), live=common.output is Output.TABLE)
+    progress = _Watching(Progress(render.err(), live=common.output is Output.TABLE))
     under_way = Run(Show(waiting=progress.waiting, observe=progress.observe))
     saved = None if how.saved is None else _read_plan(how.saved)
     scope = how.scope if saved is None else saved_scope(saved)
@@ -139,7 +170,7 @@ def apply(common: Common, how: Apply) -> ExitCode:
         told.update(made.as_json())
         await resync(store, classify(fleet))
         if how.wait_seconds is not None:
-            with progress:
+            with progress.shown:
                 await settle(store, under_way, how.wait_seconds)
         code = worst(result.exit_code for result in under_way.results)
         if how.settled and code is ExitCode.DONE:

@@ -125,6 +125,8 @@ def test_what_apply_must_leave_alone(site: FleetSite) -> None:
     site.change("deployment", "remove", "b")
     site("fleet", "reconcile", "--timeout", "60s", code=1)  # theirs is still there
     assert device.read_text("/srv/web/mine") == "mine\n"
+    site.put(Manifest(deployment="theirs", removed=True).bind("pi-01", OTHER, 2))
+    site.control.until("pi-01", "theirs", lambda status: status.phase == "Removed")
     site.purge("pi-01", "theirs")
 
     # capability-missing holds everything up.
