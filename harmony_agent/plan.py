@@ -12,7 +12,7 @@ from harmony_agent import app
 from harmony_agent.adapters.ledger import read_only
 from harmony_agent.core.errors import ResourceError
 from harmony_agent.core.reconcile import Act, Converged, Desired, Facts, Key, Record, Wait
-from harmony_agent.engine.book import desired_of
+from harmony_agent.engine.wanted import desired_of
 from harmony_agent.settings import Settings
 from harmony_agent.topology.control import Stored
 from scores.manifest import InvalidManifest, WireManifest, decode, validate

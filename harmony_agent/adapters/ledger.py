@@ -103,10 +103,10 @@ class SqliteLedger:
 
     async def rebuild(self, manifests: Sequence[Stored], records: Sequence[Record]) -> None:
         """Make the directory and both databases again, each put in place with all that is known in it."""
-        self.close()
         await self._in_thread(lambda: self._rebuild(manifests, records))
 
     def _rebuild(self, manifests: Sequence[Stored], records: Sequence[Record]) -> None:
+        self.close()  # here, in the writers' thread: none of them is under way
         path, ledger = self._paths
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.before_rebuild()

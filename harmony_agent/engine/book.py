@@ -6,22 +6,21 @@ little later by `flush`, all else before it is acted on.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
+
+import anyio
 
 from harmony_agent.core.admission import Keep, Last
 from harmony_agent.core.errors import ResourceError
 from harmony_agent.core.reconcile import Desired, Facts, Key, Record
 from harmony_agent.core.status import Enforced, Outcome, resource_status
 from harmony_agent.engine.together import Together
+from harmony_agent.engine.wanted import desired_of
 from harmony_agent.topology.control import Ledger, Stored
-from scores.base import Score
-from scores.canonical import canonical, digest
 from scores.manifest import WireManifest
 from scores.status import SETTLED, ResourceStatus
-from scores.systemd_unit import SystemdUnit
 
 
 @dataclass(slots=True)
@@ -62,14 +61,14 @@ class Book:
         self.desired: dict[Key, Desired[Any]] = {}
         self.records: dict[Key, Record] = {record.key: record for record in ledger.records()}
         self.statuses: dict[Key, ResourceStatus] = {}
-        self.users: dict[Key, set[Key]] = defaultdict(set)
-        """key -> those whose needs name it"""
         self._changed = changed
         self._unwritten: set[Key] = set()
-        self._puts: Together[Record] = Together(ledger.put)
-        self._forgets: Together[Key] = Together(lambda keys: ledger.forget(*keys))
+        self._writing = anyio.Lock()
+        """held from a write to the disk until memory says the same: no flush or rebuild may bring back what is older"""
+        self._puts: Together[Record] = Together(self._put)
+        self._forgets: Together[Key] = Together(self._forget)
         self.on_release: Callable[[], None] = lambda: None
-        """a resource isn't ours any more: another deployment may have it"""
+        """something isn't wanted or ours any more: another deployment may have it"""
 
     def store(self, kind: str) -> KindStore:
         """What the reconciler of `kind` may see."""
@@ -91,16 +90,25 @@ class Book:
         }
         for key in deployment.keys - wanted.keys():
             del self.desired[key]
-        self._index(deployment.keys, wanted)
         self.desired.update(wanted)
         owned = {key for key, record in self.records.items() if record.deployment == stored.deployment}
         deployment.stored, deployment.removed, deployment.kept = stored, manifest.removed, None
         deployment.keys = set(wanted)
+        self._follow_on_remove(wanted)
         self._changed(stored.deployment)
         stale = (owned | before.keys()) - wanted.keys()
         changed = {key for key, desired in wanted.items() if before.get(key) is not desired}
         self._not_yet(stale, changed)
+        if before.keys() - wanted.keys():
+            self.on_release()
         return stale | changed
+
+    def _follow_on_remove(self, wanted: Mapping[Key, Desired[Any]]) -> None:
+        """What becomes of it is said by the last manifest that had it, though no pass may have come to it by then."""
+        for key, desired in wanted.items():
+            record = self.records.get(key)
+            if record is not None and record.on_remove != desired.spec.on_remove:
+                self.write_later(replace(record, on_remove=desired.spec.on_remove))
 
     def _not_yet(self, stale: set[Key], changed: set[Key]) -> None:
         """Until the first pass over it, a resource that changed is neither settled nor gone."""
@@ -115,13 +123,6 @@ class Book:
             if record is not None:
                 outcome = Outcome("Removing", detail=old.status if old else None)
                 self.statuses[key] = resource_status(old, outcome, record.generation, record.spec_digest, now)
-
-    def _index(self, old: Iterable[Key], wanted: Mapping[Key, Desired[Any]]) -> None:
-        for key in old:
-            self.users.pop(key, None)
-        for key, desired in wanted.items():
-            for need in desired.spec.needs():
-                self.users[Key.parse(need)].add(key)
 
     def keep(self, deployment: str, kept: Keep | None) -> None:
         """Note what was said of a newer manifest; None clears it."""
@@ -149,18 +150,28 @@ class Book:
     async def write(self, record: Record) -> None:
         """Put a record, durably before this returns."""
         await self._puts.add(record)
-        self.records[record.key] = record
-        self._unwritten.discard(record.key)
+
+    async def _put(self, records: list[Record]) -> None:
+        async with self._writing:
+            await self.ledger.put(records)
+            self.records |= {record.key: record for record in records}
+            self._unwritten.difference_update(record.key for record in records)
 
     def write_later(self, record: Record) -> None:
         """Put a record; durable at the next `flush`."""
-        if self.records.get(record.key) != record:
-            self.records[record.key] = record
-            self._unwritten.add(record.key)
+        old = self.records.get(record.key)
+        if old == record:
+            return
+        self.records[record.key] = record
+        self._unwritten.add(record.key)
+        if old is not None and old.claims - record.claims:
+            self.on_release()
 
     async def flush(self) -> None:
         """Make durable what `write_later` left."""
-        if self._unwritten:
+        async with self._writing:
+            if not self._unwritten:
+                return
             keys, self._unwritten = self._unwritten, set()
             try:
                 await self.ledger.put([self.records[key] for key in keys if key in self.records])
@@ -168,17 +179,36 @@ class Book:
                 self._unwritten |= keys
                 raise
 
+    async def accept(self, stored: Stored) -> None:
+        """Persist a manifest, and before it what its predecessor left to be written; `enforce` it next."""
+        await self.flush()
+        async with self._writing:
+            await self.ledger.accept(stored)
+            self.deployment(stored.deployment).stored = stored
+
+    async def rebuild(self) -> None:
+        """Write the ledger anew from memory, all of it."""
+        async with self._writing:
+            stored = [entry.stored for entry in self.deployments.values() if entry.stored is not None]
+            await self.ledger.rebuild(stored, list(self.records.values()))
+
     async def forget(self, key: Key) -> None:
         """Drop a record and its status."""
-        if key in self.records:
+        record = self.records.get(key)
+        if record is not None:
             await self._forgets.add(key)
-        record = self.records.pop(key, None)
-        self._unwritten.discard(key)
         if key not in self.desired:
             self.statuses.pop(key, None)
             if record is not None:
                 self._changed(record.deployment)
         self.on_release()
+
+    async def _forget(self, keys: list[Key]) -> None:
+        async with self._writing:
+            await self.ledger.forget(*keys)
+            for key in keys:
+                self.records.pop(key, None)
+            self._unwritten.difference_update(keys)
 
     # -- statuses
 
@@ -243,33 +273,3 @@ class KindStore:
         record = self._book.records[Key(self._kind, name)]
         if record.facts != facts:
             await self._book.write(replace(record, facts=dict(facts)))
-
-
-def desired_of(manifest: WireManifest, generations: Mapping[str, int]) -> dict[Key, Desired[Any]]:
-    """Each Score of a manifest with its digest and what its restart_on and reload_on stand for."""
-    digests = {score.key: score.spec_digest() for score in manifest.scores}
-    return {
-        Key(score.kind, score.name): Desired(
-            spec=score,
-            digest=digests[score.key],
-            generation=generations.get(score.key, manifest.generation),
-            deployment=manifest.deployment,
-            restart_token=_token(score.restart_on, digests),
-            reload_token=_token(score.reload_on, digests) if isinstance(score, SystemdUnit) else "",
-        )
-        for score in manifest.scores
-    }
-
-
-def _token(keys: Collection[str], digests: Mapping[str, str]) -> str:
-    return digest(canonical([[key, digests[key]] for key in sorted(keys)])) if keys else ""
-
-
-def generations_of(scores: Iterable[Score], generation: int, old: Mapping[Key, Desired[Any]]) -> dict[str, int]:
-    """The generation in which each spec last changed, given what is wanted until now."""
-    found = {}
-    for score in scores:
-        before = old.get(Key(score.kind, score.name))
-        same = before is not None and before.digest == score.spec_digest()
-        found[score.key] = before.generation if same and before is not None else generation
-    return found

@@ -49,7 +49,7 @@ class Converger:
         desired = self._book.desired.get(key)
         record = self._book.records.get(key)
         if reconciler is None:
-            self._not_allowed(key, desired)
+            self._not_allowed(key, desired, record)
             return
         if desired is None and not self._book.going(key):
             reconciler.done(key.name)
@@ -69,16 +69,13 @@ class Converger:
         finally:
             reconciler.done(key.name)
         if outcome is not None:
-            self._say(key, desired, record, outcome, reconciler)
+            self._say(key, desired, record, outcome)
 
-    def _not_allowed(self, key: Key, desired: Desired[Any] | None) -> None:
-        """Accepted once, but the configuration was changed since: nothing can be done for it."""
-        if desired is not None:
+    def _not_allowed(self, key: Key, desired: Desired[Any] | None, record: Record | None) -> None:
+        """Accepted once, but the configuration was changed since: nothing can be done for it, not even removal."""
+        if desired is not None or self._book.going(key):
             message = f"the configuration doesn't allow the kind {key.kind} any more: allow it, or take this out"
-            outcome = Outcome("Blocked", "KindNotAllowed", message)
-            old = self._book.statuses.get(key)
-            status = resource_status(old, outcome, desired.generation, desired.digest, self._times.wire_now())
-            self._book.set_status(key, desired.deployment, status)
+            self._say(key, desired, record, Outcome("Blocked", "KindNotAllowed", message))
 
     def _drop(self, key: Key) -> None:
         """Neither wanted nor ours: keep nothing of it in mind."""
@@ -99,10 +96,16 @@ class Converger:
 
     async def _converge(self, this: Pass) -> Outcome | None:
         """Observe, plan, own and act until there is nothing to do; None where a newer spec took over."""
+        refused = next(iter(this.reconciler.admit(this.desired.spec)), None)
+        if refused is not None:
+            message = f"the configuration doesn't allow its {refused.field} any more: allow it, or take this out"
+            return Outcome("Blocked", refused.code, message)
         if this.memory.failed is not None:
             return this.memory.failed
         for _ in range(ROUNDS):
             this.observed = await self._observe(this.key, this.reconciler)
+            if self._book.desired.get(this.key) is not this.desired:
+                return None
             plan = this.reconciler.plan(this.key.name, this.desired, this.observed)
             halt = self._gate(this) or self._foreign(this, plan)
             if halt is not None:
@@ -110,7 +113,7 @@ class Converger:
             if await self._claim(this, plan):
                 continue  # what is recorded now may be part of what is to be done
             outcome = await self._carry_out(this, plan)
-            if outcome is not None or self._book.desired.get(this.key) is not this.desired:
+            if outcome is not None:
                 return outcome
         self._queue.add(this.key, 1.0)
         return Outcome("Progressing", "StillActing", "not as wanted yet; looking again", this.detail(), this.drift())
@@ -247,6 +250,8 @@ class Converger:
         observed = None
         for _ in range(ROUNDS):
             observed = await self._observe(key, reconciler)
+            if key in self._book.desired:
+                return None
             plan = reconciler.plan(key.name, None, observed)
             if isinstance(plan, Converged):
                 await self._gone(key)
@@ -261,8 +266,6 @@ class Converger:
                 phase = "Removing" if plan.phase == "Progressing" else plan.phase
                 return Outcome(phase, plan.reason, plan.message, reconciler.detail(key.name, observed))
             await self._act(key, record, plan, reconciler)
-            if key in self._book.desired:
-                return None
         self._queue.add(key, 1.0)
         return Outcome("Removing", detail=reconciler.detail(key.name, observed))
 
@@ -275,25 +278,18 @@ class Converger:
 
     # -- how it ended
 
-    def _say(
-        self,
-        key: Key,
-        desired: Desired[Any] | None,
-        record: Record | None,
-        outcome: Outcome,
-        reconciler: AnyReconciler,
-    ) -> None:
+    def _say(self, key: Key, desired: Desired[Any] | None, record: Record | None, outcome: Outcome) -> None:
         """Write the outcome into the book, and wake those who waited for it."""
-        current = self._book.desired.get(key)
-        if current is not desired:
+        if self._book.desired.get(key) is not desired:
             return  # it is about a spec that isn't wanted any more; the newer one is queued
         source = desired or record
         if source is None:
             return
         digest = desired.digest if desired else record.spec_digest if record else ""
-        old = self._book.statuses.get(key)
-        if outcome.detail is None and old is not None and outcome.phase in ("Degraded", "Blocked", "Failed"):
-            outcome = replace(outcome, detail=reconciler.detail(key.name, self.seen[key.kind].get(key.name)))
+        old, kind = self._book.statuses.get(key), self._kinds.get(key.kind)
+        bad = outcome.detail is None and outcome.phase in ("Degraded", "Blocked", "Failed")
+        if bad and old is not None and kind is not None:
+            outcome = replace(outcome, detail=kind.detail(key.name, self.seen[key.kind].get(key.name)))
         status = resource_status(old, outcome, source.generation, digest, self._times.wire_now())
         log_change(key, source.deployment, old, status)
         if self._book.set_status(key, source.deployment, status):

@@ -165,9 +165,8 @@ class Engine:
             log.error(
                 "the ledger's files were taken away: writing them anew from memory", extra={"reason": "LedgerLost"}
             )
-        stored = [entry.stored for entry in self.book.deployments.values() if entry.stored is not None]
         try:
-            await self._ledger.rebuild(stored, list(self.book.records.values()))
+            await self.book.rebuild()
         except ResourceError as error:
             if not self._ledger_lost:
                 log.error("%s", error, extra={"reason": "LedgerLost"})  # noqa: TRY400  # no defect: the words say all

@@ -6,18 +6,19 @@ nothing about what should be taken away.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 import anyio
 
-from harmony_agent.core.admission import Accept, Device, Keep, Kind, Last, judge, rejected
+from harmony_agent.core.admission import Accept, Device, Keep, Kind, Last, Same, judge, rejected
 from harmony_agent.core.errors import ResourceError
 from harmony_agent.core.reconcile import Key
-from harmony_agent.engine.book import Book, generations_of
+from harmony_agent.engine.book import Book
+from harmony_agent.engine.glimpse import generation_of, last_of
 from harmony_agent.engine.loops import Alarm, defect
+from harmony_agent.engine.wanted import generations_of
 from harmony_agent.topology import Clock
 from harmony_agent.topology.control import (
     BucketMissing,
@@ -32,8 +33,8 @@ from harmony_agent.topology.control import (
 )
 from scores.canonical import digest
 from scores.keys import ACTUAL, DeploymentKey, parse_deployment_key
-from scores.manifest import MAX_MANIFEST, InvalidManifest, WireManifest, decode
-from scores.names import MAX_GENERATION, is_name
+from scores.manifest import InvalidManifest, WireManifest, decode
+from scores.names import is_name
 
 log = logging.getLogger(__name__)
 
@@ -106,8 +107,13 @@ class Intake:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._judge_owned)
             tasks.start_soon(self._judge_undecided)
-            async for event in self._control.desired():
-                await self.handle(event)
+            while True:
+                try:
+                    async for event in self._control.desired():
+                        await self.handle(event)
+                except Exception as error:  # what was accepted is kept up meanwhile
+                    defect("the reading of desired state", error)
+                await self._clock.sleep(_RETRY_SECONDS)
 
     async def handle(self, event: Event) -> None:
         """Take one event in."""
@@ -153,7 +159,7 @@ class Intake:
         for entry in event.entries:
             await self._entry(entry)
             present.add(entry.key)
-        for name in list(self._book.deployments):
+        for name in {*self._book.deployments, *self._owned, *self._undecided}:
             if str(DeploymentKey(self._device, name)) not in present:
                 self._missing(name)
 
@@ -212,16 +218,19 @@ class Intake:
         try:
             manifest = decode(data, device=self._device, deployment=name)
         except InvalidManifest as error:
-            self._keep(name, rejected(error, _generation(data)))
+            self._keep(name, rejected(error, generation_of(data)))
             return
         deployment = self._book.deployment(name)
         found = digest(data)
-        verdict = judge(deployment.last, manifest, found, self._view(name))
+        view = self._view(name)
+        verdict = judge(deployment.last, manifest, found, view)
+        if isinstance(verdict, Same) and deployment.stored is None:
+            verdict = judge(None, manifest, found, view)  # an earlier life accepted it: whether this device still may
         if isinstance(verdict, Keep):
             self._keep(name, verdict)
             if any(error.code == _OWNED for error in verdict.errors):
                 self._owned[name] = data
-        elif isinstance(verdict, Accept) or deployment.stored is None:
+        elif isinstance(verdict, Accept):
             await self._accept(name, manifest, data, found)
         else:
             self._book.keep(name, None)
@@ -242,8 +251,7 @@ class Intake:
         """Persist first, then enforce."""
         generations = generations_of(manifest.scores, manifest.generation, self._book.desired)
         stored = Stored(name, manifest.lineage, manifest.generation, found, data, generations)
-        await self._book.flush()
-        await self._book.ledger.accept(stored)
+        await self._book.accept(stored)
         log.info(
             "%s: accepted generation %d",
             name,
@@ -261,7 +269,7 @@ class Intake:
             entry = await self._control.get(ACTUAL, str(DeploymentKey(self._device, name)))
         except BucketMissing:
             return
-        self._book.deployment(name).floor = _last(entry.data) if entry is not None and entry.data is not None else None
+        self._book.deployment(name).floor = last_of(entry.data if entry is not None else None)
 
     def _view(self, name: str) -> Device:
         taken: dict[str, str] = {}
@@ -275,24 +283,3 @@ class Intake:
         # what is on its way out by an accepted manifest is no news to the prune guard
         staying = {key: record for key, record in self._book.records.items() if not self._book.going(key)}
         return Device(self._kinds, staying, taken)
-
-
-def _last(data: bytes) -> Last | None:
-    """Lineage, generation and digest out of a status that an earlier life of this device wrote."""
-    try:
-        status = json.loads(data)
-        return Last(str(status["lineage"]), int(status["generation"]), str(status["digest"]))
-    except (ValueError, KeyError, TypeError):
-        return None
-
-
-def _generation(data: bytes) -> int | None:
-    """The generation that bytes which are no manifest claim, if they claim one."""
-    try:
-        value = json.loads(data) if len(data) <= MAX_MANIFEST else None
-    except (ValueError, RecursionError):
-        return None
-    generation = value.get("generation") if isinstance(value, dict) else None
-    if not isinstance(generation, int) or isinstance(generation, bool):
-        return None
-    return generation if 1 <= generation <= MAX_GENERATION else None

@@ -6,10 +6,11 @@ didn't change, never. Without NATS nothing is lost: the newest is written when i
 
 from __future__ import annotations
 
-import json
 import logging
 from dataclasses import dataclass
 from typing import Final
+
+from pydantic import ValidationError
 
 from harmony_agent.core.errors import ResourceError
 from harmony_agent.core.status import deployment_status
@@ -177,15 +178,15 @@ class Publisher:
     def _keep_since(self, deployment: str, data: bytes | None) -> None:
         """A restart of the agent is no change of the resources: since when they are so stays as it was written."""
         try:
-            old = json.loads(data)["resources"] if data else {}
-            for key in self._book.deployments[deployment].keys:
-                was, status = old.get(str(key)), self._book.statuses.get(key)
-                if was is None or status is None:
-                    continue
-                if (was["phase"], was["spec_digest"]) == (status.phase, status.spec_digest):
-                    self._book.statuses[key] = status.model_copy(update={"since": was["since"]})
-        except (ValueError, KeyError, TypeError):
-            return  # somebody else's bytes: they are overwritten
+            old = DeploymentStatus.model_validate_json(data or b"{}").resources
+        except ValidationError:
+            return  # nothing, or somebody else's bytes: they are overwritten
+        for key in self._book.deployments[deployment].keys:
+            was, status = old.get(str(key)), self._book.statuses.get(key)
+            if was is None or status is None:
+                continue
+            if (was.phase, was.spec_digest) == (status.phase, status.spec_digest):
+                self._book.statuses[key] = status.model_copy(update={"since": was.since})
 
     def _later(self, deployment: str) -> None:
         self._due[deployment] = self._clock.monotonic() + AGAIN

@@ -103,6 +103,8 @@ class Relister:
                 self._book.set_status(key, desired.deployment, status)
 
     def _all_unknown(self) -> None:
+        """Now, not when a pass that couldn't look would have tried again."""
         for key, status in self._book.statuses.items():
             if key.kind == self.kind and status.phase == "Unknown":
+                self._queue.release(key)
                 self._queue.add(key)

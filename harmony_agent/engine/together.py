@@ -45,4 +45,6 @@ class Together(Generic[T]):
             batch.error = error
             raise
         finally:
+            if self._next is batch:  # cut off while it waited for its turn: nobody may join it any more
+                self._next = _Batch()
             batch.done.set()

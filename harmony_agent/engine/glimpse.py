@@ -1,0 +1,30 @@
+"""What little can be read out of bytes that nobody vouches for. Pure; whatever stands there, the answer may be None."""
+
+from __future__ import annotations
+
+import json
+
+from harmony_agent.core.admission import Last
+from scores.manifest import MAX_MANIFEST
+from scores.names import MAX_GENERATION
+
+
+def last_of(data: bytes | None) -> Last | None:
+    """Lineage, generation and digest out of a status that an earlier life of this device wrote."""
+    try:
+        status = json.loads(data or b"")
+        return Last(str(status["lineage"]), int(status["generation"]), str(status["digest"]))
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        return None
+
+
+def generation_of(data: bytes) -> int | None:
+    """The generation that bytes which are no manifest claim, if they claim one."""
+    try:
+        value = json.loads(data) if len(data) <= MAX_MANIFEST else None
+    except (ValueError, RecursionError):
+        return None
+    generation = value.get("generation") if isinstance(value, dict) else None
+    if not isinstance(generation, int) or isinstance(generation, bool):
+        return None
+    return generation if 1 <= generation <= MAX_GENERATION else None

@@ -1,0 +1,149 @@
+"""Disk and memory say the same, whoever writes at the same time; what is let go of is said so."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from harmony_agent.core.errors import Transient
+from harmony_agent.core.reconcile import Key
+from harmony_agent.engine.book import Book
+from harmony_agent.engine.together import Together
+from harmony_agent.engine.wanted import desired_of
+from harmony_agent.topology.control import Stored
+from tests.fakes.ledger import FakeLedger
+from tests.unit.core.make import DIGEST, NOW, manifest, record
+
+KEY = Key("File", "a")
+
+
+def book(ledger: FakeLedger) -> Book:
+    return Book(ledger, lambda _deployment: None, lambda: NOW)
+
+
+async def _in_turn(*works: Coroutine[Any, Any, None]) -> None:
+    """Begin each while those before it wait for the disk."""
+    tasks = []
+    for work in works:
+        tasks.append(asyncio.create_task(work))
+        for _ in range(10):
+            await asyncio.sleep(0)
+    await asyncio.gather(*tasks)
+
+
+@pytest.mark.parametrize("flush_first", [False, True])
+async def test_a_flush_never_brings_back_what_a_write_replaced(flush_first: bool) -> None:
+    ledger = FakeLedger()
+    kept = book(ledger)
+    kept.write_later(record("a", "path:/srv/a"))
+    newer = record("a", "path:/srv/a", facts={"id": "2"})
+    works = [kept.flush(), kept.write(newer)]
+    await _in_turn(*(works if flush_first else works[::-1]))
+    assert ledger.owned == {KEY: newer} == kept.records
+    before = ledger.writes
+    await kept.flush()
+    assert ledger.writes == before
+
+
+@pytest.mark.parametrize("flush_first", [False, True])
+async def test_a_flush_never_brings_back_what_was_forgotten(flush_first: bool) -> None:
+    ledger = FakeLedger()
+    kept = book(ledger)
+    await kept.write(record("a", "path:/srv/a"))
+    kept.write_later(record("a", "path:/srv/a", applied=DIGEST))
+    works = [kept.flush(), kept.forget(KEY)]
+    await _in_turn(*(works if flush_first else works[::-1]))
+    assert ledger.owned == {} == kept.records
+
+
+async def test_a_rebuild_has_what_was_being_written() -> None:
+    """Its files are taken away while a write to them is under way: that write went to nobody."""
+    ledger = FakeLedger()
+    kept = book(ledger)
+    await _in_turn(kept.write(record("a", "path:/srv/a")), kept.rebuild())
+    assert set(ledger.owned) == {KEY} == set(kept.records)
+
+
+async def test_a_write_that_failed_leaves_memory_as_it_was() -> None:
+    ledger = FakeLedger()
+    kept = book(ledger)
+    old = record("a", "path:/srv/a")
+    await kept.write(old)
+    kept.write_later(replace(old, applied=DIGEST))
+    ledger.full = True
+    for work in (kept.write(replace(old, facts={"id": "2"})), kept.forget(KEY), kept.flush()):
+        with pytest.raises(Transient):
+            await work
+    assert kept.records == {KEY: replace(old, applied=DIGEST)}
+    ledger.full = False
+    await kept.flush()
+    assert ledger.owned == kept.records
+
+
+def enforced(kept: Book, *names: str, **fields: Any) -> set[Key]:
+    wire = manifest(*names, **fields)
+    stored = Stored("web", wire.lineage, wire.generation, DIGEST, b"", {})
+    return kept.enforce(stored, wire)
+
+
+async def test_what_becomes_of_it_is_the_last_word_though_no_pass_came_to_it() -> None:
+    ledger = FakeLedger()
+    kept = book(ledger)
+    await kept.write(record("a", "path:/srv/a"))
+    score = {"kind": "File", "name": "a", "path": "/srv/a", "content": "", "on_remove": "orphan"}
+    enforced(kept, scores=[score])
+    wire = manifest(generation=4)
+    await kept.accept(Stored("web", wire.lineage, 4, DIGEST, b"", {}))
+    assert ledger.owned[KEY].on_remove == "orphan"
+
+
+async def test_others_hear_of_what_is_wanted_no_more_though_it_was_never_owned() -> None:
+    kept, rung = book(FakeLedger()), []
+    kept.on_release = lambda: rung.append(1)
+    enforced(kept, "a", "b")
+    assert rung == []
+    enforced(kept, "a", generation=4)
+    assert rung == [1]
+
+
+async def test_others_hear_of_a_path_that_is_let_go_of() -> None:
+    kept, rung = book(FakeLedger()), []
+    kept.on_release = lambda: rung.append(1)
+    kept.write_later(record("a", "path:/srv/a", "path:/srv/old"))
+    kept.write_later(record("a", "path:/srv/a", "path:/srv/old", applied=DIGEST))
+    assert rung == []
+    kept.write_later(record("a", "path:/srv/a", applied=DIGEST))
+    assert rung == [1]
+
+
+async def test_who_is_cut_off_while_it_waits_to_commit_takes_nobody_along_later() -> None:
+    committed: list[int] = []
+    gate = asyncio.Event()
+
+    async def commit(items: list[int]) -> None:
+        await gate.wait()
+        committed.extend(items)
+
+    together: Together[int] = Together(commit)
+    first = asyncio.create_task(together.add(1))
+    await asyncio.sleep(0)
+    second = asyncio.create_task(together.add(2))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    second.cancel()
+    await asyncio.wait([second])
+    third = asyncio.create_task(together.add(3))
+    gate.set()
+    await asyncio.gather(first, third)
+    assert committed == [1, 3]
+
+
+def test_a_token_is_of_the_specs_that_are_named() -> None:
+    wire = manifest("a", "b")
+    found = desired_of(wire, {"File/a": 2})
+    assert (found[KEY].generation, found[Key("File", "b")].generation) == (2, 3)
+    assert found[KEY].restart_token == ""

@@ -1,0 +1,216 @@
+"""The engine whole, in memory: what a narrower configuration, a lost state, a hung look and a defect make of it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from harmony_agent.core.errors import Transient
+from harmony_agent.core.reconcile import Key
+from harmony_agent.topology.control import Unreachable
+from scores.canonical import digest
+from scores.keys import ACTUAL, DESIRED
+from scores.manifest import FieldError
+from tests.unit.engine.world import DEVICE, LINEAGE, World, file
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_orphan_is_said_in_time_though_the_resource_still_waits(world: World) -> None:
+    async def test() -> None:
+        await world.start()
+        world.publish(1, file("a"), file("b"))
+        await world.told("Converged", 1)
+        world.files.before = _fails("b")
+        world.publish(2, file("a", content="2", after=["File/b"], on_remove="orphan"), file("b", content="2"))
+        await world.until(lambda: world.status("File/a").phase == "Pending")
+        world.publish(3, removed=True)
+        world.files.before = lambda _call, _name: None
+        await world.told("Removed", 3)
+        assert world.disk == {"/srv/a": b"1"}
+
+    world.run(test())
+
+
+def _fails(name: str) -> Any:
+    def before(call: str, of: str) -> None:
+        if call == "apply" and of == name:
+            raise Transient("IoError", "cannot write", delay=1.0)
+
+    return before
+
+
+def test_a_deployment_gets_the_path_that_another_moved_away_from(world: World) -> None:
+    async def test() -> None:
+        await world.start()
+        world.publish(1, file("a", "/srv/one"))
+        await world.told("Converged", 1)
+        world.publish(1, file("b", "/srv/one"), deployment="db")
+        await world.told("Rejected", None, "db")
+        world.files.disk.pop("/srv/one")
+        world.publish(2, file("a", "/srv/two"))
+        await world.told("Converged", 1, "db")
+
+    world.run(test())
+
+
+def test_a_kind_that_is_allowed_no_more_is_said_of_what_leaves_too(world: World) -> None:
+    async def test() -> None:
+        await world.start()
+        world.publish(1, file("a"))
+        await world.told("Converged", 1)
+        await world.stop()
+        world._kinds = lambda _engine: {}
+        await world.start()
+        await world.until(lambda: world.status("File/a").reason == "KindNotAllowed")
+        world.publish(2, removed=True)
+        await world.told("Removing", 2)
+        assert (world.said()["reason"], world.disk) == ("KindNotAllowed", {"/srv/a": b"1"})
+        await world.stop()
+        world._kinds = None
+        await world.start()
+        await world.told("Removed", 2)
+        assert world.disk == {}
+
+    world.run(test())
+
+
+def test_what_the_configuration_forbids_since_is_not_done(world: World) -> None:
+    async def test() -> None:
+        await world.start()
+        world.publish(1, file("a"))
+        await world.told("Converged", 1)
+        await world.stop()
+        world.disk["/srv/a"] = b"drifted"
+        await world.start()
+        world.files.admit = lambda spec: [FieldError("path", "PathOutsideRoots")]  # type: ignore[method-assign]
+        await world.until(lambda: world.status("File/a").reason == "PathOutsideRoots")
+        assert (world.status("File/a").phase, world.disk) == ("Blocked", {"/srv/a": b"drifted"})
+
+    world.run(test())
+
+
+def test_a_manifest_that_an_earlier_life_accepted_is_admitted_anew(world: World) -> None:
+    """The state directory is lost and the roots are others: that its digest is known allows nothing."""
+
+    async def test() -> None:
+        await world.start()
+        data = world.publish(1, file("a", "/etc/a"))
+        status = {"lineage": LINEAGE, "generation": 1, "digest": digest(data)}
+        world.plane.set(ACTUAL, f"{DEVICE}.web", str(status).replace("'", '"').encode())
+        await world.told("Rejected", 1)
+        assert world.said()["reason"] == "PathOutsideRoots"
+        assert world.disk == {}
+
+    world.run(test())
+
+
+@pytest.mark.parametrize("rubbish", [b'{"resources":[]}', b'{"resources":{"File/a":[]}}', b"[" * 100_000, b"[]", b"0"])
+def test_rubbish_in_actual_state_is_overwritten(world: World, rubbish: bytes) -> None:
+    async def test() -> None:
+        await world.start()
+        world.plane.set(ACTUAL, f"{DEVICE}.web", rubbish)
+        world.publish(1, file("a"))
+        await world.told("Converged", 1)
+
+    world.run(test())
+
+
+def test_a_key_that_went_while_it_could_not_be_judged_is_not_judged_later(world: World) -> None:
+    async def test() -> None:
+        await world.start()
+        await world.until(lambda: world.engine.intake.lost is None)
+        unreachable = True
+
+        def fail(call: str) -> None:
+            if call == "get" and unreachable:
+                raise Unreachable("there is no connection")
+
+        world.plane.fail = fail
+        world.publish(1, file("a"))
+        await world.until(lambda: world.engine.intake._undecided)
+        del world.plane.entries[DESIRED][f"{DEVICE}.web"]
+        world.plane.refresh()
+        await world.until(lambda: not world.engine.intake._undecided, 10)
+        unreachable = False
+        await asyncio.sleep(60)
+        assert (world.disk, world.ledger.stored) == ({}, {})
+
+    world.run(test())
+
+
+def test_a_defect_in_reading_desired_state_ends_nothing(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        await world.start()
+        await world.until(lambda: world.engine.intake.lost is None)
+        read, defects = world.plane._read, 2
+
+        async def broken() -> Any:
+            nonlocal defects
+            defects -= 1
+            if defects >= 0:
+                raise KeyError("unforeseen")
+            return await read()
+
+        world.plane._read = broken  # type: ignore[method-assign]
+        world.plane.refresh()
+        world.publish(1, file("a"))
+        await world.told("Converged", 1)
+        assert "the reading of desired state: a defect of the agent: KeyError" in caplog.text
+
+    world.run(test())
+
+
+def test_what_could_not_be_looked_at_is_looked_at_as_soon_as_its_kind_can_be(world: World) -> None:
+    """A pass that failed in the outage waits for up to a minute; the first look that succeeds ends that."""
+
+    async def test() -> None:
+        await world.start()
+        world.publish(1, file("a"))
+        await world.told("Converged", 1)
+
+        def silent(call: str, _name: str) -> None:
+            if call != "apply":
+                raise Transient("PodmanUnreachable", "no answer", phase="Unknown")
+
+        world.files.before = silent
+        world.engine.queue.add(Key("File", "a"))
+        await asyncio.sleep(550)  # it tries again every minute by now, and did so 6 s ago
+        assert world.status("File/a").phase == "Unknown"
+        world.files.before = lambda _call, _name: None
+        await world.until(lambda: world.status("File/a").phase == "Ready", 10.5)
+
+    world.run(test())
+
+
+def test_a_newer_spec_that_came_during_the_look_is_all_that_is_done(world: World) -> None:
+    async def test() -> None:
+        await world.start()
+        world.publish(1, file("a"))
+        await world.told("Converged", 1)
+        world.files.writes.clear()
+        look, looking, go_on = world.files.observe, asyncio.Event(), asyncio.Event()
+
+        async def observe(name: str) -> bytes | None:
+            seen = await look(name)
+            looking.set()
+            await go_on.wait()
+            return seen
+
+        world.files.observe = observe  # type: ignore[method-assign]
+        world.publish(2, file("a", content="2"))
+        await looking.wait()
+        world.publish(3, removed=True)
+        await world.until(lambda: Key("File", "a") not in world.engine.book.desired)
+        world.publish(4, file("a", content="1"))
+        await world.until(lambda: Key("File", "a") in world.engine.book.desired)
+        go_on.set()
+        await world.told("Converged", 4)
+        assert world.files.writes == []
+
+    world.run(test())
