@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from scores.base import WHOLE, Model, Score, fault, repeated
-from scores.file import Path, normal_path, normal_path
+from scores.file import Path, normal_path
 from scores.names import MAX_GENERATION, Text
 from scores.probes import Period, Port, Probe, Seconds, Threshold
 
