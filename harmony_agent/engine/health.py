@@ -13,9 +13,10 @@ from typing import Any, Final
 import anyio
 import anyio.abc
 
-from harmony_agent.core.errors import ResourceError
+from harmony_agent.core.errors import ResourceError, Transient
 from harmony_agent.core.probes import Tally
 from harmony_agent.core.reconcile import Key
+from harmony_agent.engine.loops import defect
 from harmony_agent.engine.parts import AnyReconciler, Verdict
 from harmony_agent.topology import Clock
 from harmony_agent.topology.probing import Prober
@@ -98,21 +99,24 @@ class Health:
 
     async def _probe(self, key: Key, target: _Target, name: str) -> None:
         tally = target.tallies[name]
-        began = self._clock.monotonic()
+        began, failure = self._clock.monotonic(), None
         try:
             failure = await self._ask(key, tally.probe)
+        except Exception as error:  # the other probes go on
+            defect(f"the {name} probe of {key}", error)
         finally:
             target.running.discard(name)
             target.due[name] = max(began + tally.probe.period_seconds, self._clock.monotonic())
             self._wake.set()
-        if self._targets.get(key) is not target:
-            return  # of an instance that is gone
+        if failure is None or self._targets.get(key) is not target:
+            return  # it says nothing, or is of an instance that is gone
         first = not tally.good and not tally.why and failure
         if tally.count(failure) or first:
             target.was_ready = target.was_ready or (name == READINESS and tally.good)
             self._changed(key)
 
-    async def _ask(self, key: Key, probe: Probe) -> str:
+    async def _ask(self, key: Key, probe: Probe) -> str | None:
+        """What failed, "" where nothing did; None where it couldn't be asked, which tells nothing of the instance."""
         if probe.http is not None:
             return await self._prober.http(probe.http, probe.timeout_seconds)
         if probe.tcp is not None:
@@ -121,7 +125,7 @@ class Health:
         try:
             code = await reconciler.exec_probe(key.name, list(probe.exec or ()), probe.timeout_seconds)
         except ResourceError as error:
-            return error.reason
+            return None if isinstance(error, Transient) and error.phase in ("Unknown", "Blocked") else error.reason
         return "" if code == 0 else f"exit code {code}"
 
 
