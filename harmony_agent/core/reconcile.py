@@ -119,12 +119,15 @@ class Converged:
 class Act(Generic[A]):
     """What to do next, in this order. `fields` are the names of the Score's fields that differ.
 
-    `again`: this starts anew what had ended by itself, so the engine paces it (10 s doubling to 300 s).
+    `again`: this starts anew what had ended by itself, so the engine paces it (10 s doubling to 300 s). `drift`
+    False: this is in the order of things (what ended as it should is recorded, what a reboot stopped is started), so it
+    is done where drift is only reported, too, and counts as none.
     """
 
     actions: tuple[A, ...]
     fields: tuple[str, ...] = ()
     again: bool = False
+    drift: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,8 +28,8 @@ class Pacing:
 
     def hold_back(self, this: Pass, plan: Act[Any]) -> Outcome | None:
         """Pace what crashes, report what is only to be reported, back off from what something else keeps undoing."""
-        if this.acted:
-            return None  # the pass was let through already
+        if this.acted or not plan.drift:
+            return None  # the pass was let through already, or there is nothing to let through
         this.acted = True
         reasons = "; ".join(action.reason for action in plan.actions)
         if plan.again:

@@ -142,7 +142,7 @@ def plan_wanted(wanted: Wanted, owned: Owned, state: FileState) -> Plan[FileActi
         return _change(wanted, owned, sight, fields)
     tidy = _copy_former(wanted, owned, sight) or _sweep(wanted, sight)
     if tidy is not None:
-        return Act((tidy,))
+        return Act((tidy,), drift=False)
     return _release_all(wanted.name, others, state)
 
 

@@ -117,9 +117,10 @@ class _Decision:
                 Rename(name=self.name, reason="it was renamed", disturbs=not self.ours, id=main.id), "name"
             )
         if self.facts.get("id") != main.id and self.record is not None:
-            return Act((Remember(name=self.name, reason="its id isn't recorded", disturbs=False, id=main.id),))
+            remember = Remember(name=self.name, reason="its id isn't recorded", disturbs=False, id=main.id)
+            return Act((remember,), drift=False)
         if strays := self._strays(main):
-            return Act(tuple(self._remove(one, "its init container is done with") for one in strays))
+            return Act(tuple(self._remove(one, "its init container is done with") for one in strays), drift=False)
         return self._stopped(main) if self.spec.state == "stopped" else self._running(main)
 
     def _act(self, action: ContainerAction, *fields: str) -> ContainerPlan:
@@ -224,13 +225,13 @@ class _Decision:
             return Wait("Unhealthy", "its health check fails: look at its logs", "Degraded", 5.0)
         return Converged()
 
-    def _start(self, main: ContainerState, reason: str, *, counted: bool = False) -> ContainerPlan:
+    def _start(self, main: ContainerState, reason: str, *, counted: bool = False, drift: bool = True) -> ContainerPlan:
         ended = main.run if counted else ""
         start = Start(
             name=self.name, reason=reason, disturbs=not self.ours, id=main.id, run=main.run, ended=ended,
             exit_code=main.exit_code,
         )  # fmt: skip
-        return Act((start,), again=counted)
+        return Act((start,), again=counted, drift=drift)
 
     def _first(self, main: ContainerState) -> ContainerPlan:
         done = self._done(main)
@@ -269,13 +270,13 @@ class _Decision:
         """It ran and ended. What is not to run again is concluded, so that after a reboot it is known to have ended."""
         well, concluded = main.exit_code == 0, self.facts.get("concluded") == main.run
         if self._rebooted and not concluded:
-            return self._start(main, "the device was restarted")
+            return self._start(main, "the device was restarted", drift=False)
         if self._restart_due(main):
             return self._start(main, "what it restarts on has changed")
         if self.spec.restart == "always" or (self.spec.restart == "on-failure" and not well):
             return self._start(main, f"it exited with {main.exit_code}", counted=True)
         if not concluded and self.record is not None:
-            return Act((Conclude(name=self.name, reason="it has ended", disturbs=False, run=main.run),))
+            return Act((Conclude(name=self.name, reason="it has ended", disturbs=False, run=main.run),), drift=False)
         if well:
             return Converged("Completed")
         return Wait("ExitedNonZero", f"it exited with {main.exit_code}: look at its logs", "Failed", 60.0)

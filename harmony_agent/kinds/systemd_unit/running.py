@@ -130,9 +130,8 @@ def _inactive(goal: Goal, unit: Unit, facts: UnitFacts) -> Plan[UnitAction]:
         return Wait("AssertFailed", text, phase="Blocked", seconds=RETRY_CONDITION)
     seen_to_end = bool(unit.invocation) and unit.run != facts.run and unit.result == "success"
     if unit.oneshot and (seen_to_end or unit.finished):
-        return _act(
-            Note(name=unit.name, reason="it ran to its end", note=replace(facts, completed=True), disturbs=False)
-        )
+        ended = Note(name=unit.name, reason="it ran to its end", note=replace(facts, completed=True), disturbs=False)
+        return Act((ended,), drift=False)
     # Stopped by hand is drift, repaired at once; what ended by itself, or leaves no trace of how, is paced.
     again = unit.ended or not unit.invocation
     return _act(Start(name=unit.name, reason="the unit is inactive", disturbs=False), fields=("state",), again=again)

@@ -1,0 +1,95 @@
+"""What counts as drift and what doesn't, through the engine with a real kind over a fake podman."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from harmony_agent.engine.engine import Engine
+from harmony_agent.kinds.container import ContainerReconciler
+from tests.fakes.containers import FakeContainers, FakeEnvFiles
+from tests.unit.engine.world import DEVICE, World
+
+ONCE = {"kind": "Container", "name": "job", "image": "localhost/busybox", "restart": "never"}
+
+
+class Podman:
+    """A world whose only kind is Container."""
+
+    def __init__(self) -> None:
+        self.world = World(self._kinds)
+        self.containers: FakeContainers | None = None
+        self.boot = 1
+
+    def _kinds(self, engine: Engine) -> dict[str, Any]:
+        self.containers = self.containers or FakeContainers()
+        containers = self.containers
+        return {
+            "Container": ContainerReconciler(
+                containers,
+                FakeEnvFiles(),
+                engine.book.store("Container"),
+                device=DEVICE,
+                boot_id=f"{self.boot}",
+                env_roots=["/srv"],
+                now=lambda: containers.now,
+            )
+        }
+
+
+@pytest.mark.parametrize("drift", ["enforce", "report"])
+def test_that_a_container_ended_as_it_should_is_no_drift(drift: str) -> None:
+    podman = Podman()
+    world = podman.world
+
+    async def test() -> None:
+        await world.start()
+        world.publish(1, {**ONCE, "drift": drift})
+        await world.told("Converged", 1)
+        assert podman.containers is not None
+        podman.containers.exits("job", 0)
+        await world.until(lambda: world.status("Container/job").phase == "Completed")
+        assert world.status("Container/job").drift is None
+
+    world.run(test())
+
+
+@pytest.mark.parametrize("drift", ["enforce", "report"])
+def test_a_reboot_is_no_drift(drift: str) -> None:
+    podman = Podman()
+    world = podman.world
+
+    async def test() -> None:
+        await world.start()
+        world.publish(1, {**ONCE, "restart": "always", "drift": drift})
+        await world.told("Converged", 1)
+        await world.stop()
+        assert podman.containers is not None
+        podman.containers.reboot()
+        podman.boot += 1
+        await world.start()
+        await world.until(lambda: podman.containers and podman.containers.get("job").state == "running")
+        await world.until(lambda: world.status("Container/job").phase == "Ready")
+        assert world.status("Container/job").drift is None
+
+    world.run(test())
+
+
+def test_drift_that_is_only_reported_is_not_repaired() -> None:
+    podman = Podman()
+    world = podman.world
+
+    async def test() -> None:
+        await world.start()
+        world.publish(1, {**ONCE, "drift": "report"})
+        await world.told("Converged", 1)
+        assert podman.containers is not None
+        await podman.containers.remove(podman.containers.get("job").id)
+        await world.until(lambda: world.status("Container/job").reason == "DriftReported")
+        shown = world.status("Container/job").drift
+        assert shown is not None
+        assert (shown.action, shown.fields, shown.count) == ("reported", ["name"], 0)
+        assert podman.containers.named("job") is None
+
+    world.run(test())
