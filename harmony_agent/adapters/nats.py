@@ -102,10 +102,11 @@ class NatsLink:
                     tries, said = 0, ""
                     await self._until_lost()
                     log.warning("lost the connection to NATS")
-                except (TimeoutError, OSError, nats.errors.Error, ValueError) as error:
-                    if _word(error) != said:  # once for each cause, not for each try
-                        log.warning("cannot connect to NATS at %s: %s", self._places(), _word(error))
-                    tries, said = tries + 1, _word(error)
+                except Exception as error:  # whatever it is, the device goes on without NATS
+                    cause = _cause(error)
+                    if cause != said:  # once for each cause, not for each try
+                        log.warning("cannot connect to NATS at %s: %s", self._places(), cause)
+                    tries, said = tries + 1, cause
                 await self._close()
                 await anyio.sleep(_wait(tries))
         finally:
@@ -252,11 +253,14 @@ class NatsLink:
     # -- commands
 
     async def serve(self, answer: Callable[[str, bytes], Awaitable[bytes]]) -> None:
-        """Answer commands until cancelled, over every connection there will be."""
+        """Answer commands until cancelled, over every connection there will be.
+
+        Each verb by itself: logs that podman doesn't give up hold up no ping.
+        """
 
         async def arrived(message: Msg) -> None:
-            verb = message.subject.rpartition(".")[2]
-            if message.reply and verb in COMMANDS:
+            if message.reply:
+                verb = message.subject.rpartition(".")[2]
                 reply = await answer(verb, message.data)
                 with contextlib.suppress(nats.errors.Error, OSError):
                     await message.respond(reply)
@@ -265,7 +269,8 @@ class NatsLink:
             changed = self._connection_changed
             if self.connected():
                 with contextlib.suppress(Unreachable):
-                    await self.subscribe(command_subject(self.device, "*"), arrived)
+                    for verb in COMMANDS:
+                        await self.subscribe(command_subject(self.device, verb), arrived)
             await changed.wait()
 
     # -- objects
@@ -281,6 +286,13 @@ def _wait(tries: int) -> float:
     """Seconds before the next try to connect, after `tries` in a row that failed."""
     first, most = WAIT_SECONDS
     return min(most, first * 2.0 ** min(tries, 16)) * random.uniform(0.5, 1.0)  # noqa: S311  # jitter, no secret
+
+
+def _cause(error: Exception) -> str:
+    """Why there is no connection. What isn't the network's or the server's may repeat what it couldn't read."""
+    if isinstance(error, OSError | nats.errors.Error):
+        return _word(error)
+    return f"{type(error).__name__}: are the server's address, credentials and tls_ca right?"
 
 
 def _word(error: BaseException) -> str:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import anyio
+import nats.errors
+import nkeys
 import pytest
 
 from harmony_agent.adapters.nats_desired import NatsControl
 from harmony_agent.topology.control import BucketMissing, Conflict, Unreachable
-from scores.keys import ACTUAL
+from scores.keys import ACTUAL, command_subject
 from tests.integration.agent import Plane, eventually
 from tests.natsserver import NatsServer
 from tests.proxy import Link
@@ -139,3 +143,45 @@ async def test_a_server_that_carries_less_than_is_said(nats_server: NatsServer) 
         await eventually(control.connected, "it did not connect")
         with pytest.raises(Unreachable):
             await control.put(ACTUAL, "k", b"x" * 2000, None)
+
+
+SEED = "SUAA-this-is-no-seed"
+
+
+async def test_credentials_that_cannot_be_read_end_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The device is kept as it is without NATS; the log says why there is none, and not what the file holds."""
+    seed = nkeys.encode_seed(bytes(32), nkeys.PREFIX_BYTE_USER)  # type: ignore[no-untyped-call]
+    user = nkeys.from_seed(seed).public_key.decode()  # type: ignore[no-untyped-call]
+    creds = tmp_path / "agent.creds"
+    creds.write_text(
+        "-----BEGIN NATS USER JWT-----\nabc\n------END NATS USER JWT------\n"
+        f"-----BEGIN USER NKEY SEED-----\n{SEED}\n------END USER NKEY SEED------\n"
+    )
+    with NatsServer(tmp_path / "server", config=f"authorization {{ users = [{{nkey: {user}}}] }}") as server:
+        async with running(server.url, credentials=str(creds)) as control:
+            await eventually(lambda: control.attempts > 3, "it gave up")
+            assert not control.connected()
+    said = [record.getMessage() for record in caplog.records if record.name == "harmony_agent.adapters.nats"]
+    assert any("credentials" in line for line in said), said
+    assert SEED not in caplog.text
+
+
+async def test_a_command_that_hangs_holds_up_no_other(nats_server: NatsServer) -> None:
+    async def answer(verb: str, _request: bytes) -> bytes:
+        if verb == "logs":
+            await anyio.sleep_forever()
+        return b"{}"
+
+    async with running(nats_server.url) as control, nats_server.client() as client:
+        serving = asyncio.create_task(control.serve(answer))
+        await eventually(control.connected, "it did not connect")
+        await client.publish(command_subject("pi-01", "logs"), b"{}", reply=client.new_inbox())
+        async with asyncio.timeout(10):
+            while True:
+                with contextlib.suppress(nats.errors.NoRespondersError):
+                    assert (await client.request(command_subject("pi-01", "ping"), b"", timeout=5)).data == b"{}"
+                    break
+        with pytest.raises(nats.errors.NoRespondersError):
+            await client.request(command_subject("pi-01", "shell"), b"", timeout=5)
+        serving.cancel()
+        await asyncio.wait([serving])
