@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from harmony_agent.adapters import podman_answers as answers
 from harmony_agent.adapters.podman_link import Link, answered
+from harmony_agent.core.errors import Transient
 from harmony_agent.topology.containers import ContainerEvent, ContainerState, Image, Listed, Refused
 
 CHANGE_SECONDS: Final = 60.0
@@ -35,6 +36,8 @@ class Podman:
 
     def __init__(self, path: str) -> None:
         self._link = Link(path)
+        self._unended: dict[tuple[str, tuple[str, ...]], str] = {}
+        """the exec session of each command that wasn't seen to end"""
 
     async def _get(self, what: str, path: str, params: Mapping[str, Any] | None = None) -> Any:
         """The JSON that is there; None where there is no such thing."""
@@ -147,25 +150,43 @@ class Podman:
 
     async def remove(self, ident: str) -> None:
         """Kill and remove it, and its anonymous volumes."""
+        self._unended = {command: session for command, session in self._unended.items() if command[0] != ident}
         params = {"force": "true", "v": "true", "ignore": "true", "timeout": 0}
         path = f"/containers/{ident}"
         await self._change("to remove a container", path, params, method="DELETE", missing=True)
 
     async def exec(self, ident: str, argv: Sequence[str], timeout: float) -> int:
-        """Run a command in it; what it writes is read and dropped, so that it doesn't wait for a reader."""
+        """Run a command in it; what it writes is read and dropped, so that it doesn't wait for a reader.
+
+        Podman ends no command that hangs: while one of before still runs, there is no other one.
+        """
+        command = (ident, tuple(argv))
 
         async def work() -> int:
+            await self._must_have_ended(command)
             made = {"Cmd": list(argv), "AttachStdout": True, "AttachStderr": True}
             async with self._link.request("POST", f"/containers/{ident}/exec", body=made) as response:
-                session = (await (await answered(response)).json())["Id"]
+                session = str((await (await answered(response)).json())["Id"])
+            self._unended[command] = session
             run = {"Detach": False, "Tty": False}
             async with self._link.request("POST", f"/exec/{session}/start", body=run) as response:
                 async for _ in (await answered(response)).chunks():
                     pass
             async with self._link.request("GET", f"/exec/{session}/json") as response:
-                return int((await (await answered(response)).json())["ExitCode"])
+                code = int((await (await answered(response)).json())["ExitCode"])
+            self._unended.pop(command, None)
+            return code
 
         return await self._link.call("to run a probe", work, timeout, slow=True)
+
+    async def _must_have_ended(self, command: tuple[str, tuple[str, ...]]) -> None:
+        if (session := self._unended.get(command)) is None:
+            return
+        async with self._link.request("GET", f"/exec/{session}/json") as response:
+            found = {} if (await answered(response, missing=True)).status == 404 else await response.json()
+        if found.get("Running"):
+            raise Transient("ProbeHangs", "the command of an earlier probe still runs in the container")
+        self._unended.pop(command, None)
 
     # Events.
 
