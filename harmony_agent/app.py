@@ -25,7 +25,7 @@ from harmony_agent.adapters.clock import SystemClock
 from harmony_agent.adapters.ledger import SqliteLedger
 from harmony_agent.adapters.nats_desired import NatsControl
 from harmony_agent.adapters.probing import LoopbackProber
-from harmony_agent.core.errors import ResourceError
+from harmony_agent.core.errors import ResourceError, Transient
 from harmony_agent.core.reconcile import Store
 from harmony_agent.engine.engine import Engine, Intervals
 from harmony_agent.engine.parts import AnyReconciler, Times
@@ -72,7 +72,8 @@ def _file(parts: Parts) -> Made:
     settings = parts.settings
     roots = settings.files.roots
     files = LocalFiles(roots, settings.agent.state_dir, parts.clock)
-    own = (settings.agent.state_dir, CONFIG_DIR)
+    own = [settings.agent.state_dir, CONFIG_DIR]
+    own += [path for path in (settings.nats.credentials, settings.nats.tls_ca) if path]
     allow_setuid = settings.files.setuid
     return Made(
         FileReconciler(files, parts.store, parts.objects, roots=roots, forbidden=own, allow_setuid=allow_setuid)
@@ -166,13 +167,14 @@ def times() -> Times:
 
 
 class Describer:
-    """Makes the DeviceInfo. A capability that doesn't answer now keeps the version that it told before."""
+    """Makes the DeviceInfo. A manager that hangs now keeps the version that it told before: it is there."""
 
     def __init__(self, settings: Settings, made: Mapping[str, Made]) -> None:
         self._settings = settings
         self._made = made
         self._os = host.os_info()
         self._boot_id = host.boot_id()
+        self._told: dict[str, str] = {}
 
     async def __call__(self) -> DeviceInfo:
         """Ask each capability."""
@@ -195,9 +197,11 @@ class Describer:
         if ask is None:
             return None
         try:
-            return await ask()
-        except ResourceError:
-            return None
+            self._told[kind] = await ask()
+        except ResourceError as error:
+            if not (isinstance(error, Transient) and error.phase == "Unknown"):
+                self._told.pop(kind, None)
+        return self._told.get(kind)
 
     async def _updater(self) -> UpdaterInfo | None:
         if "SystemUpgrade" not in self._made:

@@ -50,6 +50,9 @@ async def run(settings: Settings, path: str | None) -> int:
     except InvalidManifest as error:
         print(f"harmony-agent: the manifest is not valid ({error.code}): {error}", file=sys.stderr)
         return 2
+    except OSError as error:
+        print(f"harmony-agent: cannot read {path}: {error.strerror}", file=sys.stderr)
+        return 2
     desired: dict[Key, Desired[Any]] = {}
     for manifest in manifests:
         desired |= desired_of(manifest, {})

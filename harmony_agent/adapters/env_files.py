@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from typing import Final
 
 MOST_BYTES: Final = 1024 * 1024
+MOST_KNOWN: Final = 4096
 _FOLDER: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 _Stamp = tuple[int, int, int, int, int]
@@ -43,6 +44,8 @@ class LocalEnvFiles:
             known = self._known.get(path)
             if known is None or known[0] != stamp:
                 known = stamp, "sha256:" + hashlib.sha256(_content(descriptor)).hexdigest()
+                if len(self._known) >= MOST_KNOWN:  # paths that no spec names any more; the others are soon known again
+                    self._known.clear()
                 self._known[path] = known
             return known[1]
         self._known.pop(path, None)

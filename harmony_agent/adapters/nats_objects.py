@@ -22,7 +22,10 @@ async def fetch(
         store = await stream.object_store(bucket)
         info = await store.get_info(name)
         if (info.size or 0) > limit:
-            raise Terminal("ObjectTooLarge", f"object {name} of {bucket} has {info.size} bytes, at most {limit}")
+            text = (
+                f"cannot use object {name} of {bucket}: it has {info.size} bytes, at most {limit}; name a smaller one"
+            )
+            raise Terminal("ObjectTooLarge", text)
         if not info.size:
             return
         chunks = await stream.subscribe(f"$O.{bucket}.C.{info.nuid}", ordered_consumer=True)

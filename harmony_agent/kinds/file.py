@@ -348,10 +348,12 @@ class FileReconciler:
     def _forget_others(self, names: Collection[str]) -> None:
         """What is remembered of names that are gone."""
         if len(self._surveys) > len(names):
-            for name in self._surveys.keys() - set(names):
+            gone = self._surveys.keys() - set(names)
+            for name in gone:
                 self._surveys.pop(name)
                 self._states.pop(name, None)
                 self._digests.pop(name, None)
+            self._makers = {path: makers - gone for path, makers in self._makers.items() if makers - gone}
             self._names = {}
             for name, survey in self._surveys.items():
                 for spot in survey.spots:

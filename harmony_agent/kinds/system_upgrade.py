@@ -83,7 +83,11 @@ class SystemUpgradeReconciler:
 
     async def relist(self) -> Mapping[str, Observed]:
         """Ask for each that hasn't ended."""
-        found = {name: await self.observe(name) for name in self._store.names()}
+        names = self._store.names()
+        found = {name: await self.observe(name) for name in names}
+        live = {self._attempt_id(name) for name in names}
+        for attempt_id in self._ended.keys() - live:
+            del self._ended[attempt_id], self._ended_at[attempt_id]
         return {name: observed for name, observed in found.items() if observed is not None}
 
     async def observe(self, name: str) -> Observed | None:

@@ -725,3 +725,12 @@ def test_claims(world: World) -> None:
     assert isinstance(
         world.kind.plan("a", world.store.set_desired(File(name="a", path="/srv/a", content="")), None), Act
     )
+
+
+async def test_nothing_is_remembered_of_names_that_are_gone(world: World) -> None:
+    for number in range(20):
+        await world.converge(f"n{number}", path=f"/srv/d{number}/a", content="1", parents=True)
+        await world.remove(f"n{number}")
+        await world.kind.relist()
+    kind = world.kind
+    assert {*kind._surveys, *kind._states, *kind._digests, *kind._names, *kind._makers, *kind._unclaimed} == set()

@@ -232,3 +232,12 @@ async def test_the_rest_of_the_protocol(world: World):
     await world.kind.close()
     await world.go()
     assert set(await world.kind.relist()) == {"os"}
+
+
+async def test_an_attempt_that_nobody_names_any_more_is_forgotten(world: World):
+    for number in range(1, 6):
+        world.store.set_desired(spec(f"a{number}"))
+        world.updater.put(f"a{number}", "complete")
+        await world.go()
+        await world.kind.relist()
+    assert set(world.kind._ended) == set(world.kind._ended_at) == {"a5"}
