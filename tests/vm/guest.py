@@ -15,7 +15,7 @@ from typing import Any
 from tests.device.commands import CommandError, Result
 from tests.device.tools import HarnessError
 
-_POLL = 0.02
+_POLL, _SLOWEST_POLL = 0.02, 0.5  # seconds between two questions whether a command has ended; each costs the guest time
 _SYNC = b"\xff"  # starts the guest agent's parser anew, and stands before its answer to guest-sync-delimited
 
 
@@ -77,14 +77,15 @@ class Guest:
         except GuestRefused as error:
             return Result(127, b"", str(error).encode())
         deadline = time.monotonic() + timeout
-        killed = False
+        killed, poll = False, _POLL
         while not (seen := self.call("guest-exec-status", pid=pid))["exited"]:
             if time.monotonic() > deadline:
                 if killed:
                     raise GuestGone(f"cannot end {' '.join(argv)} in the guest: it was killed and is still there")
                 self.call("guest-exec", path="kill", arg=["-KILL", str(pid)])
                 deadline, killed = deadline + 10, True
-            time.sleep(_POLL)
+            time.sleep(poll)
+            poll = min(poll * 1.2, _SLOWEST_POLL)
         out, err = (base64.b64decode(seen.get(name, "")) for name in ("out-data", "err-data"))
         if killed:
             said = (err or out).decode(errors="replace").strip()[-1000:]

@@ -29,6 +29,10 @@ _FILES = {
     # Nothing is written to the disk's journal before it is asked for otherwise, and a power cut would lose the tail.
     "/etc/systemd/journald.conf.d/vm.conf": "[Journal]\nStorage=persistent\nSyncIntervalSec=5s\nForwardToConsole=no\n",
 }
+# The first would hold up the boot for preparation, which has no network. Podman's own are nothing to the agent, and each
+# costs an emulated processor seconds of every boot.
+_PODMAN = ("podman.service", "podman-restart.service")
+_DISABLED = (((), ("systemd-networkd-wait-online.service", *_PODMAN)), (("--global",), _PODMAN))
 _ENABLED = ("systemd-networkd.service", "systemd-timesyncd.service")
 
 
@@ -51,6 +55,6 @@ class VmImages(Images):
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(content, encoding="utf-8")
         call("systemctl", f"--root={root}", "enable", *_ENABLED)
-        # It would hold up the boot for preparation, which has no network.
-        call("systemctl", f"--root={root}", "disable", "systemd-networkd-wait-online.service")
+        for options, units in _DISABLED:
+            call("systemctl", f"--root={root}", *options, "disable", *units)
         call("chroot", str(root), "update-initramfs", "-u", "-k", "all", env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"})

@@ -78,7 +78,7 @@ def test_a_manifest_upgrades_the_machine_through_a_reboot(served: Served, contro
     diary = Diary()
     control.apply(PI, Manifest(deployment="upgrade", scores=[beside, score]))
     control.until(PI, "upgrade", lambda s: diary.note(s) or diary.phases[-1:] == ["rebooting"], SECONDS)
-    served.vm.await_reboot(before, SECONDS)
+    served.vm.await_reboot(SECONDS)
     status = control.until(PI, "upgrade", diary.note, SECONDS)
 
     after = served.vm.boot_id()
