@@ -178,8 +178,8 @@ class UnitFiles:
                 put_link(folder, os.path.basename(place), value, check)
             else:
                 with opened(f"{self._keep}/{name}") as kept:
-                    content = read_file(value, kept)
-                put_file(folder, os.path.basename(place), content, 0o644, check)
+                    content, mode = read_file(value, kept), _mode(value, kept)
+                put_file(folder, os.path.basename(place), content, mode, check)
 
     def drop_kept(self, name: str) -> None:
         """Remove all that was kept aside for `name`."""
@@ -213,13 +213,14 @@ class UnitFiles:
             return
         with naming("keep", place):
             with self._folder(place) as folder:
-                content = read_file(os.path.basename(place), folder)
+                entry = os.path.basename(place)
+                content, mode = read_file(entry, folder), _mode(entry, folder)
             value = hashlib.sha256(content).hexdigest()
             if f"sha256:{value}" != keep:
                 raise Transient("ChangedMeanwhile", f"cannot keep {place}: it was changed just now")
             os.makedirs(f"{self._keep}/{name}", mode=0o700, exist_ok=True)
             with opened(f"{self._keep}/{name}") as kept:
-                put_file(kept, value, content, 0o600, check)
+                put_file(kept, value, content, mode, check)  # behind a directory that only the agent may enter
             for above in (self._keep, os.path.dirname(self._keep)):
                 with opened(above) as parent:
                     os.fsync(parent)
@@ -240,3 +241,8 @@ class UnitFiles:
                     os.fsync(directory)
             with opened(folder, directory) as inside:
                 yield inside
+
+
+def _mode(entry: str, folder: int) -> int:
+    """Who may read it: a unit file that hid a password is put back as hidden."""
+    return stat.S_IMODE(os.stat(entry, dir_fd=folder, follow_symlinks=False).st_mode) & 0o777

@@ -237,6 +237,7 @@ async def test_the_rest_of_the_protocol(world: World):
 async def test_an_attempt_that_nobody_names_any_more_is_forgotten(world: World):
     for number in range(1, 6):
         world.store.set_desired(spec(f"a{number}"))
+        await world.go()
         world.updater.put(f"a{number}", "complete")
         await world.go()
         await world.kind.relist()

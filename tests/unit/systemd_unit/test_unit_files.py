@@ -69,14 +69,18 @@ def test_removes_with_the_empty_directory_and_no_other(files: UnitFiles, home: P
 
 
 def test_keeps_and_restores(files: UnitFiles, home: Path) -> None:
+    unit = home / "config/units" / NAME
     files.write(NAME, NAME, b"former", "", nothing)
+    unit.chmod(0o640)
     files.write(NAME, NAME, b"ours", digest("former"), nothing)
+    assert stat.S_IMODE(unit.stat().st_mode) == 0o644
     assert seen(files) == OnDisk({NAME: digest("ours")}, kept=frozenset({digest("former")}))
     kept = home / "keep/units" / NAME
     assert stat.S_IMODE(kept.stat().st_mode) == 0o700
-    assert [stat.S_IMODE(path.stat().st_mode) for path in kept.iterdir()] == [0o600]
+    assert [stat.S_IMODE(path.stat().st_mode) for path in kept.iterdir()] == [0o640]
     files.restore(NAME, NAME, digest("former"), nothing)
     assert seen(files).files == {NAME: digest("former")}
+    assert stat.S_IMODE(unit.stat().st_mode) == 0o640
     files.drop_kept(NAME)
     files.drop_kept(NAME)
     assert not kept.exists()
