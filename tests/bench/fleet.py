@@ -67,17 +67,29 @@ def write_roster(home: Path, generation: int, count: int) -> None:
 def command(home: Path, url: str, *words: str) -> Took:
     """Run `harmony` as a process."""
     env = {**os.environ, "HARMONY_SERVER": url, "HARMONY_HOME": str(home)}
-    begun = time.perf_counter()
-    process = subprocess.Popen([*_HARMONY, *words], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    assert process.stderr is not None
-    said = process.stderr.read()
-    _, status, used = os.wait4(process.pid, 0)
-    took = time.perf_counter() - begun
-    process.stderr.close()
-    process.returncode = os.waitstatus_to_exitcode(status)
+    begun, peak = time.perf_counter(), 0
+    with tempfile.TemporaryFile() as said:
+        process = subprocess.Popen([*_HARMONY, *words], env=env, stdout=subprocess.DEVNULL, stderr=said)
+        while os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
+            peak = max(peak, peak_kib(process.pid))
+            time.sleep(0.01)
+        took = time.perf_counter() - begun
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        said.seek(0)
+        told = said.read().decode()[-1000:]
     if process.returncode != 0:
-        raise RuntimeError(f"harmony {' '.join(words)} ended with {process.returncode}: {said.decode()[-1000:]}")
-    return Took(took, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
+        raise RuntimeError(f"harmony {' '.join(words)} ended with {process.returncode}: {told}")
+    return Took(took, used.ru_utime + used.ru_stime, peak / 1024)
+
+
+def peak_kib(pid: int) -> int:
+    """The most that the process had in memory. (ru_maxrss would count what its parent had when it was forked.)"""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in lines if line.startswith("VmHWM:")), 0)
 
 
 @contextmanager
@@ -191,7 +203,7 @@ async def measure(server: NatsServer, home: Path, count: int) -> dict[str, str]:
             await settled(store, count, 1)
             floor, found = await bare(store)
             status = command(home, server.url, "fleet", "status", "-o", "json")
-            verify = command(home, server.url, "fleet", "verify", "-o", "json")
+            doctor = command(home, server.url, "fleet", "doctor", "-o", "json")
             plan = command(home, server.url, "fleet", "plan", "-o", "json")
             write_roster(home, 3, count)
             every = command(home, server.url, "fleet", "apply", "--wait", "--timeout", "10m", "-o", "json")
@@ -202,7 +214,7 @@ async def measure(server: NatsServer, home: Path, count: int) -> dict[str, str]:
     rows = {
         "a command that reads nothing": start_up(home, server.url),
         "status from cold": status,
-        "verify": verify,
+        "doctor": doctor,
         "plan, nothing to do": plan,
         "first apply": first,
     }

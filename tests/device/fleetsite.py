@@ -98,17 +98,22 @@ class FleetSite:
         return ran
 
     def findings(self) -> set[tuple[str, str, str]]:
-        """What doctor names (code, place, resource); verify and plan have to say the same."""
-        told = self("fleet", "doctor", "-o", "json").json["findings"]
-        verified = self("fleet", "verify", "-o", "json", code=1 if told else 0).json["findings"]
-        planned = self.ended(self.start("fleet", "plan", "-o", "json")).json["findings"]
-        places = [
-            {(item["code"], "/".join(filter(None, (item["device"], item["deployment"]))), item["resource"] or "")
-             for item in found}
-            for found in (told, verified, planned)
-        ]  # fmt: skip
-        assert places[0] == places[1] == places[2]
-        return places[0]
+        """What doctor names (code, place, resource). verify and plan say the same, once nothing moves between them."""
+        for _ in range(5):
+            told = self._found("fleet", "doctor", code=0)
+            verified = self._found("fleet", "verify")
+            if told == verified == self._found("fleet", "plan"):
+                return told
+        raise AssertionError("doctor, verify and plan never named the same")
+
+    def _found(self, *words: str, code: int | None = None) -> set[tuple[str, str, str]]:
+        ran = self.ended(self.start(*words, "-o", "json"))
+        found = ran.json["findings"]
+        assert ran.code == ((1 if found else 0) if words[1] == "verify" else ran.code if code is None else code), (
+            ran.err
+        )
+        places = ["/".join(filter(None, (item["device"], item["deployment"]))) for item in found]
+        return {(item["code"], place, item["resource"] or "") for item, place in zip(found, places, strict=True)}
 
     def until(self, good: Callable[[set[tuple[str, str, str]]], bool], seconds: float = 30) -> set[Any]:
         """The first findings that are good."""

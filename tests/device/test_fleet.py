@@ -151,8 +151,8 @@ def test_what_apply_must_leave_alone(site: FleetSite) -> None:
     site.until(lambda found: not found)
 
     # not-converged: something stands in the way, and it goes on by itself when that is gone.
-    site.devices["pi-03"].run(["rm", PAGE])
-    site.devices["pi-03"].write(f"{PAGE}/stone", "x")
+    stone = "import os, sys; p = sys.argv[1]; os.unlink(p); os.mkdir(p); os.mkdir(p + '/stone')"
+    site.devices["pi-03"].run(["python3", "-c", stone, PAGE])  # at once, or the agent is faster
     site.until(lambda found: ("not-converged", "pi-03/web", "") in found)
     site.devices["pi-03"].run(["rm", "-r", PAGE])
     site.until(lambda found: not found)
