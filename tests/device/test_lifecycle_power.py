@@ -19,8 +19,8 @@ from tests.device.life import PI, STATE, UNITS, Life, eventually, living, page, 
 from tests.device.pods import container
 
 STEPS = "fsync,fdatasync,rename,renameat,renameat2,unlink,unlinkat,symlink,symlinkat,mkdir,mkdirat,sendmsg,sendto"
-CUTS = {"bookworm": range(2, 62, 10), "trixie": range(7, 67, 20)}
-"""Behind which step of a thread; a generation has some eighty in the busiest one."""
+CUTS = {"bookworm": range(2, 44, 7), "trixie": range(5, 44, 14)}
+"""Behind which step of a thread; a generation has some forty in the busiest one."""
 
 
 def scores(number: int) -> tuple[Score, ...]:

@@ -1,0 +1,157 @@
+"""Bounds on a device: idle writes nothing, many resources and generations leave nothing behind, and nothing waits for
+the one that hangs.
+
+One device a suite. Figures belong into benchmarks; what is asserted here is that nothing grows.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from scores import File, SystemdUnit
+from scores.base import Score
+from scores.keys import ACTUAL, INFO
+from tests.device.image import SUITES
+from tests.device.lab import Lab
+from tests.device.life import PI, SLEEP, STATE, Life, eventually, living
+from tests.device.pods import container
+from tests.device.prepare import USER
+
+IDLE = {"bookworm": 60, "trixie": 10}
+"""Seconds; at a relist and a heartbeat each second the longer are as many rounds as ten minutes at the defaults."""
+RESOURCES = {"bookworm": 1000, "trixie": 200}
+GENERATIONS = {"bookworm": 200, "trixie": 50}
+BOXES = 12
+
+
+@pytest.fixture(scope="module", params=SUITES)
+def life(request: pytest.FixtureRequest, lab: Lab) -> Iterator[Life]:
+    with living(lab, request.param) as made:
+        made.converge(*hundred(), timeout=120)
+        yield made
+
+
+def hundred(text: str = "") -> list[Score]:
+    """A hundred resources of each kind."""
+    found: list[Score] = [
+        File(name=f"f{n}", path=f"/srv/life/{n % 7}/f{n}", content=f"{n}\n", parents=True) for n in range(78)
+    ]
+    found += [SystemdUnit(name=f"u{n}.service", content=SLEEP.format(n)) for n in range(10)]
+    return found + [container(f"c{n}", env={"TEXT": text}) for n in range(BOXES)]
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What the agent has taken of the machine."""
+
+    descriptors: int
+    threads: int
+    kilobytes: int
+    matches: int
+
+
+def taken(life: Life) -> Taken:
+    """Now, once worker threads that nobody needs have ended."""
+    agent = Path(f"/proc/{life.device.host_pid(life.device.agent.pid)}")
+    status = dict(line.split(":\t", 1) for line in (agent / "status").read_text("utf-8").splitlines() if ":\t" in line)
+    stats = "org.freedesktop.DBus.Debug.Stats"
+    argv = ["busctl", "--user", "call", "org.freedesktop.DBus", "/org/freedesktop/DBus", stats, "GetAllMatchRules"]
+    rules = life.device.run(argv, user=USER).stdout.count("type=")
+    return Taken(len(os.listdir(agent / "fd")), int(status["Threads"]), int(status["VmRSS"].split()[0]), rules)
+
+
+def grew(life: Life, before: Taken) -> str:
+    """What has grown since then; "" where nothing has, given a while for threads and connections to end."""
+    deadline = time.monotonic() + 20
+    while True:
+        now = taken(life)
+        more = {
+            "descriptors": now.descriptors - before.descriptors > 2,
+            "threads": now.threads - before.threads > 1,
+            "memory": now.kilobytes - before.kilobytes > 24_000,
+            "matches": now.matches > before.matches,
+        }
+        found = ", ".join(name for name, grown in more.items() if grown)
+        if not found or time.monotonic() > deadline:
+            return f"{found}: {before} -> {now}" if found else ""
+        time.sleep(0.5)
+
+
+def written(life: Life) -> tuple[str, int, int]:
+    """All that stands below the state directory, and how often statuses and DeviceInfo were written."""
+    seen = life.device.run(["find", STATE, "-printf", "%p %i %s %m %T@ %C@\n"]).stdout
+    streams = [life.control.do(life.control.jetstream.stream_info(f"KV_{bucket}")) for bucket in (ACTUAL, INFO)]
+    return seen, streams[0].state.last_seq, streams[1].state.last_seq
+
+
+def test_idle_writes_nothing_and_takes_no_more(life: Life, request: pytest.FixtureRequest) -> None:
+    """Known fault 33."""
+    time.sleep(3)  # what converged is noted a moment later
+    before, taken_before = written(life), taken(life)
+    logged = len(life.logged(device=PI))
+    time.sleep(IDLE[life.device.suite])
+    assert written(life) == before
+    assert len(life.logged(device=PI)) == logged
+    assert grew(life, taken_before) == ""
+
+
+def test_nothing_waits_for_the_one_container_that_hangs(life: Life) -> None:
+    """Its monitor stands still, so podman can neither stop nor remove it."""
+    found = life.device.run(["pgrep", "--full", "conmon .*-n c0 "]).stdout.split()
+    monitors = [pid for pid in found if "conmon" in life.device.run(["cat", f"/proc/{pid}/comm"]).stdout]
+    assert monitors
+    life.device.run(["kill", f"-{int(signal.SIGSTOP)}", *monitors])
+    try:
+        generation = life.put(*hundred("second"))
+        others = {f"Container/c{number}" for number in range(1, BOXES)}
+        life.until(
+            lambda status: all(
+                found["phase"] == "Ready" and found["generation"] == generation
+                for key, found in status["resources"].items()
+                if key in others
+            ),
+            90,
+        )
+        assert life.resource("Container/c0")["phase"] != "Ready"
+    finally:
+        life.device.run(["kill", f"-{int(signal.SIGCONT)}", *monitors], check=False)
+    life.wait(120)
+
+
+def test_many_resources_and_generations_leave_nothing_behind(life: Life) -> None:
+    resources, generations = RESOURCES[life.device.suite], GENERATIONS[life.device.suite]
+
+    def many(changed: int) -> list[File]:
+        """All of them; the first `changed` with another content."""
+        return [
+            File(name=f"m{n}", path=f"/srv/many/{n % 11}/m{n}", content=f"{n < changed} {n}\n", parents=True)
+            for n in range(resources)
+        ]
+
+    before = taken(life)
+    life.converge(*many(0), deployment="many", timeout=120)
+    assert life.device.run(["find", "/srv/many", "-type", "f"]).stdout.count("\n") == resources
+    filled = taken(life)
+    life.converge(*many(50), deployment="many", timeout=120)
+    assert life.device.read("/srv/many/5/m49") == b"True 49\n"
+
+    last = 0
+    for number in range(generations):
+        last = life.put(File(name="g", path="/srv/gen/g", content=f"{number}\n", parents=True), deployment="gen")
+    status = life.control.until(PI, "gen", lambda s: (s.generation, s.phase) == (last, "Converged"), 120)
+    assert status.resources["File/g"].generation == last
+    assert life.device.read_text("/srv/gen/g") == f"{generations - 1}\n"
+    assert grew(life, filled) == ""
+
+    for deployment in ("gen", "many"):
+        life.remove(deployment)
+    assert life.device.run(["find", "/srv/many", "/srv/gen"], check=False).stdout == ""
+    eventually(lambda: life.told() == "100 of 100 resources ready", "the rest is as it was")
+    assert grew(life, before) == ""
