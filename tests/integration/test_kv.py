@@ -253,10 +253,10 @@ async def test_the_server_s_clock(store: Store) -> None:
     listed = (await store.entries(ACTUAL))["a.b"].created
     assert created is not None
     assert created == listed
-    assert 0 <= (await store.now() - created).total_seconds() < 5
+    assert 0 <= (await store.now() - created).total_seconds() < 30
     before = await store.now()
     await asyncio.sleep(0.05)
-    assert 0.04 < (await store.now() - before).total_seconds() < 2
+    assert 0.04 < (await store.now() - before).total_seconds() < 30
 
 
 async def unreachable(target: Context, seconds: float = 1.0) -> HarmonyError:
