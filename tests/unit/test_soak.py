@@ -183,7 +183,7 @@ class Life(RuleBasedStateMachine):
 
     @rule(deployment=st.sampled_from(DEPLOYMENTS))
     def an_older_generation(self, deployment: str) -> None:
-        if deployment in self.roster and DESIRED in self.plane.entries:
+        if self.generation[deployment] > 1 and DESIRED in self.plane.entries:
             old = {**self.roster[deployment], "generation": 1, "scores": []}
             self.plane.set(DESIRED, f"{DEVICE}.{deployment}", json.dumps(old).encode())
 
