@@ -23,11 +23,11 @@ from harmony_agent.engine.publish import Publisher
 from harmony_agent.engine.queue import WorkQueue
 from harmony_agent.engine.relist import Relister
 from harmony_agent.engine.tell import Teller
+from harmony_agent.engine.unsettled import Unsettled
 from harmony_agent.engine.vitals import Vitals
 from harmony_agent.topology.control import ControlPlane, Ledger
 from harmony_agent.topology.probing import Prober
-from scores.names import parse_time
-from scores.status import SETTLED, DeploymentStatus, DeviceInfo, Heartbeat
+from scores.status import DeploymentStatus, DeviceInfo, Heartbeat
 
 log = logging.getLogger(__name__)
 
@@ -67,6 +67,7 @@ class Engine:
         self._refresh = refresh
         self._version = agent_version
         self._ledger_lost = False
+        self._unsettled = Unsettled(times.clock)
         self.on_rebuilt: Callable[[], None] = lambda: None
         """called when the state directory had to be made anew"""
         self.book = Book(ledger, self._status_changed, times.wire_now)
@@ -188,17 +189,7 @@ class Engine:
             device=self.device,
             seq=seq,
             desired_revision=self.intake.revision,
-            oldest_unsettled_seconds=self._oldest_unsettled(),
+            oldest_unsettled_seconds=self._unsettled.oldest(self.book.statuses),
             relist_age_seconds=int(max((relister.age() for relister in self.relisters), default=0.0)),
             clock_synchronized=self._times.clock.synchronized(),
         )
-
-    def _oldest_unsettled(self) -> int:
-        """Seconds for which the longest unsettled resource has been so, by this machine's own clock."""
-        now = self._times.clock.now()
-        since = [_seconds(status.since) for status in self.book.statuses.values() if status.phase not in SETTLED]
-        return max(0, int(now - min(since))) if since else 0
-
-
-def _seconds(time: str) -> float:
-    return parse_time(time).timestamp()
