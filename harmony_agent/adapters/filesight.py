@@ -100,9 +100,11 @@ class Sights:
     def retain(self, paths: Sequence[str], inodes: dict[str, int]) -> None:
         """Remember these and no others."""
         self._watcher.retain(paths, inodes)
-        if len(self._memory) > len(paths):
+        if max(len(self._memory), len(self._swept), len(self._synced)) > len(paths):
             for path in self._memory.keys() - set(paths):
                 self._memory.pop(path, None)
+            self._swept.intersection_update(paths)
+            self._synced.intersection_update({_parent(path) for path in paths})
 
     def learn(self, path: str, status: os.stat_result, digest: str) -> None:
         """A file with this content was just put there."""

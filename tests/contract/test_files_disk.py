@@ -332,10 +332,14 @@ async def test_a_look_leaves_no_access_time(disk: Disk) -> None:
 
 
 async def test_what_is_no_longer_glanced_at_is_forgotten(disk: Disk) -> None:
-    spots = [Spot(disk.path(name)) for name in "abc"]
+    for name in "xyz":
+        Path(disk.path(name)).mkdir()
+    spots = [Spot(disk.path(f"{name}/file")) for name in "xyz"]
     await disk.files.glance(spots)
     await disk.files.glance(spots[:1])
-    assert set(disk.files._sights._memory) == {disk.path("a")}
+    sights = disk.files._sights
+    assert set(sights._memory) == sights._swept == {disk.path("x/file")}
+    assert sights._synced == {disk.path("x")}
 
 
 async def test_several_roots_at_one_glance(disk: Disk) -> None:
