@@ -34,6 +34,7 @@ from harmony_agent.core.errors import Transient
 from harmony_agent.topology.units import OTHER
 
 _LINK_DIRECTORIES: Final = (".wants", ".requires", ".upholds")
+_MOST_DIGESTS: Final = 4096
 _RACY_NS: Final = 100_000_000
 """A file younger than this may change once more without a change of its stamp: its digest isn't remembered."""
 
@@ -83,7 +84,7 @@ class UnitFiles:
         finally:
             if directory >= 0:
                 os.close(directory)
-        if len(names) > 1:
+        if len(names) > 1 or len(self._digests) > _MOST_DIGESTS:
             self._digests = seen
         else:
             self._digests.update(seen)
