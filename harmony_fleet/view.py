@@ -169,9 +169,8 @@ class FleetView:
         for key, group in self._groups.items():
             told = self._told.get(key)
             if group in ("failed", "held") and told is not None:
-                last = worst.get(key.deployment)
-                if last is None or _later(told.created, last.at):
-                    worst[key.deployment] = LastError(key.device, told.phase, told.reason, told.created)
+                found = LastError(key.device, told.phase, told.reason, told.created)
+                worst[key.deployment] = max(found, worst.get(key.deployment, found), key=_recent)
         return [Tally(name, {group: self._counts[name][group] for group in GROUPS}, worst.get(name)) for name in names]
 
     def devices(self) -> list[str]:
@@ -199,8 +198,9 @@ def _told(status: DeploymentStatus, created: datetime | None) -> Told:
     return Told(status.phase, reason, status.lineage, status.generation or 0, created)
 
 
-def _later(one: datetime | None, other: datetime | None) -> bool:
-    return one is not None and (other is None or one > other)
+def _recent(error: LastError) -> tuple[float, str]:
+    """By time, and by name where two came at once: whichever was seen first makes no difference."""
+    return error.at.timestamp() if error.at is not None else 0.0, error.device
 
 
 async def load(store: Store, view: FleetView) -> None:

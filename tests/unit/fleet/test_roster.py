@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harmony_fleet.errors import InvalidInput
@@ -137,6 +137,7 @@ def test_names_must_be_there_or_not(change: edit.Edit, code: str) -> None:
 TEXTS = st.text(st.characters(blacklist_categories=("Cs", "Cc"), whitelist_characters="\n\t"), max_size=40)
 
 
+@settings(deadline=None)
 @given(TEXTS, st.dictionaries(st.from_regex(r"v[a-z0-9_]{0,8}", fullmatch=True), TEXTS | st.integers() | st.booleans()))
 def test_what_is_added_is_what_is_read(content: str, variables: dict[str, Any]) -> None:
     tree = text.tree(COMMENTED.encode())
@@ -202,6 +203,7 @@ def test_no_such_variable(raw: Any, code: str) -> None:
     assert uses([{"content": raw}])
 
 
+@settings(deadline=None)
 @given(
     st.recursive(TEXTS | st.integers() | st.none(), lambda deeper: st.lists(deeper) | st.dictionaries(TEXTS, deeper))
 )

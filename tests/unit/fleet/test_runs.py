@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harmony_fleet.errors import HarmonyError, Refused
@@ -198,6 +198,7 @@ EVIDENCE = st.builds(
 STEPS = st.lists(st.tuples(st.lists(EVIDENCE, max_size=4), st.floats(0.1, 30), st.booleans()), max_size=15)
 
 
+@settings(deadline=None)
 @given(st.sampled_from([(1,), (1, 1), (1, 2), (1, 2, 2), (1, 1, 2, 3)]), STEPS)
 def test_whatever_comes_it_is_sound(waves: tuple[int, ...], steps: Any) -> None:
     made, now = run(*waves), 0.0
@@ -226,6 +227,7 @@ def test_whatever_comes_it_is_sound(waves: tuple[int, ...], steps: Any) -> None:
     assert now < 120 or advance(made, {}, after(now)).phase != "Running"
 
 
+@settings(deadline=None)
 @given(st.integers(0, 30), st.integers(0, 5), st.integers(-1, 8), st.none() | st.integers(0, 8))
 def test_waves_keep_the_budget_or_are_refused(heard: int, silent: int, budget: int, canary: int | None) -> None:
     up, down = [f"u{at}" for at in range(heard)], [f"s{at}" for at in range(silent)]

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harmony_fleet.kv import Entry
@@ -107,6 +107,7 @@ ENTRIES = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(ENTRIES)
 def test_entry_by_entry_is_as_all_at_once(entries: list[Entry]) -> None:
     fed, listed = FleetView(), FleetView()
