@@ -154,10 +154,6 @@ def test_liveness_restarts_after_its_threshold_and_then_with_pauses(life: Life, 
     (second,) = life.unit("site.service", "InvocationID")
     time.sleep(2)
     assert life.unit("site.service", "InvocationID", "ActiveState") == [second, "active"]
-    if kind == "http":
-        life.device.write(f"{ROOT}/alive", "")
-        life.said(SITE, "Ready")
-        assert life.unit("site.service", "InvocationID") == [second]
 
 
 def test_podmans_own_healthcheck_counts_as_readiness(life: Life) -> None:
