@@ -4,7 +4,7 @@ BIN := .venv/bin
 ROOT := $(shell id -u)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv system demo test test-vm test-quick check lint types arch format lock audit-updater clean
+.PHONY: help bench-fleet venv system demo test test-vm test-quick check lint types arch format lock audit-updater clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ types: venv ## mypy --strict
 format: venv ## Reformat and mend what ruff can mend
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+bench-fleet: venv ## Fleets of 1,000 and 10,000 simulated devices against bare floors
+	$(BIN)/python -m tests.bench.fleet
 
 audit-updater: venv ## What the root updater is made of, and every command that it can ever run
 	$(BIN)/python deploy/audit_updater.py
