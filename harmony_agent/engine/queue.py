@@ -1,10 +1,11 @@
 """One queue of distinct keys: each is worked on by one worker at a time, many side by side, each when it is due.
 
-Knows nothing of what a key stands for. A key that is added while it is worked on is worked on once more.
+Of what a key stands for it knows the kind alone. A key that is added while it is worked on is worked on once more.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -15,7 +16,8 @@ from harmony_agent.core.reconcile import Key
 from harmony_agent.topology import Clock
 
 WORKERS: Final = 32
-"""Keys that are worked on side by side; each waits mostly for others."""
+"""Keys of one kind that are worked on side by side; each waits mostly for others. However many of one kind hang, the
+other kinds go on."""
 
 
 class WorkQueue:
@@ -26,6 +28,7 @@ class WorkQueue:
         self._due: dict[Key, float] = {}
         self._held: dict[Key, float] = {}
         self._active: set[Key] = set()
+        self._busy: Counter[str] = Counter()
         self._again: set[Key] = set()
         self._released: set[Key] = set()
         """released while a pass was under way: what that pass still has to say of a retry is about an older spec"""
@@ -73,20 +76,25 @@ class WorkQueue:
                 self.turns += 1
                 self._changed = anyio.Event()
                 now = self._clock.monotonic()
-                ready = [key for key, due in self._due.items() if due <= now]
-                for key in ready[: WORKERS - len(self._active)]:
+                for key in [key for key, due in self._due.items() if due <= now]:
+                    if self._full(key):
+                        continue
                     del self._due[key]
                     if key in self._active:
                         self._again.add(key)
                         continue
                     self._active.add(key)
+                    self._busy[key.kind] += 1
                     self._held.pop(key, None)
                     workers.start_soon(self._one, key, work, name=str(key))
                 await self._until_due()
 
+    def _full(self, key: Key) -> bool:
+        return self._busy[key.kind] >= WORKERS
+
     async def _until_due(self) -> None:
-        soonest = min(self._due.values(), default=None)
-        if soonest is None or len(self._active) >= WORKERS:
+        soonest = min((due for key, due in self._due.items() if not self._full(key)), default=None)
+        if soonest is None:
             await self._changed.wait()
             return
         async with anyio.create_task_group() as waiting:
@@ -103,6 +111,7 @@ class WorkQueue:
             await work(key)
         finally:
             self._active.discard(key)
+            self._busy[key.kind] -= 1
             self._released.discard(key)
             if key in self._again:
                 self._again.discard(key)

@@ -254,6 +254,28 @@ async def test_when_all_workers_hang_time_alone_starts_nothing(world: World) -> 
         world.open(key)
 
 
+async def test_when_all_of_one_kind_hang_another_kind_goes_on(world: World) -> None:
+    """As with a hundred containers, and podman that answers nothing."""
+    hung = [Key("Container", f"c{index}") for index in range(3 * WORKERS)]
+    for key in hung:
+        world.close(key)
+        world.queue.add(key)
+    await world.clock.settle()
+    for second in range(1, 5):
+        world.queue.add(A)
+        world.queue.add(Key("SystemdUnit", "u.service"), 0.5)
+        await world.clock.advance(1)
+        assert len(world.times(A)) == len(world.times(Key("SystemdUnit", "u.service"))) == second
+    assert world.most == WORKERS + 1
+    turns = world.queue.turns
+    await world.clock.advance(10)
+    assert world.queue.turns == turns  # what waits for a worker turns nothing
+    for key in hung:
+        world.open(key)
+    await world.clock.advance(0)
+    assert {key for key, _ in world.began} >= set(hung)
+
+
 async def test_an_idle_queue_sleeps_without_a_timer(world: World) -> None:
     world.queue.add(A)
     await world.clock.settle()
