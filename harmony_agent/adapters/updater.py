@@ -64,6 +64,8 @@ class SocketUpdater:
             raise self._unavailable(f"no answer within {TIMEOUT:.0f} s") from None
         except (OSError, ValueError) as error:
             raise self._unavailable(str(error) or type(error).__name__) from error
+        if not line.endswith(b"\n"):
+            raise self._unavailable("it hung up without an answer: its own log says why")
         try:
             answer = Answer.model_validate_json(line)
         except ValidationError:
