@@ -29,7 +29,7 @@ _FILES = {
     # Nothing is written to the disk's journal before it is asked for otherwise, and a power cut would lose the tail.
     "/etc/systemd/journald.conf.d/vm.conf": "[Journal]\nStorage=persistent\nSyncIntervalSec=5s\nForwardToConsole=no\n",
 }
-# The first would hold up the boot for preparation, which has no network. Podman's own are nothing to the agent, and each
+# The first would hold up the boot for preparation, which has no network. The agent needs none of podman's own, and each
 # costs an emulated processor seconds of every boot.
 _PODMAN = ("podman.service", "podman-restart.service")
 _DISABLED = (((), ("systemd-networkd-wait-online.service", *_PODMAN)), (("--global",), _PODMAN))

@@ -80,8 +80,8 @@ class Vm(Files):
         [kernel], [initrd] = (list((self.root / "boot").glob(pattern)) for pattern in ("vmlinuz-*", "initrd.img-*"))
         return [
             *(QEMU, "-accel", os.environ.get("HARMONY_VM_ACCEL", "tcg"), "-machine", "q35", "-cpu", "max"),
-            # One processor: emulated ones that wait for one another starve where the host is busy. At a reboot QEMU ends
-            # and is started again: a reset leaves it with what it had translated, and takes twice as long.
+            # One processor: emulated ones that wait for one another starve where the host is busy. At a reboot QEMU
+            # ends and is started again: a reset leaves it with what it had translated, and takes twice as long.
             *("-smp", "1", "-m", "1024", "-nodefaults", "-display", "none", "-no-reboot"),
             *("-kernel", str(kernel), "-initrd", str(initrd), "-append", _KERNEL_LINE),
             *("-drive", f"file={self._disk},format=raw,if=virtio,cache=writeback,discard=unmap"),

@@ -59,6 +59,15 @@ class Diary:
             self.phases.append(said)
         return resource.phase in {"Completed", "Failed"}
 
+    def keep_while_it_runs(self, served: Served, control: Control) -> None:
+        """Note what is shown until the machine is off."""
+        while served.vm.running:
+            assert time.monotonic() - self.begun < SECONDS, f"it doesn't reboot: {self.lines}"
+            status = control.status(PI, "upgrade")
+            if status is not None:
+                assert not self.note(status), f"it ended without a reboot: {status}"
+            time.sleep(0.1)
+
 
 def in_order(seen: Sequence[str], wanted: Sequence[str]) -> bool:
     """Whether all that was seen is of the wanted, in that order; a short phase may pass between two looks."""
@@ -77,7 +86,7 @@ def test_a_manifest_upgrades_the_machine_through_a_reboot(served: Served, contro
 
     diary = Diary()
     control.apply(PI, Manifest(deployment="upgrade", scores=[beside, score]))
-    control.until(PI, "upgrade", lambda s: diary.note(s) or diary.phases[-1:] == ["rebooting"], SECONDS)
+    diary.keep_while_it_runs(served, control)
     served.vm.await_reboot(SECONDS)
     status = control.until(PI, "upgrade", diary.note, SECONDS)
 
