@@ -285,7 +285,7 @@ def test_keeps_the_agents_unit(device: Device) -> None:
 
 
 def test_the_project_is_installed_in_the_device(device: Device) -> None:
-    modules = "import anyio, nats, nkeys, podman, pydantic, sdbus, scores, harmony_agent, harmony_updater"
+    modules = "import anyio, h11, nats, nkeys, pydantic, sdbus, scores, harmony_agent, harmony_updater"
     device.run([PYTHON, "-c", modules], user=USER)
     for script in ("harmony-agent", "harmony-updater"):
         assert device.run(["readlink", "--canonicalize", f"/usr/local/bin/{script}"]).stdout.startswith("/opt/harmony")
