@@ -1,7 +1,9 @@
 """SystemUpgrade on a machine with a kernel of its own: real apt, a signed repository, and a reboot that is one."""
 
 import json
+import re
 import time
+import uuid
 from collections.abc import Sequence
 
 from scores import DeploymentStatus, File, Manifest, SystemUpgrade
@@ -75,6 +77,17 @@ def in_order(seen: Sequence[str], wanted: Sequence[str]) -> bool:
     return places == sorted(places)
 
 
+def phases_by_boot(served: Served) -> dict[str, list[str]]:
+    """What the updater noted in the system's journal that it entered, boot by boot."""
+    found: dict[str, list[str]] = {}
+    for entry in served.vm.journal(unit=UNITS[1]):
+        said = re.search(rf"{ATTEMPT}: .*'phase': '([a-z-]+)'", str(entry["MESSAGE"]))
+        if said:
+            print(f"boot {entry['_BOOT_ID']}: {entry['MESSAGE']}", flush=True)
+            found.setdefault(str(uuid.UUID(entry["_BOOT_ID"])), []).append(said[1])
+    return found
+
+
 def test_a_manifest_upgrades_the_machine_through_a_reboot(served: Served, control: Control) -> None:
     served.has(*first())
     served.vm.write(CONFFILE, EDITED)
@@ -109,6 +122,10 @@ def test_a_manifest_upgrades_the_machine_through_a_reboot(served: Served, contro
         "dpkgAudit": [],
     }
     print(f"result: {json.dumps(detail.result.model_dump(mode='json'))}")
+    assert phases_by_boot(served) == {
+        before: ["applying", "rebooting", "rebooting"],  # once to be in it, once to count the request
+        after: ["verifying", "complete"],
+    }
 
     assert [served.version(f"harmony-{name}") for name in ("sample", "new", "old", "kept")] == ["2.0", "1.0", "", "1.0"]
     assert served.vm.read_text("/usr/share/harmony-sample/version") == "2.0\n"
