@@ -46,7 +46,11 @@ class Operator:
 
     def environment(self) -> dict[str, str]:
         """What the command finds around it."""
-        return {"HARMONY_SERVER": self.server.url, "HARMONY_HOME": str(self.home)}
+        return {
+            "COLUMNS": "",  # a test runner's own width is no reader's
+            "HARMONY_SERVER": self.server.url,
+            "HARMONY_HOME": str(self.home),
+        }
 
     async def __call__(self, *words: str) -> Ran:
         """Run it in this process, one at a time."""
