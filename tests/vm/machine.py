@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from tests.device.agent import Agent
-from tests.device.claims import Run, kill_cgroup
+from tests.device.claims import Claim, Run, kill_cgroup
 from tests.device.commands import CommandError, Result
 from tests.device.files import Files
 from tests.device.lab import Lab, ServedLan
@@ -38,12 +38,14 @@ _KERNEL_LINE = "root=/dev/vda rw console=ttyS0 quiet mitigations=off audit=0 sys
 class Vm(Files):
     """One virtual machine. Everything but boot() needs it to be running."""
 
-    def __init__(self, run: Run, name: str, *, disk: Path, root: Path, lan: ServedLan, folder: Path) -> None:
+    def __init__(
+        self, run: Run, name: str, *, disk: Path, root: Path, lan: ServedLan, folder: Path, claims: Sequence[Claim]
+    ) -> None:
         self.name, self.root, self._users = name, root, users(root)
         self._run, self._lan, self._disk = run, lan, disk
         self.console, self._qemu_log, self._port = (folder / f"{name}.{end}" for end in ("console", "qemu", "port"))
         self._groups = [f"{name}-qemu", f"{name}-clock"]
-        self._claims = [run.claim("cgroup", group) for group in self._groups]
+        self._claims = [*claims, *(run.claim("cgroup", group) for group in self._groups)]
         self._process: subprocess.Popen[bytes] | None = None
         self._clock: subprocess.Popen[bytes] | None = None
         self._guest: Guest | None = None
@@ -170,7 +172,6 @@ class Vm(Files):
         self._end(1, self._clock)
         for claim in reversed(self._claims):
             self._run.free(claim)
-        self._run.free(self._run.claim("tree", str(self._disk)))
 
     def last_words(self) -> str:
         """The end of what QEMU and the machine's console said."""
@@ -247,8 +248,8 @@ class VmLab(Lab):
     def vm(self, lan: ServedLan, *, boot: bool = True) -> Vm:
         """A new machine whose network is `lan`, where it reaches the nats-server as `nats`."""
         name = self._run.unique("vm")
-        disk, _, _ = self._pool.disk(self._run, self.images.disk(SUITE), name)
+        disk, _, claims = self._pool.disk(self._run, self.images.disk(SUITE), name)
         root = self.images.base(SUITE)
-        made = Vm(self._run, name, disk=disk, root=root, lan=lan, folder=self.folder)
+        made = Vm(self._run, name, disk=disk, root=root, lan=lan, folder=self.folder, claims=claims)
         self._stack.callback(made.close)
         return made.boot() if boot else made
