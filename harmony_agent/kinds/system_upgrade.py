@@ -20,9 +20,12 @@ from scores.system_upgrade import SystemUpgrade
 
 LINGER: Final = 15.0
 """Seconds for which an attempt that ended is still shown after its Score was removed."""
+SILENCE: Final = 180.0
+"""Seconds for which an updater may say nothing in the middle of an upgrade before that is worth a word."""
 POLL: Final = 2.0
 _BLOCKED_POLL: Final = 10.0
 
+_MUTATING: Final = frozenset({"applying", "rebooting", "verifying"})
 _REASONS: Final[Mapping[str, str]] = {
     "blocked": "UpgradeBlocked",
     "preflight": "UpgradePreflight",
@@ -71,6 +74,7 @@ class SystemUpgradeReconciler:
         self._device = device
         self._ended: dict[str, Attempt] = {}
         self._ended_at: dict[str, float] = {}
+        self._last: dict[str, tuple[Attempt, float]] = {}
 
     def admit(self, spec: SystemUpgrade) -> Iterable[FieldError]:
         """Nothing of a request can be forbidden by configuration but the kind itself."""
@@ -88,6 +92,8 @@ class SystemUpgradeReconciler:
         live = {self._attempt_id(name) for name in names}
         for attempt_id in self._ended.keys() - live:
             del self._ended[attempt_id], self._ended_at[attempt_id]
+        for attempt_id in self._last.keys() - live:
+            del self._last[attempt_id]
         return {name: observed for name, observed in found.items() if observed is not None}
 
     async def observe(self, name: str) -> Observed | None:
@@ -105,10 +111,21 @@ class SystemUpgradeReconciler:
         return Observed(attempt, known, over) if attempt is not None or known else None
 
     async def _look(self, attempt_id: str) -> Attempt | None:
+        now = self._clock.monotonic()
         try:
-            return await self._updater.status(attempt_id)
+            attempt = await self._updater.status(attempt_id)
         except UpdaterRefused as refused:
             raise _refused(refused) from None
+        except Transient:
+            last, at = self._last.get(attempt_id, (None, now))
+            if last is None or now - at > SILENCE:
+                raise
+            return last  # a postinst restarts it, or the device goes down for the reboot: expected, and no news
+        if attempt is not None and attempt.detail.phase in _MUTATING:
+            self._last[attempt_id] = (attempt, now)
+        else:
+            self._last.pop(attempt_id, None)
+        return attempt
 
     def _attempt_id(self, name: str) -> str:
         desired, record = self._store.desired(name), self._store.record(name)

@@ -6,7 +6,7 @@ import pytest
 
 from harmony_agent.core.errors import Terminal, Transient
 from harmony_agent.core.reconcile import Act, Converged, Wait
-from harmony_agent.kinds.system_upgrade import LINGER, Observed, SystemUpgradeReconciler
+from harmony_agent.kinds.system_upgrade import LINGER, SILENCE, Observed, SystemUpgradeReconciler
 from harmony_agent.topology.updater import ENDED
 from scores.system_upgrade import SystemUpgrade
 from tests.fakes import drive
@@ -89,6 +89,31 @@ async def test_a_bad_end_is_failed_and_not_tried_again(world: World, phase: str,
     assert isinstance(plan, Wait)
     assert (plan.phase, plan.reason, plan.message) == ("Failed", reason, "Why")
     assert len(world.updater.asked) == 1
+
+
+@pytest.mark.parametrize("phase", ["applying", "rebooting", "verifying"])
+async def test_an_updater_that_goes_away_in_the_middle_is_expected_for_a_while(world: World, phase: str):
+    await world.go()
+    world.updater.put("a1", phase)
+    before = (await world.go()).plan
+    world.updater.away = True
+    assert (await world.go()).plan == before
+    await world.clock.advance(SILENCE + 1)
+    with pytest.raises(Transient) as caught:
+        await world.go()
+    assert caught.value.reason == "UpdaterUnavailable"
+
+
+async def test_what_was_seen_of_an_attempt_is_forgotten_with_it(world: World):
+    await world.go()
+    world.updater.put("a1", "applying")
+    await world.go()
+    world.store.set_desired(spec("a2"))
+    await world.kind.relist()
+    world.store.set_desired(spec("a1"))
+    world.updater.away = True
+    with pytest.raises(Transient):
+        await world.kind.observe("os")
 
 
 async def test_only_the_updaters_word_is_shown(world: World):
