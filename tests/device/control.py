@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import nats
 from nats.aio.client import Client
 from nats.errors import NoRespondersError
+from nats.errors import TimeoutError as NatsTimeoutError
 from nats.js import JetStreamContext
 from nats.js.api import KeyValueConfig, StorageType
 from nats.js.errors import KeyNotFoundError
@@ -129,12 +130,15 @@ class Control:
         return ("", "") if found is None else (found.phase, found.reason)
 
     def resync(self, device: str, timeout: float = 20) -> None:
-        """Have the agent look at everything now; waits for one that is only starting."""
+        """Have the agent look at everything now; waits for one that is only starting.
+
+        A server that hasn't noticed yet that an earlier connection is dead sends the request there: so it is repeated.
+        """
         deadline = time.monotonic() + timeout
         while True:
             try:
-                self._do(self._client.request(command_subject(device, "resync"), b"", timeout=10))
-            except NoRespondersError:
+                self._do(self._client.request(command_subject(device, "resync"), b"", timeout=3))
+            except (NoRespondersError, NatsTimeoutError):
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.05)
