@@ -232,6 +232,10 @@ class Reconciler(Protocol[S, O, A]):
         """Restart what runs under `name`, because its liveness probe failed. Only of kinds that restart."""
         ...
 
+    async def let_go(self, name: str) -> None:
+        """It stays as it is and is ours no more: drop what the agent keeps of how it was before. Idempotent."""
+        ...
+
     async def logs(self, name: str, lines: int) -> list[str]:
         """The last lines that `name` logged, oldest first."""
         ...

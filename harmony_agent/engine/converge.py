@@ -127,8 +127,22 @@ class Converger:
             return await self._judge_health(this, plan)
         halt = self._pacing.hold_back(this, plan)
         if halt is None:
+            self._known(this)
             await self._act(this.key, this.desired, plan, this.reconciler)
+        elif halt.reason == "DriftReported":
+            return await self._report(this, halt)
         return halt
+
+    def _known(self, this: Pass) -> None:
+        """It was looked at and is worked on, which may take long: Unknown is not what it is meanwhile."""
+        old = self._book.statuses.get(this.key)
+        if old is not None and old.phase == "Unknown":
+            self._say(this.key, this.desired, None, Outcome("Progressing", detail=this.detail(), drift=this.drift()))
+
+    async def _report(self, this: Pass, halt: Outcome) -> Outcome | None:
+        """What differs stays so; but whether it works is no drift, and what doesn't live is restarted as it is."""
+        verdict = self._track(this)
+        return halt if verdict.alive else await self._revive(this, verdict)
 
     async def _observe(self, key: Key, reconciler: AnyReconciler) -> Any:
         observed = await reconciler.observe(key.name)
@@ -208,12 +222,10 @@ class Converger:
 
     async def _judge_health(self, this: Pass, plan: Converged) -> Outcome | None:
         """It is as wanted: say whether it works, too. None where it was restarted because it does not."""
-        record = self._book.records[this.key]
-        instance = this.reconciler.instance(this.observed)
-        before = bool(instance) and record.ready == instance
-        verdict = self._health.track(this.key, this.desired.spec, instance, ready_before=before)
+        record, verdict = self._book.records[this.key], self._track(this)
         if not verdict.alive:
             return await self._revive(this, verdict)
+        instance = this.reconciler.instance(this.observed)
         claims = this.reconciler.claims(this.desired.spec)
         ready = instance if verdict.ready else ""
         self._book.write_later(replace(record, applied=this.desired.version, claims=claims, ready=ready))
@@ -223,11 +235,17 @@ class Converger:
         phase: ResourcePhase = "Degraded" if verdict.was_ready else "Progressing"
         return Outcome(phase, "NotReady", f"its readiness probe fails: {verdict.why or 'no result yet'}", detail)
 
+    def _track(self, this: Pass) -> Verdict:
+        """What the probes of what runs now say until now."""
+        instance = this.reconciler.instance(this.observed)
+        before = bool(instance) and self._book.records[this.key].ready == instance
+        return self._health.track(this.key, this.desired.spec, instance, ready_before=before)
+
     async def _revive(self, this: Pass, verdict: Verdict) -> Outcome | None:
         why = f"its liveness probe fails: {verdict.why}"
         held = None if this.acted else self._pacing.crash(this, why)
         if held is not None:
-            return replace(held, reason="LivenessFailed")
+            return replace(held, reason="LivenessFailed", drift=this.drift())
         this.acted = True
         fields = {
             "resource": str(this.key),
@@ -245,6 +263,8 @@ class Converger:
     async def _remove(self, key: Key, record: Record | None, reconciler: AnyReconciler) -> Outcome | None:
         """Take off what the ledger says is ours, or let it go."""
         if record is None or record.on_remove == "orphan":
+            if record is not None:
+                await reconciler.let_go(key.name)
             await self._gone(key)
             return None
         observed = None

@@ -28,16 +28,20 @@ class Pacing:
 
     def hold_back(self, this: Pass, plan: Act[Any]) -> Outcome | None:
         """Pace what crashes, report what is only to be reported, back off from what something else keeps undoing."""
-        if this.acted or not plan.drift:
-            return None  # the pass was let through already, or there is nothing to let through
-        this.acted = True
+        if not plan.drift:
+            return None
         reasons = "; ".join(action.reason for action in plan.actions)
+        record = self._book.records.get(this.key)
+        # otherwise it ended by itself, or a new spec is on its way
+        drifted = not plan.again and record is not None and record.applied == this.desired.version
+        if drifted and this.desired.spec.drift == "report":
+            return self._report(this, plan, reasons)  # whatever else this pass was let through for
+        if this.acted:
+            return None  # the pass was let through already
+        this.acted = True
         if plan.again:
             return self.crash(this, reasons)
-        record = self._book.records.get(this.key)
-        if record is None or record.applied != this.desired.version:
-            return None  # a new spec on its way, no drift
-        return self._drift(this, plan, reasons)
+        return self._drift(this, plan, reasons) if drifted else None
 
     def crash(self, this: Pass, reasons: str) -> Outcome | None:
         """What had ended by itself is started anew at a growing distance."""
@@ -50,13 +54,17 @@ class Pacing:
         self._queue.hold(this.key, wait)
         return Outcome("Degraded", "CrashLoop", f"{reasons}; next start in {wait:.0f} s", this.detail())
 
+    def _report(self, this: Pass, plan: Act[Any], reasons: str) -> Outcome:
+        episode = self._episode(this, plan, report=True)
+        return Outcome("Degraded", "DriftReported", reasons, this.detail(), episode.shown())
+
+    def _episode(self, this: Pass, plan: Act[Any], *, report: bool) -> drift.Episode:
+        now, wire_now = self._times.clock.monotonic(), self._times.wire_now()
+        this.memory.episode = drift.seen(this.memory.episode, plan.fields, now, wire_now, report=report)
+        return this.memory.episode
+
     def _drift(self, this: Pass, plan: Act[Any], reasons: str) -> Outcome | None:
-        now = self._times.clock.monotonic()
-        report = this.desired.spec.drift == "report"
-        episode = drift.seen(this.memory.episode, plan.fields, now, self._times.wire_now(), report=report)
-        this.memory.episode = episode
-        if report:
-            return Outcome("Degraded", "DriftReported", reasons, this.detail(), episode.shown())
+        now, episode = self._times.clock.monotonic(), self._episode(this, plan, report=False)
         wait = episode.wait(now)
         if wait <= 0:
             episode.repaired(now)
@@ -66,10 +74,18 @@ class Pacing:
         return Outcome("Degraded", "Contended", message, this.detail(), episode.shown())
 
     def failed(self, key: Key, memory: Memory, error: ResourceError) -> Outcome:
-        """A transient error is tried again, a terminal one not until the spec changes."""
+        """A transient error is tried again, a terminal one not until the spec changes.
+
+        What is taken off has no spec that could change: it is tried again as long as it is there, and at once when an
+        event says that it differs.
+        """
         if isinstance(error, Terminal) or not isinstance(error, Transient):
-            memory.failed = Outcome("Failed", error.reason, str(error))
-            return memory.failed
+            if memory.version:
+                memory.failed = Outcome("Failed", error.reason, str(error))
+                return memory.failed
+            memory.tries += 1
+            self._queue.add(key, RETRY.delay(memory.tries, self._times.jitter()))
+            return Outcome("Degraded", error.reason, str(error))
         memory.tries += 1
         self._queue.hold(key, RETRY.delay(memory.tries, self._times.jitter()) if error.delay is None else error.delay)
         return Outcome(error.phase, error.reason, str(error))

@@ -65,6 +65,10 @@ class WorkQueue:
         if key in self._active:
             self._released.add(key)
 
+    def working(self, key: Key) -> bool:
+        """Whether a pass over it is under way."""
+        return key in self._active
+
     def poke(self) -> None:
         """Have the dispatcher turn once, though there may be nothing to do."""
         self._changed.set()

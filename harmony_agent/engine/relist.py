@@ -16,6 +16,7 @@ from harmony_agent.engine.book import Book
 from harmony_agent.engine.loops import defect
 from harmony_agent.engine.parts import AnyReconciler, Times
 from harmony_agent.engine.queue import WorkQueue
+from scores.status import SETTLED, ResourceStatus
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +40,8 @@ class Relister:
         self._at = self._turned = times.clock.monotonic()
         self._asking = False
         self._failing = ""
+        self._before: dict[Key, ResourceStatus] = {}
+        """what was said of each before it was Unknown"""
 
     def age(self) -> float:
         """Seconds since the last look that succeeded; 0 where there is nothing to look at."""
@@ -79,7 +82,7 @@ class Relister:
         if self._failing:
             self._failing = ""
             log.info("%s can be looked at again", self.kind)
-            self._all_unknown()
+            self._known_again()
         return True
 
     async def watch(self) -> None:
@@ -100,11 +103,23 @@ class Relister:
             if key.kind == self.kind and old is not None and old.phase not in ("Failed", "Pending"):
                 outcome = Outcome("Unknown", reason, message, drift=old.drift)
                 status = resource_status(old, outcome, desired.generation, desired.digest, self._times.wire_now())
+                if old.phase != "Unknown":
+                    self._before[key] = old
                 self._book.set_status(key, desired.deployment, status)
 
-    def _all_unknown(self) -> None:
-        """Now, not when a pass that couldn't look would have tried again."""
-        for key, status in self._book.statuses.items():
-            if key.kind == self.kind and status.phase == "Unknown":
-                self._queue.release(key)
-                self._queue.add(key)
+    def _known_again(self) -> None:
+        """A pass over each, now, not when one that couldn't look would have tried again.
+
+        Where one is under way already it may take long yet, as with an image that doesn't come: so what was being
+        worked on is said to be so again. What was settled stays Unknown until it is seen to be so.
+        """
+        before, self._before = self._before, {}
+        for key, status in list(self._book.statuses.items()):
+            if key.kind != self.kind or status.phase != "Unknown":
+                continue
+            desired, old = self._book.desired.get(key), before.get(key)
+            same = desired and old and old.spec_digest == desired.digest
+            if desired and old and same and old.phase not in SETTLED and self._queue.working(key):
+                self._book.set_status(key, desired.deployment, old)
+            self._queue.release(key)
+            self._queue.add(key)

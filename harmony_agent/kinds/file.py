@@ -213,6 +213,12 @@ class FileReconciler:
         """A File doesn't run."""
         raise Terminal("NotRestartable", f"cannot restart File/{name}: a file doesn't run")
 
+    async def let_go(self, name: str) -> None:
+        """What it has become stays, so what was kept aside will never come back."""
+        for place in self._owned(name).places:
+            if place.former is not None:
+                await self._files.forget(copy_name(name, place.path))
+
     async def logs(self, name: str, lines: int) -> list[str]:  # noqa: ARG002  # the protocol's
         """A File logs nothing."""
         return []

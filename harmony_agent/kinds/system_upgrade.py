@@ -195,6 +195,10 @@ class SystemUpgradeReconciler:
         """There is nothing to restart."""
         raise Terminal("NotRestartable", f"cannot restart SystemUpgrade/{name}: it has no process")
 
+    async def let_go(self, name: str) -> None:
+        """Nothing is kept."""
+        del name
+
     async def logs(self, name: str, lines: int) -> list[str]:
         """Apt's log stays with the updater, beside its journal."""
         del name, lines

@@ -64,6 +64,8 @@ async def _converge(kind: Any, store: FakeStore, desired: Desired[Any], before: 
 async def _remove(kind: Any, store: FakeStore, name: str, before: Callable[[Any], None]) -> Pass:
     record = store.record(name)
     if record is None or record.on_remove == "orphan":
+        if record is not None:
+            await kind.let_go(name)
         store.forget(name)
         return Pass(Converged())
     result = Pass(kind.plan(name, None, await kind.observe(name)))

@@ -113,6 +113,9 @@ class MemoryFiles:
     async def restart(self, name: str) -> None:
         raise AssertionError("a File is not restarted")
 
+    async def let_go(self, name: str) -> None:
+        return
+
     async def logs(self, name: str, lines: int) -> list[str]:
         return [f"line {number}" for number in range(lines)]
 

@@ -167,6 +167,9 @@ class ContainerReconciler:
             text = f"cannot run the probe in {name} (status {refusal.status}): is it running?"
             raise Transient("ProbeFailed", text) from None
 
+    async def let_go(self, name: str) -> None:
+        """Nothing is kept but a container that was set aside: that is its owner's, as it ever was."""
+
     async def logs(self, name: str, lines: int) -> list[str]:
         """The last lines that the container wrote."""
         try:

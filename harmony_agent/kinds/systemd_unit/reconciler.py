@@ -183,6 +183,10 @@ class UnitReconciler:
         if result not in HARMLESS:
             raise Transient("JobFailed", f"cannot restart {name}: systemd ended the job as {result}")
 
+    async def let_go(self, name: str) -> None:
+        """What it has become stays, so what was kept aside will never come back."""
+        await self._units.drop_kept(name)
+
     async def logs(self, name: str, lines: int) -> list[str]:
         """The last lines of its journal."""
         return await self._units.logs(name, lines)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import anyio
 import pytest
 
-from harmony_agent.core.errors import Transient
+from harmony_agent.core.errors import Terminal, Transient
 from harmony_agent.core.reconcile import Key
 from harmony_agent.topology.control import Unreachable
 from scores.canonical import digest
@@ -214,3 +215,78 @@ def test_a_newer_spec_that_came_during_the_look_is_all_that_is_done(world: World
         assert world.files.writes == []
 
     world.run(test())
+
+
+def test_what_is_worked_on_for_long_is_said_to_be_so_again_after_an_outage(world: World) -> None:
+    """An image that doesn't come, and a list that once was not answered: Unknown ends with the outage, not the pull."""
+
+    async def test() -> None:
+        await world.start()
+        world.files.gates["a"] = anyio.Event()
+        world.publish(1, file("a"))
+        await world.until(lambda: world.engine.queue.working(Key("File", "a")))
+        world.files.before = _unlisted
+        await world.until(lambda: world.status("File/a").phase == "Unknown")
+        world.files.before = lambda _call, _name: None
+        await world.until(lambda: world.status("File/a").phase == "Progressing", 10.5)
+        world.files.gates["a"].set()
+        await world.told("Converged", 1)
+
+    world.run(test())
+
+
+def test_what_is_found_to_be_worked_on_is_not_unknown_meanwhile(world: World) -> None:
+    """Its kind can't be listed, but it itself can be looked at."""
+
+    async def test() -> None:
+        await world.start()
+        world.publish(1, file("a"))
+        await world.told("Converged", 1)
+        world.files.before = _unlisted
+        await world.until(lambda: world.status("File/a").phase == "Unknown")
+        world.files.gates["a"] = anyio.Event()
+        world.disk["/srv/a"] = b"by hand"
+        world.engine.queue.add(Key("File", "a"))
+        await world.until(lambda: world.status("File/a").phase == "Progressing", 5)
+        world.files.before = lambda _call, _name: None
+        world.files.gates["a"].set()
+        await world.told("Converged", 1)
+
+    world.run(test())
+
+
+def _unlisted(call: str, _name: str) -> None:
+    if call == "relist":
+        raise Transient("PodmanUnreachable", "no answer", phase="Unknown")
+
+
+def test_a_removal_that_was_refused_is_tried_again(world: World) -> None:
+    """There is no spec that could change; neither need anything else, nor the agent start anew."""
+
+    async def test() -> None:
+        await world.start()
+        world.publish(1, file("a"))
+        await world.told("Converged", 1)
+        refused: list[float] = []
+
+        def refuse(call: str, _name: str) -> None:
+            if call == "apply":
+                refused.append(world.loop.passed)
+                raise Terminal("OnlyByDependency", "refused")
+
+        world.files.before = refuse
+        world.publish(2, removed=True)
+        await world.until(lambda: len(refused) > 10, 600)
+        assert (world.status("File/a").phase, world.status("File/a").reason) == ("Degraded", "OnlyByDependency")
+        assert refused[-1] - refused[-2] > 50
+        assert (await _shown(world))["phase"] == "Removing"
+        world.files.before = lambda _call, _name: None
+        await world.told("Removed", 2)
+        assert world.disk == {}
+
+    world.run(test())
+
+
+async def _shown(world: World) -> dict[str, Any]:
+    await asyncio.sleep(2)
+    return world.said()

@@ -93,3 +93,35 @@ def test_drift_that_is_only_reported_is_not_repaired() -> None:
         assert podman.containers.named("job") is None
 
     world.run(test())
+
+
+def test_what_does_not_live_is_restarted_though_drift_is_only_reported() -> None:
+    """Liveness is health, no drift: what differs stays as it is, what hangs is restarted, with the usual pauses."""
+    podman = Podman()
+    world = podman.world
+    probe = {"exec": ["alive"], "period_seconds": 1, "failure_threshold": 2}
+
+    async def test() -> None:
+        await world.start()
+        world.publish(1, {**ONCE, "restart": "always", "drift": "report", "liveness": probe})
+        await world.told("Converged", 1)
+        assert podman.containers is not None
+        one = podman.containers.get("job")
+        await podman.containers.rename(one.id, "by-hand")
+        await world.until(lambda: world.status("Container/job").reason == "DriftReported")
+        began, run = world.loop.passed, one.started
+        podman.containers.exec_codes["alive"] = 1
+        await world.until(lambda: one.started != run)
+        assert world.loop.passed - began < 5
+        run = one.started
+        await world.until(lambda: world.status("Container/job").reason == "LivenessFailed")
+        shown = world.status("Container/job").drift
+        assert shown is not None
+        assert (shown.action, shown.fields, shown.count) == ("reported", ["name"], 0)
+        await world.until(lambda: one.started != run)
+        assert world.loop.passed - began > 10  # the second time there was a pause
+        podman.containers.exec_codes["alive"] = 0
+        await world.until(lambda: world.status("Container/job").reason == "DriftReported")
+        assert one.name == "by-hand"
+
+    world.run(test())

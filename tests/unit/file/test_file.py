@@ -245,6 +245,15 @@ async def test_what_is_adopted_comes_back(world: World, former: dict[str, object
     assert world.files.formers == {}
 
 
+async def test_what_is_adopted_and_then_let_go_leaves_no_copy(world: World) -> None:
+    world.files.set("/srv/a", b"theirs")
+    await world.converge(adopt=True, content="ours", on_remove="orphan")
+    assert len(world.files.formers) == 1
+    await world.remove()
+    assert world.files.things["/srv/a"].content == b"ours"
+    assert world.files.formers == {}
+
+
 async def test_a_directory_that_is_adopted_keeps_what_it_holds(world: World) -> None:
     world.files.set("/srv/a", type="directory", mode=0o2775, gid=33)
     world.files.set("/srv/a/theirs")

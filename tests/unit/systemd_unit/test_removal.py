@@ -66,6 +66,16 @@ async def test_a_unit_of_the_system_is_as_it_was(spec: str, active: bool, enable
     assert bench.units.kept == {}
 
 
+async def test_what_is_adopted_and_then_let_go_leaves_no_copy() -> None:
+    bench = Bench()
+    bench.units.disk[NAME] = SLEEP
+    await bench.want(web(content=SLEEP + "#\n", adopt=True, on_remove="orphan"))
+    assert bench.units.kept[NAME]
+    await bench.want(None)
+    assert bench.units.disk == {NAME: SLEEP + "#\n"}
+    assert bench.units.kept == {}
+
+
 async def test_a_mask_of_before_is_put_back() -> None:
     bench = await prepared(active=False, masked=True)
     await bench.want(system(adopt=True, masked=False, state="none"))
