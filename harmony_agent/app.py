@@ -27,12 +27,14 @@ from harmony_agent.adapters.nats_desired import NatsControl
 from harmony_agent.adapters.probing import LoopbackProber
 from harmony_agent.core.errors import ResourceError, Transient
 from harmony_agent.core.reconcile import Store
+from harmony_agent.core.trust import Trust
 from harmony_agent.engine.engine import Engine, Intervals
 from harmony_agent.engine.parts import AnyReconciler, Times
 from harmony_agent.settings import Settings
 from harmony_agent.topology import Clock, Objects
 from harmony_agent.topology.updater import UpdaterRefused
 from scores.names import format_time
+from scores.signatures import key_id, read_key
 from scores.status import Capabilities, DeviceInfo, UpdaterInfo
 
 log = logging.getLogger(__name__)
@@ -160,6 +162,16 @@ def control_plane(settings: Settings) -> NatsControl:
     )
 
 
+def trust(settings: Settings) -> Trust:
+    """Whose manifests are believed; the library is loaded only where there are keys."""
+    keys = [read_key(text) for text in settings.trust.keys]
+    if not keys:
+        return Trust()
+    from harmony_agent.adapters.ed25519 import Ed25519
+
+    return Trust(settings.trust.require, {key_id(key): key for key in keys}, Ed25519().valid)
+
+
 def times() -> Times:
     """The kernel's clocks and chance."""
     clock = SystemClock()
@@ -237,6 +249,7 @@ async def run(settings: Settings) -> None:
         refresh=control.refresh,
         agent_version=__version__,
         say=lambda sentence: notify.notify(f"STATUS={sentence}"),
+        trust=trust(settings),
     )
     for kind in settings.agent.kinds:
         made[kind] = KINDS[kind](Parts(settings, engine.book.store(kind), moments.clock, control))

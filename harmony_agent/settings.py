@@ -10,15 +10,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from scores.base import KINDS
 from scores.file import Path as NormalPath
 from scores.names import DeviceName
+from scores.signatures import read_key
 
 DEFAULT_PATH: Final = "/etc/harmony/agent.toml"
 ENV_PATH: Final = "HARMONY_AGENT_CONFIG"
 ENV_PREFIX: Final = "HARMONY_AGENT__"
+_OURS: Final = "Value error, "
+"""What pydantic puts before a sentence of ours."""
 
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 Kind = Literal["File", "SystemdUnit", "Container", "SystemUpgrade"]
@@ -82,11 +85,32 @@ class IntervalsSection(_Section):
     poll: Seconds = 5
 
 
+def _spelt(text: str) -> str:
+    read_key(text)
+    return text
+
+
+class TrustSection(_Section):
+    """Whose manifests are believed: `keys` as ``ed25519:<base64>``; with `require` only what one of them signed."""
+
+    require: bool = False
+    keys: Annotated[Sequence[Annotated[str, AfterValidator(_spelt)]], Field(max_length=16)] = ()
+
+    @model_validator(mode="after")
+    def _holds_together(self) -> TrustSection:
+        if self.require and not self.keys:
+            raise ValueError("require = true needs keys: see harmony fleet key list; without any nothing is believed")
+        if len(set(self.keys)) != len(self.keys):
+            raise ValueError("keys has the same key twice: take one out")
+        return self
+
+
 class Settings(_Section):
     """The whole configuration."""
 
     agent: AgentSection
     nats: NatsSection = NatsSection()
+    trust: TrustSection = TrustSection()
     files: FilesSection = FilesSection()
     systemd: SystemdSection = SystemdSection()
     podman: PodmanSection = PodmanSection()
@@ -118,7 +142,7 @@ def load(path: str | None, environ: Mapping[str, str]) -> Settings:
 
 
 def _sentence(kind: str, message: str) -> str:
-    return "nothing honours this key: take it out" if kind == "extra_forbidden" else message
+    return "nothing honours this key: take it out" if kind == "extra_forbidden" else message.removeprefix(_OURS)
 
 
 def _override(value: dict[str, Any], name: str, text: str) -> None:

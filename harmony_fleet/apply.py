@@ -13,6 +13,7 @@ from typing import Any, Final
 from harmony_fleet.errors import ExitCode, HarmonyError, worst
 from harmony_fleet.kv import Store
 from harmony_fleet.plan import Plan, Wish, plan
+from harmony_fleet.signing import UNSIGNED, Signing
 from harmony_fleet.state import Deployment, Device, read_deployment, read_deployments
 from harmony_fleet.wait import Observer, Verdict, target_of, wait_for
 from scores.keys import DESIRED, DeploymentKey
@@ -31,6 +32,7 @@ class Options:
     dry_run: bool = False
     wait_seconds: float | None = None
     replicas: int = 1
+    signing: Signing = UNSIGNED
 
 
 @dataclass(slots=True)
@@ -99,8 +101,9 @@ async def plan_all(
     pairs = [(manifest, device) for device in devices for manifest in manifests]
     keys = [DeploymentKey(device.name, manifest.deployment) for manifest, device in pairs]
     found = await read_deployments(store, keys)
+    wish = (options.lineage, options.take_over, options.allow_prune, options.signing)
     return [
-        plan(Wish(manifest, options.lineage, options.take_over, options.allow_prune), deployment, device)
+        plan(Wish(manifest, *wish), deployment, device)
         for (manifest, device), deployment in zip(pairs, found, strict=True)
     ]
 

@@ -21,6 +21,7 @@ from harmony_fleet.runs import store as kept_runs
 from harmony_fleet.runs.follow import step, tidy
 from harmony_fleet.runs.plan import freeze
 from harmony_fleet.runs.schedule import due, request
+from harmony_fleet.signing import load as load_signing
 from harmony_fleet.state import Device, list_devices
 from scores.keys import TASK_RUNS
 
@@ -80,16 +81,17 @@ class Controller:
         left = {key.deployment for key, found in fleet.deployments.items() if found.desired.manifest is not None}
         for run in await kept_runs.all_runs(self._store):
             if run.phase != "Running" and run.deployment in left:
-                await tidy(self._store, run)
+                await tidy(self._store, run, fleet.signing)
 
     async def runs(self) -> None:
         """Once: begin what is due, and carry each run on by a step."""
         roster = self._file.read()
         await self._begin(roster)
+        signing = load_signing(self._file.folder.parent)
         for run in await kept_runs.all_runs(self._store):
             if run.phase == "Running":
                 try:
-                    after, _ = await step(self._store, run.run_uid)
+                    after, _ = await step(self._store, run.run_uid, signing)
                 except Conflict:
                     continue  # somebody else carries it on as well
                 if after.phase != "Running":

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal
 from harmony_fleet.plan import kind_problem
 from harmony_fleet.projection import Projection
 from harmony_fleet.roster.model import RUN_PREFIX, Roster
+from harmony_fleet.signing import UNSIGNED, Signing
 from harmony_fleet.state import Actual, Deployment, Desired, Device
 from scores.base import Score
 from scores.canonical import digest
@@ -32,6 +33,7 @@ Code = Literal[
     "unmanaged",
     "ownership-mismatch",
     "fenced",
+    "signature-refused",
     "heartbeat-stale",
     "capability-missing",
 ]
@@ -45,10 +47,13 @@ RESPONSES: Final[Mapping[Code, str]] = {
     "unmanaged": "left alone: it is never adopted, renamed or removed; ask whose it is",
     "ownership-mismatch": "left alone, and holds apply up; to own it from now on: harmony fleet apply --take-over",
     "fenced": "somebody else wrote: see harmony status, then apply again with the right roster",
+    "signature-refused": "where the projection differs too, harmony fleet apply signs it; else put the key of "
+    "harmony fleet key list into [trust] keys there; one that nobody here wrote: see who writes to NATS",
     "heartbeat-stale": "look at the device and its network; its manifests wait for it",
     "capability-missing": "on the device, harmony-agent check says how to mend it; it holds apply up",
 }
 _FENCED: Final = frozenset({"StaleGeneration", "LineageChanged", "GenerationReused"})
+_DISTRUSTED: Final = frozenset({"SignatureMissing", "SignatureUnknownKey", "SignatureInvalid"})
 _UP: Final = frozenset({"active", "activating", "reloading", "refreshing"})
 
 
@@ -77,6 +82,7 @@ class Fleet:
     deployments: Mapping[DeploymentKey, Deployment]
     devices: Mapping[str, Device]
     now: datetime
+    signing: Signing = UNSIGNED
 
     def found(self, key: DeploymentKey) -> Deployment:
         """Both sides of a deployment; empty where the buckets hold nothing."""
@@ -134,7 +140,7 @@ def _expected(fleet: Fleet) -> Iterator[Finding]:
         problem = kind_problem(projection.manifest, fleet.device(key.device))
         if problem:
             yield Finding(*place, "capability-missing", problem)
-        yield from _written(place, found, projection)
+        yield from _written(place, found, projection, fleet.signing)
         yield from _enforced(place, found)
         yield from _resources(key, found, projection)
 
@@ -152,7 +158,9 @@ def _strange(fleet: Fleet, found: Deployment) -> str:
     return ""
 
 
-def _written(place: tuple[str, str, str], found: Deployment, projection: Projection) -> Iterator[Finding]:
+def _written(
+    place: tuple[str, str, str], found: Deployment, projection: Projection, signing: Signing
+) -> Iterator[Finding]:
     standing, wanted = found.desired.manifest, projection.manifest
     if standing is None:
         yield Finding(*place, "projection-missing", f"wanted {_short(wanted)}")
@@ -162,6 +170,8 @@ def _written(place: tuple[str, str, str], found: Deployment, projection: Project
         yield Finding(*place, "projection-differs", f"{_short(standing)} stands, wanted {_short(wanted)}")
     elif standing.generation < found.generation():
         yield Finding(*place, "projection-differs", f"generation {standing.generation} stands after a newer one")
+    elif unsigned := signing.problem(standing):
+        yield Finding(*place, "projection-differs", unsigned)
 
 
 def _enforced(place: tuple[str, str, str], found: Deployment) -> Iterator[Finding]:
@@ -175,6 +185,8 @@ def _enforced(place: tuple[str, str, str], found: Deployment) -> Iterator[Findin
     reasons = {status.reason, status.rejected.reason if status.rejected else ""}
     if status.phase == "Fenced" or reasons & _FENCED:
         yield Finding(*place, "fenced", " ".join(sorted(reasons & _FENCED)))
+    elif reasons & _DISTRUSTED:
+        yield Finding(*place, "signature-refused", " ".join(sorted(reasons & _DISTRUSTED)))
     elif status.phase != "Converged":
         yield Finding(*place, "not-converged", f"{status.phase} {status.reason}".strip())
     elif standing is not None and (status.generation or 0) < standing.generation:

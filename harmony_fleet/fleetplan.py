@@ -98,13 +98,15 @@ def plan_fleet(fleet: Fleet, scope: Scope) -> FleetPlan:
     unchanged = 0
     for key, manifest in _wanted(fleet, scope.devices):
         found = fleet.found(key)
-        if manifest.removed and _standing_removal(found):
+        standing = found.desired.manifest
+        if manifest.removed and standing is not None and _standing_removal(found):
             if gone(found):
                 purges.append((key, found.desired.revision))
-            else:
+                continue
+            if not fleet.signing.problem(standing):
                 removing.append(key)
-            continue
-        wish = Wish(manifest, fleet.roster.lineage, scope.take_over, scope.allow_prune)
+                continue
+        wish = Wish(manifest, fleet.roster.lineage, scope.take_over, scope.allow_prune, fleet.signing)
         try:
             item = plan(wish, found, fleet.device(key.device))
         except HarmonyError as error:

@@ -16,6 +16,7 @@ from harmony_fleet.kv import Store
 from harmony_fleet.projection import project
 from harmony_fleet.roster.model import Roster
 from harmony_fleet.roster.sources import load_sources
+from harmony_fleet.signing import load as load_signing
 from harmony_fleet.state import list_deployments, list_devices
 from scores.keys import DESIRED, command_subject
 
@@ -34,6 +35,7 @@ async def read_fleet(store: Store, roster: Roster, folder: Path) -> Fleet:
         {found.key: found for found in deployments},
         {device.name: device for device in devices},
         await server_time(store),
+        load_signing(folder.parent),
     )
 
 

@@ -5,12 +5,13 @@ A guard refuses before anything is written. The device judges again by the same 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from harmony_fleet.changes import Change, changes, changes_by_digest
 from harmony_fleet.errors import Conflict, InvalidInput, Refused
+from harmony_fleet.signing import UNSIGNED, Signing
 from harmony_fleet.state import Deployment, Device
 from scores.manifest import FieldError, Manifest, WireManifest
 from scores.names import MAX_GENERATION
@@ -21,12 +22,13 @@ Action = Literal["create", "update", "remove", "unchanged"]
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What an operator asks for. `allow_prune` None leaves the file's word."""
+    """What an operator asks for, signed by `signing`. `allow_prune` None leaves the file's word."""
 
     manifest: Manifest
     lineage: str
     take_over: bool = False
     allow_prune: int | None = None
+    signing: Signing = UNSIGNED
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,20 +57,39 @@ def plan(wish: Wish, found: Deployment, device: Device) -> Plan:
     _check_readable(found, wish)
     supersedes = _authority(manifest, found, wish)
     standing = found.desired.manifest
-    if standing is not None and _stands(manifest, found, supersedes, wish.lineage):
+    if standing is not None and _stands(manifest, found, supersedes, wish):
         _check_generation(manifest, standing.generation)
         return Plan("unchanged", standing, found.desired.revision, 0)
     generation = found.generation() + 1
     _check_generation(manifest, generation)
     if generation > MAX_GENERATION:
         raise Conflict("GenerationExhausted", f"cannot write {found.key}: no generation is left", "use another name")
-    wire = manifest.bind(found.key.device, wish.lineage, generation, supersedes)
+    wire = wish.signing.sign(manifest.bind(found.key.device, wish.lineage, generation, supersedes))
     _check_kinds(wire, device)
     _check_prune(wire, found)
-    warnings = () if device.info else (f"{device.name} never told of itself: is the name right, does its agent run?",)
     return Plan(
-        _action(wire, found), wire, found.desired.revision, found.actual.revision, _changes(wire, found), warnings
+        _action(wire, found),
+        wire,
+        found.desired.revision,
+        found.actual.revision,
+        _changes(wire, found),
+        tuple(_warnings(wire, found, device)),
     )
+
+
+def _warnings(wire: WireManifest, found: Deployment, device: Device) -> Iterator[str]:
+    standing = found.desired.manifest
+    if device.info is None:
+        yield f"{device.name} never told of itself: is the name right, does its agent run?"
+    if standing is None:
+        return
+    if standing.signatures and not wire.signatures:
+        yield (
+            f"what stands at {found.key} is signed and this won't be, for there is no signing key here: a device that "
+            "requires signatures refuses it"
+        )
+    elif wire.content() == standing.content() and wire.signatures != standing.signatures:
+        yield f"{found.key} is signed anew; nothing else changes"
 
 
 def _action(wire: WireManifest, found: Deployment) -> Action:
@@ -148,10 +169,12 @@ def _authority(manifest: Manifest, found: Deployment, wish: Wish) -> str | None:
     return None if replaced == wish.lineage else replaced
 
 
-def _stands(manifest: Manifest, found: Deployment, supersedes: str | None, lineage: str) -> bool:
+def _stands(manifest: Manifest, found: Deployment, supersedes: str | None, wish: Wish) -> bool:
     """Whether what is desired already is this, and nothing makes it worth writing again."""
     standing, status = found.desired.manifest, found.actual.status
-    if standing is None or standing.lineage != lineage or standing.content() != manifest.content():
+    if standing is None or standing.lineage != wish.lineage or standing.content() != manifest.content():
+        return False
+    if wish.signing.problem(standing):
         return False
     if standing.generation != found.generation():
         return False  # the bucket was restored: the device has seen a newer one

@@ -102,6 +102,9 @@ _HINTS: Final[Mapping[str, str]] = {
     "PruneGuard": "if that is meant: --allow-prune with the count",
     "KindNotAllowed": "allow the kind in the agent's configuration there",
     "OwnedByAnotherDeployment": "take it out of the other deployment first",
+    "SignatureMissing": "write it where the signing keys are, or make one: harmony fleet key new",
+    "SignatureUnknownKey": "put the key of harmony fleet key list into [trust] keys of the device's configuration",
+    "SignatureInvalid": "somebody else writes there, or wrote: apply again, and see who has NATS' credentials",
     "OwnershipConflict": "something that isn't ours is there: remove it, or set adopt: true on that resource",
 }
 

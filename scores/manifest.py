@@ -17,6 +17,7 @@ from scores.canonical import NotCanonical, canonical, digest, read
 from scores.container import Container
 from scores.file import File
 from scores.names import MAX_GENERATION, DeploymentName, DeviceName, Lineage
+from scores.signatures import MAX_SIGNATURES, Signature
 from scores.system_upgrade import SystemUpgrade
 from scores.systemd_unit import SystemdUnit
 
@@ -70,6 +71,8 @@ class Manifest(Model):
     removed: bool = False
     supersedes: Lineage | None = None
     allow_prune: Annotated[int, Field(ge=0, le=MAX_SCORES)] | None = None
+    signatures: Annotated[Sequence[Signature], Field(min_length=1, max_length=MAX_SIGNATURES)] | None = None
+    """Made anew at each write: those of a file that an author gives don't count."""
 
     @model_validator(mode="after")
     def _holds_together(self) -> Manifest:
@@ -82,6 +85,9 @@ class Manifest(Model):
         twice = repeated([score.path if isinstance(score, File) else index for index, score in enumerate(self.scores)])
         if twice is not None:
             raise fault(("scores", twice, "path"), "DuplicatePath", "another File has this path")
+        twice = repeated([signature.key for signature in self.signatures or ()])
+        if twice is not None:
+            raise fault(("signatures", twice, "key"), "DuplicateSignature", "another signature is by this key")
         known = set(keys)
         for index, score in enumerate(self.scores):
             _check_references(index, score, known)
@@ -151,10 +157,19 @@ def cycle(edges: Mapping[str, Iterable[str]]) -> set[str]:
 
 def decode(data: bytes, *, device: str, deployment: str, limit: int = MAX_MANIFEST) -> WireManifest:
     """Read a value of ``desired-state``. `device` and `deployment` are the key's. Raises InvalidManifest."""
+    return bound(parse(data, limit), device=device, deployment=deployment)
+
+
+def parse(data: bytes, limit: int = MAX_MANIFEST) -> Any:
+    """The JSON value of bytes of which nothing is believed yet. Raises InvalidManifest."""
     try:
-        value = read(data, limit)
+        return read(data, limit)
     except NotCanonical as error:
         raise InvalidManifest(error.code, (FieldError("", error.code),), str(error)) from None
+
+
+def bound(value: Any, *, device: str, deployment: str) -> WireManifest:
+    """A JSON value as the manifest of this key. Raises InvalidManifest."""
     manifest = validate(WireManifest, value)
     wrong = [name for name, want in (("device", device), ("deployment", deployment)) if getattr(manifest, name) != want]
     if wrong:

@@ -11,6 +11,7 @@ import anyio
 from harmony_agent.core.admission import Kind
 from harmony_agent.core.errors import ResourceError
 from harmony_agent.core.reconcile import Key
+from harmony_agent.core.trust import Trust
 from harmony_agent.engine.book import Book
 from harmony_agent.engine.commands import Commands
 from harmony_agent.engine.converge import Converger
@@ -56,6 +57,7 @@ class Engine:
         refresh: Callable[[], None],
         agent_version: str,
         say: Callable[[str], None] = lambda _sentence: None,
+        trust: Trust | None = None,
     ) -> None:
         """`describe` makes the DeviceInfo; `refresh` makes desired state be read anew; `say` is for people nearby."""
         self.device = device
@@ -66,6 +68,7 @@ class Engine:
         self._intervals = intervals
         self._refresh = refresh
         self._version = agent_version
+        self._trust = trust or Trust()
         self._ledger_lost = False
         self._unsettled = Unsettled(times.clock)
         self.on_rebuilt: Callable[[], None] = lambda: None
@@ -102,6 +105,7 @@ class Engine:
             clock=self._times.clock,
             kinds=admission,
             queue=self._queue_changed,
+            trust=self._trust,
         )
         self.intake.on_snapshot = self._doubt
         self.intake.on_lost = lambda lost: self.teller.lost(lost, self._times.wire_now())

@@ -15,6 +15,7 @@ import anyio
 from harmony_agent.core.admission import Accept, Device, Keep, Kind, Last, Same, judge, rejected
 from harmony_agent.core.errors import ResourceError
 from harmony_agent.core.reconcile import Key
+from harmony_agent.core.trust import Trust
 from harmony_agent.engine.book import Book
 from harmony_agent.engine.glimpse import generation_of, last_of
 from harmony_agent.engine.loops import Alarm, defect
@@ -33,7 +34,7 @@ from harmony_agent.topology.control import (
 )
 from scores.canonical import digest
 from scores.keys import ACTUAL, DeploymentKey, parse_deployment_key
-from scores.manifest import InvalidManifest, WireManifest, decode
+from scores.manifest import InvalidManifest, WireManifest, bound, parse
 from scores.names import is_name
 
 log = logging.getLogger(__name__)
@@ -64,14 +65,16 @@ class Intake:
         clock: Clock,
         kinds: Mapping[str, Kind],
         queue: Callable[[Collection[Key]], None],
+        trust: Trust,
     ) -> None:
-        """`queue` takes the keys that a newly accepted manifest changes."""
+        """`queue` takes the keys that a newly accepted manifest changes; `trust` says whose manifests are believed."""
         self._device = device
         self._book = book
         self._control = control
         self._clock = clock
         self._kinds = kinds
         self._queue = queue
+        self._trust = trust
         self._lock = anyio.Lock()
         self._release, self._doubtful = Alarm(), Alarm()
         self._odd: set[str] = set()
@@ -89,10 +92,14 @@ class Intake:
         """called with why desired state can't be read, and with None when it can again"""
 
     def restore(self) -> None:
-        """Enforce what was accepted before this start; NATS isn't needed."""
+        """Enforce what was accepted before this start; NATS isn't needed.
+
+        Also what the keys of today wouldn't admit: it was admitted, and what runs goes on. That is told, at once.
+        """
         for stored in self._book.ledger.manifests():
             try:
-                manifest = decode(stored.data, device=self._device, deployment=stored.deployment)
+                value = parse(stored.data)
+                manifest = bound(value, device=self._device, deployment=stored.deployment)
             except InvalidManifest as error:
                 message = f"the accepted manifest can't be read ({error.code}): nothing of it is touched"
                 log.error("%s: %s", stored.deployment, message)  # noqa: TRY400  # what is wrong stands in the code
@@ -101,6 +108,9 @@ class Intake:
                 self._book.keep(stored.deployment, Keep("Held", "ManifestUnreadable", message))
                 continue
             self._queue(self._book.enforce(stored, manifest))
+            distrusted = self._trust.refusal(value, stored.generation)
+            if distrusted is not None:
+                self._keep(stored.deployment, distrusted)
 
     async def run(self) -> None:
         """Follow until cancelled."""
@@ -216,7 +226,12 @@ class Intake:
     async def _decide(self, name: str, data: bytes) -> None:
         await self._find_floor(name)
         try:
-            manifest = decode(data, device=self._device, deployment=name)
+            value = parse(data)
+            distrusted = self._trust.refusal(value, generation_of(data))
+            if distrusted is not None:  # nothing else that it says is looked at
+                self._keep(name, distrusted)
+                return
+            manifest = bound(value, device=self._device, deployment=name)
         except InvalidManifest as error:
             self._keep(name, rejected(error, generation_of(data)))
             return

@@ -18,6 +18,7 @@ from harmony_fleet.load import load
 from harmony_fleet.plan import Plan
 from harmony_fleet.progress import Progress
 from harmony_fleet.render import Output
+from harmony_fleet.signing import load as load_signing
 from harmony_fleet.state import check_name, choose_devices
 
 
@@ -73,7 +74,8 @@ def _change(
     """Choose the devices, do the work with progress, show the results; an interrupt says what stays."""
     context = common.context()
     progress = Progress(render.err(), live=common.output is Output.TABLE)
-    made = replace(options, lineage=load_lineage(context, lineage), replicas=context.replicas)
+    lineage, signing = load_lineage(context, lineage), load_signing(context.home)
+    made = replace(options, lineage=lineage, replicas=context.replicas, signing=signing)
     under_way = Run(_show(common, progress))
 
     async def connected(store: Store) -> ExitCode:
@@ -112,7 +114,7 @@ def diff(common: Common, file: str, choice: Choice, options: Options, lineage: s
     """`harmony diff`: 1 where an apply would write."""
     manifests = load(file)
     context = common.context()
-    made = replace(options, lineage=load_lineage(context, lineage))
+    made = replace(options, lineage=load_lineage(context, lineage), signing=load_signing(context.home))
     named = sorted({manifest.device for manifest in manifests if manifest.device})
 
     async def work(store: Store) -> ExitCode:

@@ -20,6 +20,7 @@ from harmony_fleet.roster.model import Roster, RosterDevice, Selector
 from harmony_fleet.runs import store as kept_runs
 from harmony_fleet.runs.follow import follow
 from harmony_fleet.runs.plan import Request, freeze
+from harmony_fleet.signing import load as load_signing
 from harmony_fleet.state import Device, check_name, list_devices
 from scores.task_run import TaskRun, TaskTarget
 
@@ -114,7 +115,8 @@ async def _carry_on(common: Common, store: Store, run_uid: str) -> ExitCode:
                 note(f"{target.device}: {words}")
             seen[target.device] = words
 
-    ended = await follow(store, run_uid, show)
+    home = common.context().home
+    ended = await follow(store, run_uid, lambda: load_signing(home), show)
     _show(common, ended)
     return ExitCode.DONE if ended.phase == "Succeeded" else ExitCode.NOT_CONVERGED
 

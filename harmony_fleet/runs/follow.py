@@ -18,6 +18,7 @@ from harmony_fleet.plan import Wish, plan
 from harmony_fleet.runs.advance import ACTIVE, ENDED, Evidence, advance
 from harmony_fleet.runs.plan import manifest_of
 from harmony_fleet.runs.store import Kept, load, update
+from harmony_fleet.signing import Signing
 from harmony_fleet.state import Deployment, read_deployment, read_device
 from scores.keys import DESIRED, DeploymentKey
 from scores.manifest import Manifest
@@ -32,15 +33,17 @@ _AT_ONCE: Final = 32
 _NEVER_BEGAN: Final = frozenset({"EarlierWaveFailed", "Cancelled"})
 
 Show = Callable[[TaskRun], None]
+Keys = Callable[[], Signing]
+"""Looks the signing keys up; at each step, so that several watchers of one home sign alike while keys come and go."""
 T = TypeVar("T")
 
 
-async def follow(store: Store, run_uid: str, show: Show = lambda _run: None) -> TaskRun:
+async def follow(store: Store, run_uid: str, keys: Keys, show: Show = lambda _run: None) -> TaskRun:
     """Until the run ended, and what it left at devices that answer is taken off. Raises Unreachable, InvalidInput."""
     lost: float | None = None
     while True:
         try:
-            run, tidy = await step(store, run_uid)
+            run, tidy = await step(store, run_uid, keys())
         except Conflict:
             continue
         except Unreachable:
@@ -51,18 +54,18 @@ async def follow(store: Store, run_uid: str, show: Show = lambda _run: None) -> 
             lost = None
             show(run)
             if run.phase != "Running":
-                await _tidy_up(store, run, done=tidy)
+                await _tidy_up(store, run, keys, done=tidy)
                 return run
         await asyncio.sleep(LOOK_SECONDS)
 
 
-async def step(store: Store, run_uid: str) -> tuple[TaskRun, bool]:
+async def step(store: Store, run_uid: str, signing: Signing) -> tuple[TaskRun, bool]:
     """One look and what follows; the run, and whether nothing of it is left in ``desired-state``."""
     kept = await load(store, run_uid)
     known = await _evidence(store, kept.run)
     kept = await update(store, kept, advance(kept.run, known, await store.now()))
-    kept = await _request(store, kept)
-    return kept.run, await tidy(store, kept.run)
+    kept = await _request(store, kept, signing)
+    return kept.run, await tidy(store, kept.run, signing)
 
 
 async def _evidence(store: Store, run: TaskRun) -> dict[str, Evidence]:
@@ -75,11 +78,11 @@ async def _evidence(store: Store, run: TaskRun) -> dict[str, Evidence]:
     return dict(await _gather(one, [target for target in run.targets if target.state in ACTIVE]))
 
 
-async def _request(store: Store, kept: Kept) -> Kept:
+async def _request(store: Store, kept: Kept, signing: Signing) -> Kept:
     """Have each requested attempt's manifest desired. What can't be is told to the run."""
 
     async def one(target: TaskTarget) -> tuple[str, Evidence]:
-        refused = await _write(store, kept.run, target.device, manifest_of(kept.run, target))
+        refused = await _write(store, kept.run, target.device, manifest_of(kept.run, target), signing)
         return target.device, Evidence(refused=refused)
 
     wanted = [target for target in kept.run.targets if target.state == "requested"]
@@ -87,13 +90,13 @@ async def _request(store: Store, kept: Kept) -> Kept:
     return await update(store, kept, advance(kept.run, refused, await store.now())) if refused else kept
 
 
-async def _write(store: Store, run: TaskRun, name: str, manifest: Manifest) -> str:
+async def _write(store: Store, run: TaskRun, name: str, manifest: Manifest, signing: Signing) -> str:
     """Write it unless it stands; why it can't be, as a code. Who was faster wrote the same."""
     found, device = await asyncio.gather(
         read_deployment(store, DeploymentKey(name, run.deployment)), read_device(store, name)
     )
     try:
-        made = plan(Wish(manifest, run.lineage), found, device)
+        made = plan(Wish(manifest, run.lineage, signing=signing), found, device)
         if made.action != "unchanged":
             await store.put(DESIRED, str(found.key), made.wire.canonical(), made.revision)
     except Unreachable:
@@ -105,15 +108,16 @@ async def _write(store: Store, run: TaskRun, name: str, manifest: Manifest) -> s
     return ""
 
 
-async def tidy(store: Store, run: TaskRun) -> bool:
+async def tidy(store: Store, run: TaskRun, signing: Signing) -> bool:
     """Take ended attempts off their devices, and purge the keys of those that are; whether nothing is left."""
 
     async def one(target: TaskTarget) -> bool:
         found = await read_deployment(store, DeploymentKey(target.device, run.deployment))
-        if found.desired.manifest is None:
+        standing = found.desired.manifest
+        if standing is None:
             return True
-        if not found.desired.manifest.removed:
-            await _write(store, run, target.device, Manifest(deployment=run.deployment, removed=True))
+        if not standing.removed or (signing.problem(standing) and not gone(found)):
+            await _write(store, run, target.device, Manifest(deployment=run.deployment, removed=True), signing)
             return False
         return await _purged(store, found)
 
@@ -131,13 +135,13 @@ async def _purged(store: Store, found: Deployment) -> bool:
     return True
 
 
-async def _tidy_up(store: Store, run: TaskRun, *, done: bool) -> None:
+async def _tidy_up(store: Store, run: TaskRun, keys: Keys, *, done: bool) -> None:
     """Go on for a while. A device that is away lets go when it is back; `harmony fleet controller` then purges."""
     until = time.monotonic() + TIDY_SECONDS
     while not done and time.monotonic() < until:
         await asyncio.sleep(LOOK_SECONDS)
         try:
-            done = await tidy(store, run) or not await _answering(store, run)
+            done = await tidy(store, run, keys()) or not await _answering(store, run)
         except Unreachable:
             return
 

@@ -1,0 +1,93 @@
+"""Whose manifests this device believes: the signatures of one, judged before anything else that it says. Pure.
+
+The arithmetic is handed in. Of a manifest that isn't trusted nothing is used but, in the rejection, the generation that
+it claims: it can't fence, take a lineage over, remove, or block the right one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from harmony_agent.core.admission import Keep
+from scores.manifest import FieldError
+from scores.signatures import FIELD, MAX_SIGNATURES, SIGNATURE_BYTES, is_key_id, signed_bytes, strict_base64
+
+Valid = Callable[[bytes, bytes, bytes], bool]
+"""Whether a key (32 bytes) made, of a message, this signature (64 bytes)."""
+_ALTERED: Final = (
+    "a key that this device trusts didn't sign this: it was altered, or signed for another device or deployment"
+)
+
+
+def _never(_key: bytes, _message: bytes, _signature: bytes) -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """The device's keys, by id; without any, and unless it is required, nothing is verified."""
+
+    require: bool = False
+    keys: Mapping[str, bytes] = field(default_factory=dict)
+    valid: Valid = _never
+
+    def refusal(self, value: Any, generation: int | None) -> Keep | None:
+        """Why a manifest, as a JSON value, isn't believed; None where it is. `generation` is the one that it claims."""
+        if not (self.keys or self.require) or not isinstance(value, dict):  # no object: the models say what it is
+            return None
+        found = value.get(FIELD)
+        if not found:
+            return self._unsigned(generation) if self.require else None
+        signatures = _read(found)
+        if signatures is None:
+            return _invalid("what it has as signatures are none", generation)
+        ours = {self.keys[key]: signature for key, signature in signatures.items() if key in self.keys}
+        if not ours:
+            return self._strange(signatures, generation) if self.require else None
+        return None if self._signed(value, ours) else _invalid(_ALTERED, generation)
+
+    def _signed(self, value: Mapping[str, Any], ours: Mapping[bytes, bytes]) -> bool:
+        """Whether each of our keys made the signature that bears its name."""
+        try:
+            message = signed_bytes(value)
+        except ValueError:  # half of a surrogate pair has no canonical bytes: nobody can have signed it
+            return False
+        return all(self.valid(key, message, signature) for key, signature in ours.items())
+
+    def _unsigned(self, generation: int | None) -> Keep:
+        return _keep(
+            FieldError(FIELD, "SignatureMissing"),
+            "it has no signature, and this device believes only what is signed: write it where the signing keys are",
+            generation,
+        )
+
+    def _strange(self, signatures: Mapping[str, bytes], generation: int | None) -> Keep:
+        return _keep(
+            FieldError(FIELD, "SignatureUnknownKey"),
+            f"it is signed by {' '.join(sorted(signatures))}, and this device trusts {' '.join(sorted(self.keys))}",
+            generation,
+        )
+
+
+def _invalid(why: str, generation: int | None) -> Keep:
+    return _keep(FieldError(FIELD, "SignatureInvalid"), why, generation)
+
+
+def _keep(error: FieldError, message: str, generation: int | None) -> Keep:
+    return Keep("Rejected", error.code, message, (error,), generation)
+
+
+def _read(found: Any) -> dict[str, bytes] | None:
+    """key id -> signature; None where there is anything else. The bound on their number bounds the work as well."""
+    if not isinstance(found, list) or len(found) > MAX_SIGNATURES:
+        return None
+    read: dict[str, bytes] = {}
+    for one in found:
+        key, text = (one.get("key"), one.get("signature")) if isinstance(one, dict) else (None, None)
+        signature = strict_base64(text, SIGNATURE_BYTES) if isinstance(text, str) else None
+        if not isinstance(key, str) or not is_key_id(key) or key in read or signature is None:
+            return None
+        read[key] = signature
+    return read

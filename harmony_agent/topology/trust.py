@@ -1,0 +1,13 @@
+"""What tells a right signature from a wrong one."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Verifier(Protocol):
+    """Ed25519."""
+
+    def valid(self, key: bytes, message: bytes, signature: bytes) -> bool:
+        """Whether `key` made `signature` of `message`. Whatever the bytes are, the answer is yes or no."""
+        ...

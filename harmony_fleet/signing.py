@@ -1,0 +1,241 @@
+"""The signing keys of a home, in ``$HARMONY_HOME/fleet/keys``: made, kept, retired; and manifests signed with them.
+
+A key's file has its private half, is read by its owner alone, and leaves this module in no form: what goes out are ids,
+public halves and signatures. Ed25519 has no chance in it: the same manifest and key are the same bytes, whoever writes.
+All active keys sign, so that devices that trust the old one and those that trust the new one accept the same bytes.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal
+
+from harmony_fleet.errors import Conflict, InvalidInput, Refused
+from harmony_fleet.roster import durable
+from scores.manifest import WireManifest
+from scores.signatures import (
+    KEY_BYTES,
+    MAX_SIGNATURES,
+    Signature,
+    is_key_id,
+    key_id,
+    signed_bytes,
+    spell_key,
+    strict_base64,
+)
+
+if TYPE_CHECKING:
+    from nacl.signing import SigningKey
+
+FOLDER: Final = "keys"
+_PREFIX: Final = "ed25519-private:"
+_MOST: Final = 4096
+"""Bytes of a key's file that are read; a right one has 61."""
+State = Literal["active", "retired"]
+_ENDS: Final[dict[State, str]] = {"active": ".key", "retired": ".retired"}
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key of the home. Its private half is in no representation."""
+
+    id: str
+    public: bytes
+    state: State
+    _private: SigningKey = field(repr=False, compare=False)
+
+    @property
+    def spelt(self) -> str:
+        """The public half, as devices trust it."""
+        return spell_key(self.public)
+
+    def signature(self, message: bytes) -> Signature:
+        """This key's signature of `message`."""
+        made = self._private.sign(message).signature
+        return Signature(key=self.id, signature=base64.b64encode(made).decode("ascii"))
+
+
+@dataclass(frozen=True, slots=True)
+class Signing:
+    """The active keys; of none, manifests stay as they are."""
+
+    keys: tuple[Key, ...] = ()
+
+    def sign(self, wire: WireManifest) -> WireManifest:
+        """The manifest with a signature by each active key."""
+        if not self.keys:
+            return wire
+        message = signed_bytes(wire.wire())
+        return wire.model_copy(update={"signatures": [key.signature(message) for key in self.keys]})
+
+    def problem(self, wire: WireManifest) -> str:
+        """How what stands isn't signed as it would be now: a code and ids; empty where it is, or no key is."""
+        if not self.keys:
+            return ""
+        there = {item.key: item.signature for item in wire.signatures or ()}
+        lacking = [key.id for key in self.keys if key.id not in there]
+        if lacking:
+            return f"SignatureMissing {' '.join(lacking)}"
+        message = signed_bytes(wire.wire())
+        wrong = [key.id for key in self.keys if key.signature(message).signature != there[key.id]]
+        if wrong:
+            return f"SignatureInvalid {' '.join(wrong)}"
+        return f"SignatureUnknownKey {' '.join(sorted(there))}" if len(there) > len(self.keys) else ""
+
+
+UNSIGNED: Final = Signing()
+
+
+def keys_folder(home: Path) -> Path:
+    """Where the keys of a home are."""
+    return home / "fleet" / FOLDER
+
+
+def load(home: Path) -> Signing:
+    """The active keys. Raises InvalidInput where one can't be used: nothing goes out unsigned by mistake."""
+    return Signing(tuple(key for key in all_keys(home) if key.state == "active"))
+
+
+def sign(home: Path, wire: WireManifest) -> WireManifest:
+    """`wire` with the signatures of the home's active keys."""
+    return load(home).sign(wire)
+
+
+def trusted_keys(home: Path) -> list[str]:
+    """What a device of this home shall trust: the active keys' public halves, as ``ed25519:<base64>``."""
+    return [key.spelt for key in load(home).keys]
+
+
+def all_keys(home: Path) -> list[Key]:
+    """Every key of the home, by id."""
+    folder = keys_folder(home)
+    try:
+        names = sorted(os.listdir(folder))
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise _unreadable(folder, error) from None
+    return [
+        _read(folder / name, name.removesuffix(end), state)
+        for name in names
+        for state, end in _ENDS.items()
+        if name.endswith(end) and not name.startswith(".")
+    ]
+
+
+def new(home: Path) -> Key:
+    """Make a key. It signs from now on. Raises Refused where as many sign as a manifest may carry."""
+    from nacl.signing import SigningKey  # noqa: PLC0415 - only where there are keys
+
+    if len(load(home).keys) >= MAX_SIGNATURES:
+        raise Refused(
+            "TooManyKeys",
+            f"cannot make a key: {MAX_SIGNATURES} sign already, as many as a manifest may carry",
+            "retire one: harmony fleet key retire ID",
+        )
+    folder = keys_folder(home)
+    private = SigningKey.generate()
+    name = key_id(bytes(private.verify_key))
+    text = _PREFIX + base64.b64encode(bytes(private)).decode("ascii") + "\n"
+    with _told(folder):
+        _make_folder(folder)
+        durable.replace(str(folder / f"{name}{_ENDS['active']}"), text.encode("ascii"))
+    return Key(name, bytes(private.verify_key), "active", private)
+
+
+def turn(home: Path, name: str, state: State) -> bool:
+    """Have a key sign no more (``retired``), or again (``active``); whether it changed. The file stays: a mistake can
+    be undone. Raises InvalidInput, Refused.
+    """
+    found = {key.id: key for key in all_keys(home)}
+    key = found.get(name)
+    if key is None:
+        raise InvalidInput("NotFound", f"cannot find the key {name[:64]!r}", "see: harmony fleet key list")
+    if key.state == state:
+        return False
+    active = sum(1 for other in found.values() if other.state == "active")
+    if state == "retired" and active == 1:
+        raise Refused(
+            "LastKey",
+            f"cannot retire {name}: no other key signs, and devices that require signatures would believe nothing",
+            "make its successor first: harmony fleet key new",
+        )
+    if state == "active" and active >= MAX_SIGNATURES:
+        raise Refused("TooManyKeys", f"cannot take {name} up again: {active} sign already", "retire one of them")
+    folder = keys_folder(home)
+    old, new_path = (folder / f"{name}{_ENDS[which]}" for which in (key.state, state))
+    with _told(folder):
+        os.rename(old, new_path)
+        _sync(folder)
+    return True
+
+
+@contextlib.contextmanager
+def _told(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise InvalidInput(
+            "KeyUnwritable",
+            f"cannot change the keys in {folder}: {error.strerror or error}",
+            "make the folder writable",
+        ) from None
+
+
+def _make_folder(folder: Path) -> None:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(folder, 0o700)
+        _sync(folder.parent)
+
+
+def _sync(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _read(path: Path, name: str, state: State) -> Key:
+    """A key's file, which nobody else may read, and whose name is that of its key."""
+    from nacl.signing import SigningKey  # noqa: PLC0415 - only where there are keys
+
+    seed = strict_base64(_text(path).removeprefix(_PREFIX).removesuffix("\n"), KEY_BYTES)
+    private = SigningKey(seed) if seed is not None else None
+    if private is None or not is_key_id(name) or key_id(bytes(private.verify_key)) != name:
+        raise InvalidInput("KeyInvalid", f"cannot use {path}: it isn't the key that its name says", _RESTORE)
+    return Key(name, bytes(private.verify_key), state, private)
+
+
+_RESTORE: Final = "restore it from a backup; or remove it, make another, and put that into each device's trust"
+
+
+def _text(path: Path) -> str:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    with os.fdopen(fd, "rb") as file:
+        seen = os.fstat(file.fileno())
+        if not stat.S_ISREG(seen.st_mode) or stat.S_IMODE(seen.st_mode) & 0o077 or seen.st_uid != os.geteuid():
+            raise Conflict(
+                "KeyExposed",
+                f"cannot use {path}: others own it or may read it, so others may have signed with it",
+                f"chmod 600 it where you are sure that nobody read it; else make another: {_NEW}",
+            )
+        data = file.read(_MOST)
+    return data.decode("ascii", "replace")
+
+
+_NEW: Final = "harmony fleet key new"
+
+
+def _unreadable(path: Path, error: OSError) -> InvalidInput:
+    return InvalidInput("KeyUnreadable", f"cannot read {path}: {error.strerror}", _RESTORE)
