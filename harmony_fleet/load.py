@@ -20,6 +20,7 @@ from ruamel.yaml.constructor import SafeConstructor
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from harmony_fleet.errors import InvalidInput
+from harmony_fleet.quickyaml import UNUSUAL, quick
 from scores.canonical import MAX_DEPTH, NotCanonical, read
 from scores.manifest import MAX_MANIFEST, FieldError, InvalidManifest, Manifest, explain, validate
 
@@ -98,7 +99,9 @@ def read_json(data: bytes, where: str) -> Any:
 def read_yaml(data: bytes, where: str, most: int = _MAX_NODES) -> list[Any]:
     """YAML 1.2 documents; dates stay text, duplicate keys and exploding aliases are refused."""
     try:
-        values = list(_reader().load_all(data.decode("utf-8-sig")))
+        text = data.decode("utf-8-sig")
+        value = quick(text)
+        values = list(_reader().load_all(text)) if value is UNUSUAL else [value]
     except UnicodeDecodeError as error:
         raise InvalidInput(
             "NotUtf8", f"cannot read {where}: not UTF-8 at byte {error.start}", "save as UTF-8"

@@ -309,7 +309,7 @@ async def test_without_a_server_it_is_code_4(live: Site, nats_server: NatsServer
 
 
 async def test_an_apply_killed_anywhere_is_carried_on_by_the_next(live: Site) -> None:
-    for at, wait in enumerate((0.0, 0.3, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 1.0), 2):
+    for at, wait in enumerate((0.3, 0.6, 0.7), 2):
         await live.change("device", "set", *NAMES, "--variable", f"port={at}")
         process = await live.operator.process("fleet", "apply", "--no-wait")
         await asyncio.sleep(wait)
