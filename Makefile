@@ -4,7 +4,7 @@ BIN := .venv/bin
 ROOT := $(shell id -u)
 
 .DEFAULT_GOAL := help
-.PHONY: help bench-fleet venv system demo test test-vm test-quick check lint types arch format lock audit-updater clean
+.PHONY: help bench-fleet deb venv system demo test test-vm test-quick check lint types arch format lock audit-updater clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,6 +44,9 @@ bench-fleet: venv ## Fleets of 1,000 and 10,000 simulated devices against bare f
 
 audit-updater: venv ## What the root updater is made of, and every command that it can ever run
 	$(BIN)/python deploy/audit_updater.py
+
+deb: venv ## The Debian packages, into dist/; DEB_SUITE and DEB_ARCH limit for what
+	$(BIN)/python deploy/deb/build.py $(DEB_SUITE:%=--suite %) $(DEB_ARCH:%=--arch %)
 
 venv: .venv/.made ## Make .venv with the locked versions
 

@@ -48,6 +48,14 @@ class Commands:
         self.name, self.root, self._nspawn = name, root, nspawn
         self._users = users(root)
 
+    def know_users(self) -> None:
+        """Read the accounts anew: they are others once a package or an administrator has made some."""
+        self._users = users(self.root)
+
+    def uid(self, user: str) -> int:
+        """A user's id."""
+        return self._users[user][0]
+
     @property
     def running(self) -> bool:
         """Whether the device has been booted and has not ended."""

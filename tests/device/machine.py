@@ -16,7 +16,7 @@ from tests.device.claims import FREE, Claim, Run
 from tests.device.files import Files
 from tests.device.network import Link
 from tests.device.nspawn import REBOOT, Nspawn
-from tests.device.prepare import UID, USER
+from tests.device.prepare import USER
 from tests.device.tools import HarnessError, call
 
 _EXT4_IOC_SHUTDOWN = 0x8004587D
@@ -54,9 +54,12 @@ class Device(Files):
     # -- power ---------------------------------------------------------------------------------------------------
 
     def boot(self, timeout: float = 60) -> "Device":
-        """Boot, and return when multi-user.target and fleet-agent's own manager are up."""
+        """Boot, and return when multi-user.target and fleet-agent's own manager, where it has one, are up."""
         self._nspawn.start(timeout)
-        bus = Path(f"/proc/{self._nspawn.leader}/root/run/user/{UID}/bus")
+        self.know_users()
+        if not (self.root / f"var/lib/systemd/linger/{USER}").exists():
+            return self
+        bus = Path(f"/proc/{self._nspawn.leader}/root/run/user/{self.uid(USER)}/bus")
         deadline = time.monotonic() + timeout
         while not bus.exists():
             if time.monotonic() > deadline:

@@ -21,7 +21,7 @@ from tests.device.machine import Device
 from tests.device.storage import REPOSITORY
 from tests.device.tools import HarnessError
 
-DEPLOY = REPOSITORY / "deploy"
+FILES = REPOSITORY / "deploy/deb/harmony-updater/files/usr/lib"
 SOCKET = "/run/harmony-updater/updater.sock"
 JOURNALS = "/var/lib/harmony-fleet-updater/system-upgrades"
 UNITS = ("harmony-updater.socket", "harmony-updater.service")
@@ -38,11 +38,12 @@ class Upgrading:
 
     def __init__(self, device: Device, folder: Path, **settings: Any) -> None:
         self.device, self.repository = device, Repository(folder)
+        device.run(["ln", "--symbolic", "/usr/local/bin/harmony-updater", "/usr/bin/harmony-updater"])
         for unit in UNITS:
-            device.write(f"/etc/systemd/system/{unit}", (DEPLOY / "systemd" / unit).read_text())
+            device.write(f"/etc/systemd/system/{unit}", (FILES / "systemd/system" / unit).read_text())
         for kind in ("sysusers.d", "tmpfiles.d"):
             path = f"/etc/{kind}/harmony-updater.conf"
-            device.write(path, (DEPLOY / kind / "harmony-updater.conf").read_text())
+            device.write(path, (FILES / kind / "harmony-updater.conf").read_text())
         device.run(["systemd-sysusers"])
         device.run(["systemd-tmpfiles", "--create", "/etc/tmpfiles.d/harmony-updater.conf"])
         self._synchronise()
