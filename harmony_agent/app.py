@@ -35,7 +35,7 @@ from harmony_agent.topology import Clock, Objects
 from harmony_agent.topology.updater import UpdaterRefused
 from scores.names import format_time
 from scores.signatures import key_id, read_key
-from scores.status import Capabilities, DeviceInfo, UpdaterInfo
+from scores.status import Capabilities, DeviceInfo, TrustInfo, UpdaterInfo
 
 log = logging.getLogger(__name__)
 
@@ -202,6 +202,7 @@ class Describer:
                 podman=await self._version("Container"),
                 updater=await self._updater(),
             ),
+            trust=self._trust(),
         )
 
     async def _version(self, kind: str) -> str | None:
@@ -214,6 +215,11 @@ class Describer:
             if not (isinstance(error, Transient) and error.phase == "Unknown"):
                 self._told.pop(kind, None)
         return self._told.get(kind)
+
+    def _trust(self) -> TrustInfo | None:
+        told = self._settings.trust
+        keys = sorted(key_id(read_key(text)) for text in told.keys)
+        return TrustInfo(require=told.require, keys=keys) if keys else None
 
     async def _updater(self) -> UpdaterInfo | None:
         if "SystemUpgrade" not in self._made:

@@ -34,6 +34,7 @@ Code = Literal[
     "ownership-mismatch",
     "fenced",
     "signature-refused",
+    "trust-differs",
     "heartbeat-stale",
     "capability-missing",
 ]
@@ -49,6 +50,8 @@ RESPONSES: Final[Mapping[Code, str]] = {
     "fenced": "somebody else wrote: see harmony status, then apply again with the right roster",
     "signature-refused": "where the projection differs too, harmony fleet apply signs it; else put the key of "
     "harmony fleet key list into [trust] keys there; one that nobody here wrote: see who writes to NATS",
+    "trust-differs": "set [trust] keys there as harmony fleet key list shows them, and restart the agent; before a key "
+    "is retired every device has to trust its successor",
     "heartbeat-stale": "look at the device and its network; its manifests wait for it",
     "capability-missing": "on the device, harmony-agent check says how to mend it; it holds apply up",
 }
@@ -124,9 +127,22 @@ def _devices(fleet: Fleet) -> Iterator[Finding]:
         device = fleet.device(name)
         if member.enabled and device.silent(fleet.now):
             yield Finding(name, "", "", "heartbeat-stale", "never heard" if device.heard is None else "")
+        if differs := _trust(device, fleet.signing):
+            yield Finding(name, "", "", "trust-differs", differs)
     for name, device in fleet.devices.items():
         if name not in members and not device.silent(fleet.now):
             yield Finding(name, "", "", "unmanaged", "NotInRoster")
+
+
+def _trust(device: Device, signing: Signing) -> str:
+    """Which keys the device, by its own word, lacks or still has; empty where none, or where it told of no trust."""
+    told = device.info.trust if device.info is not None else None
+    if told is None or not signing.keys:
+        return ""
+    lacks = [key.id for key in signing.keys if key.id not in told.keys]
+    still = sorted(signing.retired & set(told.keys))
+    parts = (("lacks", lacks), ("still trusts", still))
+    return ", ".join(f"{verb} {' '.join(which)}" for verb, which in parts if which)
 
 
 def _expected(fleet: Fleet) -> Iterator[Finding]:

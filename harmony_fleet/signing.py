@@ -66,6 +66,8 @@ class Signing:
     """The active keys; of none, manifests stay as they are."""
 
     keys: tuple[Key, ...] = ()
+    retired: frozenset[str] = frozenset()
+    """ids of those that sign no more"""
 
     def sign(self, wire: WireManifest) -> WireManifest:
         """The manifest with a signature by each active key."""
@@ -99,7 +101,11 @@ def keys_folder(home: Path) -> Path:
 
 def load(home: Path) -> Signing:
     """The active keys. Raises InvalidInput where one can't be used: nothing goes out unsigned by mistake."""
-    return Signing(tuple(key for key in all_keys(home) if key.state == "active"))
+    found = all_keys(home)
+    return Signing(
+        tuple(key for key in found if key.state == "active"),
+        frozenset(key.id for key in found if key.state == "retired"),
+    )
 
 
 def sign(home: Path, wire: WireManifest) -> WireManifest:
@@ -219,7 +225,7 @@ _RESTORE: Final = "restore it from a backup; or remove it, make another, and put
 
 def _text(path: Path) -> str:
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         raise _unreadable(path, error) from None
     with os.fdopen(fd, "rb") as file:

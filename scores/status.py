@@ -10,6 +10,7 @@ from pydantic import Field
 from scores.base import Model
 from scores.manifest import MAX_ERRORS, Generation
 from scores.names import MAX_GENERATION, DeploymentName, DeviceName, Digest, Lineage, Time
+from scores.signatures import KeyId
 
 DeploymentPhase = Literal[
     "Converged", "Progressing", "Degraded", "Failed", "Held", "Fenced", "Rejected", "Removing", "Removed"
@@ -184,6 +185,13 @@ class Capabilities(Reported):
     updater: UpdaterInfo | None = None
 
 
+class TrustInfo(Reported):
+    """The ids of the keys whose manifests the device believes; with `require` it believes no other."""
+
+    require: bool
+    keys: Sequence[KeyId]
+
+
 class DeviceInfo(Reported):
     """A value of ``device-info``, written on change."""
 
@@ -195,6 +203,15 @@ class DeviceInfo(Reported):
     os: OsInfo
     kinds: Sequence[str]
     capabilities: Capabilities
+    trust: TrustInfo | None = None
+    """left out where no key is configured, so that those who know nothing of keys can read the rest"""
+
+    def wire(self) -> dict[str, Any]:
+        """The JSON value with every field that says something."""
+        value = super().wire()
+        if self.trust is None:
+            del value["trust"]
+        return value
 
 
 class Heartbeat(Reported):

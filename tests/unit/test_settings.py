@@ -35,6 +35,7 @@ poll = 5
 [labels]
 site = "home"
 """
+KEY = "ed25519:" + "A" * 43 + "="
 LEAST = '[agent]\ndevice_id = "pi-01"\n'
 
 
@@ -88,6 +89,8 @@ OVERRIDES: list[tuple[str, str, tuple[str, str], Any]] = [
     ("NATS__SERVERS", "nats://a:1, nats://b:2,", ("nats", "servers"), ["nats://a:1", "nats://b:2"]),
     ("NATS__SERVERS", '["nats://a:1"]', ("nats", "servers"), ["nats://a:1"]),
     ("NATS__SERVERS", '"nats://a:1"', ("nats", "servers"), ["nats://a:1"]),
+    ("TRUST__KEYS", KEY, ("trust", "keys"), [KEY]),
+    ("TRUST__REQUIRE", "false", ("trust", "require"), False),
     ("NATS__CREDENTIALS", "", ("nats", "credentials"), ""),
     ("FILES__SETUID", "true", ("files", "setuid"), True),
     ("SYSTEMD__SCOPE", "system", ("systemd", "scope"), "system"),
@@ -144,6 +147,13 @@ REFUSED: dict[str, tuple[str, dict[str, str], str]] = {
     "variable without key": (LEAST, {"NATS": "a"}, "cannot use $HARMONY_AGENT__NATS: nothing honours"),
     "variable of no key": (LEAST, {"NATS__SERVER": "a"}, "nats.server: nothing honours this key"),
     "variable with empty key": (LEAST, {"NATS__": "a"}, "nothing honours"),
+    "trust without keys": (LEAST + "[trust]\nrequire = true\n", {}, "trust: require = true needs keys"),
+    "trust no list": (LEAST + f'[trust]\nkeys = "{KEY}"\n', {}, "trust.keys: "),
+    "trust no key": (LEAST + '[trust]\nkeys = ["hunter2"]\n', {}, "trust.keys.0: must be ed25519: and the base64 of"),
+    "trust half a key": (LEAST + f'[trust]\nkeys = ["{KEY[:-4]}"]\n', {}, "trust.keys.0: must be ed25519:"),
+    "trust twice": (LEAST + f'[trust]\nkeys = ["{KEY}", "{KEY}"]\n', {}, "trust: keys has the same key twice"),
+    "trust require text": (LEAST + "[trust]\nrequire = 'yes'\n", {}, "trust.require"),
+    "trust by a variable": (LEAST, {"TRUST__REQUIRE": "true"}, "trust: require = true needs keys"),
     "not TOML": ("[agent\n", {}, "cannot read the configuration"),
     "key twice": (LEAST + 'device_id = "b"\n', {}, "cannot read the configuration"),
 }
@@ -174,3 +184,13 @@ def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
 def test_no_value_is_told(place: Path) -> None:
     text = LEAST + '[nats]\nservers = [5, "nats://user:hunter2@host"]\ncredentials = ["hunter2"]\nhunter3 = "hunter2"\n'
     assert "hunter2" not in refused(place, text)
+
+
+def test_what_is_trusted_is_handed_to_the_engine(place: Path) -> None:
+    from harmony_agent.app import trust
+    from tests.keys import ROSTER
+
+    none = trust(read(place, LEAST))
+    assert (none.require, none.keys) == (False, {})
+    made = trust(read(place, LEAST + f'[trust]\nrequire = true\nkeys = ["{ROSTER.spelt}"]\n'))
+    assert (made.require, made.keys) == (True, {ROSTER.id: ROSTER.public})

@@ -16,6 +16,7 @@ ITEMS = ("device", "deployment", "schedule")
 COMMANDS = [
     *[["fleet", word] for word in ("init", "status", "doctor", "verify", "plan", "apply", "reconcile", "controller")],
     *[["fleet", item, verb] for item in ITEMS for verb in ("add", "set", "remove")],
+    *[["fleet", "key", verb] for verb in ("new", "list", "retire")],
     *[["upgrade", word] for word in ("start", "watch", "list", "show", "cancel")],
 ]
 FILE = {"kind": "File", "name": "motd", "path": "/srv/motd", "content": "s3cret"}
