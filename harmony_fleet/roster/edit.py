@@ -6,6 +6,7 @@ What comes out is checked by the model afterwards, so nothing is checked here bu
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
@@ -14,9 +15,26 @@ from ruamel.yaml.scalarstring import LiteralScalarString
 from harmony_fleet.errors import InvalidInput
 
 Section = Literal["devices", "deployments", "schedules"]
-Edit = Callable[[CommentedMap], None]
 UNSET: Final = object()
 """As a value: the key goes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """A change of items of one section; no others are touched."""
+
+    section: Section
+    names: frozenset[str]
+    work: Callable[[CommentedMap], None]
+
+    def __call__(self, tree: CommentedMap) -> None:
+        """Change the tree."""
+        self.work(tree)
+
+    @property
+    def devices(self) -> frozenset[str]:
+        """The devices that it touches."""
+        return self.names if self.section == "devices" else frozenset()
 
 
 def add(section: Section, items: Sequence[Mapping[str, Any]]) -> Edit:
@@ -35,7 +53,7 @@ def add(section: Section, items: Sequence[Mapping[str, Any]]) -> Edit:
             names.add(item["name"])
             there.append(_block(item))
 
-    return edit
+    return Edit(section, frozenset(item["name"] for item in items), edit)
 
 
 def change(section: Section, names: Sequence[str], values: Mapping[tuple[str, ...], Any]) -> Edit:
@@ -47,7 +65,7 @@ def change(section: Section, names: Sequence[str], values: Mapping[tuple[str, ..
             for path, value in values.items():
                 _set(item, path, value)
 
-    return edit
+    return Edit(section, frozenset(names), edit)
 
 
 def remove(section: Section, names: Sequence[str]) -> Edit:
@@ -57,8 +75,11 @@ def remove(section: Section, names: Sequence[str]) -> Edit:
         for name in names:
             there = _items(tree, section)
             del there[there.index(_find(tree, section, name))]
+        if not tree[section]:
+            tree[section] = CommentedSeq()
+            tree.ca.items.pop(section, None)  # comments before an empty list's brackets would be no YAML
 
-    return edit
+    return Edit(section, frozenset(names), edit)
 
 
 def bump(tree: CommentedMap) -> int:

@@ -16,7 +16,7 @@ from typing import Final
 
 from harmony_fleet.errors import Conflict, InvalidInput
 from harmony_fleet.roster import durable, text
-from harmony_fleet.roster.edit import Edit, bump
+from harmony_fleet.roster.edit import Edit
 from harmony_fleet.roster.fence import Seal, admit, expect, from_bytes, seal_of, to_bytes
 from harmony_fleet.roster.model import Roster
 from scores.canonical import digest
@@ -78,15 +78,12 @@ class RosterFile:
             self._sweep()
             before, data, seal = self._read()
             expect(before, generation)
-            tree = text.tree(data)
-            edit(tree)
-            after = text.parse(text.dump(tree), str(self.path))
+            changed = text.edited(data, edit)
+            after = text.parse(changed, str(self.path))
             if after.content_digest() == before.content_digest():
                 self._seal(before, data, seal, lock)
                 return before, False
-            after = after.model_copy(update={"generation": bump(tree)})
             check(after)
-            changed = text.dump(tree)
             self._write(self.path, changed, lock)
             self._write(self.seal_path, to_bytes(seal_of(after, changed)), lock)
             return after, True

@@ -11,11 +11,15 @@ from ruamel.yaml.error import YAMLError
 
 from harmony_fleet.errors import InvalidInput
 from harmony_fleet.load import read_yaml
+from harmony_fleet.roster import partial
+from harmony_fleet.roster.edit import Edit, bump
 from harmony_fleet.roster.model import Roster, check
 
 MAX_ROSTER: Final = 64 * 1024 * 1024
 _MAX_NODES: Final = 4_000_000
 """Values of the largest roster: 100,000 devices have fewer."""
+
+_COLUMN: Final = 2
 
 HEADER: Final = """\
 # What is meant to run where. `harmony fleet device|deployment|schedule …` changes it and keeps comments.
@@ -40,10 +44,24 @@ def parse(data: bytes, where: str) -> Roster:
     return check(values[0], where)
 
 
-def tree(data: bytes) -> CommentedMap:
-    """The same as a tree that keeps comments; `data` was parsed before. Raises InvalidInput."""
+def edited(data: bytes, edit: Edit) -> bytes:
+    """What `data`, which was parsed before, says after `edit`, by one generation more. Raises InvalidInput."""
+
+    def rewrite(text: str, column: int) -> str:
+        changed = tree(text)
+        edit(changed)
+        bump(changed)
+        return dump(changed, column)
+
+    text = data.decode("utf-8-sig")
+    made = partial.edited(text, edit.devices, rewrite)
+    return (rewrite(text, _COLUMN) if made is None else made).encode()
+
+
+def tree(text: str) -> CommentedMap:
+    """The same as a tree that keeps comments. Raises InvalidInput."""
     try:
-        found: Any = _yaml().load(data.decode("utf-8-sig"))
+        found: Any = _yaml().load(text)
     except (YAMLError, ValueError, TypeError, RecursionError) as error:
         raise InvalidInput(
             "NotEditable",
@@ -55,16 +73,16 @@ def tree(data: bytes) -> CommentedMap:
     return found
 
 
-def dump(changed: CommentedMap) -> bytes:
-    """The tree as text."""
+def dump(changed: CommentedMap, column: int = _COLUMN) -> str:
+    """The tree as text, with the dashes of lists so far to the right."""
     out = BytesIO()
-    _yaml().dump(changed, out)
-    return out.getvalue()
+    _yaml(column).dump(changed, out)
+    return out.getvalue().decode()
 
 
-def _yaml() -> YAML:
+def _yaml(column: int = _COLUMN) -> YAML:
     yaml = YAML(typ="rt", pure=True)
     yaml.preserve_quotes = True
     yaml.width = 4096
-    yaml.indent(mapping=2, sequence=4, offset=2)
+    yaml.indent(mapping=2, sequence=column + 2, offset=column)
     return yaml
