@@ -21,11 +21,12 @@ from harmony_agent.adapters.clock import SystemClock
 from harmony_agent.adapters.ledger import SqliteLedger
 from harmony_agent.adapters.nats_desired import NatsControl
 from harmony_agent.adapters.probing import LoopbackProber
+from harmony_agent.core.trust import Trust
 from harmony_agent.engine.engine import Engine, Intervals
 from harmony_agent.engine.parts import Times
 from scores.keys import ACTUAL, BUCKETS, DESIRED, HISTORY
 from scores.names import format_time
-from scores.status import Capabilities, DeviceInfo, OsInfo
+from scores.status import Capabilities, DeviceInfo, OsInfo, TrustInfo
 from tests.fakes.memory_kind import MemoryFiles
 from tests.natsserver import NatsServer
 
@@ -55,11 +56,15 @@ class Agent:
         urls: Sequence[str] = (),
         machine: str = "",
         heartbeat: float = 0.5,
+        trust: Trust | None = None,
     ) -> None:
         self.state, self.poll, self.device, self.heartbeat = state, poll, device, heartbeat
         self.urls = list(urls) or [url or server.url]
         self.machine = machine or str(state)
+        self.link: dict[str, str] = {}
+        """credentials and tls_ca of its connection"""
         self.disk: dict[str, bytes] = {} if disk is None else disk
+        self.trust = trust or Trust()
         self.allowed = ("File",)
         """the kinds of its configuration"""
         self.applied: list[str] = []
@@ -87,7 +92,7 @@ class Agent:
         clock = SystemClock()
         times = Times(clock, lambda: format_time(datetime.fromtimestamp(clock.now(), UTC)), random.random)
         ledger = SqliteLedger(self.state)
-        self.control = NatsControl(self.device, self.machine, self.urls, poll=self.poll)
+        self.control = NatsControl(self.device, self.machine, self.urls, poll=self.poll, **self.link)
         self.engine = Engine(
             device=self.device,
             ledger=ledger,
@@ -98,7 +103,9 @@ class Agent:
             describe=self._describe,
             refresh=self.control.refresh,
             agent_version="1",
+            trust=self.trust,
         )
+        self.control.known = lambda: list(self.engine.book.deployments)
         self.files = MemoryFiles(self.engine.book.store("File"))
         self.files.disk, self.files.writes = self.disk, self.applied
         self.prepare(self.files)
@@ -121,16 +128,17 @@ class Agent:
             os=OsInfo(id="debian", version_id="12", arch="x86_64", kernel="6"),
             kinds=["File"],
             capabilities=Capabilities(),
+            trust=TrustInfo(require=self.trust.require, keys=sorted(self.trust.keys)) if self.trust.keys else None,
         )
 
-    async def repairs(self, path: str = "/srv/web/f0", seconds: float = 15.0) -> None:
+    async def repairs(self, path: str = "/srv/web/f0", seconds: float = 40.0) -> None:
         """Drift is still found and repaired: what stands at `path` now is enforced."""
         wanted = self.disk[path]
         self.disk[path] = b"drifted"
         await eventually(lambda: self.disk.get(path) == wanted, f"{path} was not repaired", seconds)
 
 
-async def eventually(condition: Callable[[], bool], what: str, seconds: float = 15.0) -> None:
+async def eventually(condition: Callable[[], bool], what: str, seconds: float = 40.0) -> None:
     """Wait until the condition holds."""
     with anyio.move_on_after(seconds):
         while not condition():
@@ -195,13 +203,13 @@ class Plane:
         return [info.name for info in await self.js.consumers_info(f"KV_{DESIRED}")]
 
     async def until(
-        self, condition: Callable[[dict[str, Any]], bool], deployment: str = "web", seconds: float = 15.0
+        self, condition: Callable[[dict[str, Any]], bool], deployment: str = "web", seconds: float = 40.0
     ) -> dict[str, Any]:
         """The first status that fulfils the condition; the last one in the error otherwise."""
         return await self.until_value(ACTUAL, f"{self.device}.{deployment}", condition, seconds)
 
     async def until_value(
-        self, bucket: str, key: str, condition: Callable[[dict[str, Any]], bool], seconds: float = 15.0
+        self, bucket: str, key: str, condition: Callable[[dict[str, Any]], bool], seconds: float = 40.0
     ) -> dict[str, Any]:
         value: dict[str, Any] | None = None
         with anyio.move_on_after(seconds):

@@ -238,6 +238,7 @@ JSON = st.recursive(
     max_leaves=12,
 )
 GOOD = manifest(10**6, SECRET, "b", "c")
+SIGNED = {**GOOD, "signatures": [{"key": "0123456789abcdef", "signature": "A" * 86 + "=="}]}
 
 
 def places(value: Any, here: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
@@ -257,6 +258,11 @@ def replaced(value: Any, place: tuple[Any, ...], new: Any) -> Any:
 MUTATED = st.builds(
     lambda place, new: json.dumps(replaced(GOOD, place, new)).encode(), st.sampled_from(places(GOOD)), JSON
 )
+FORGED = st.builds(
+    lambda place, new: json.dumps(replaced(SIGNED, ("signatures", *place), new)).encode(),
+    st.sampled_from(places(SIGNED["signatures"])),
+    JSON,
+)
 CUT = st.builds(lambda length: json.dumps(GOOD).encode()[:length], st.integers(0, len(json.dumps(GOOD)) - 1))
 QUICK = settings(
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
@@ -264,7 +270,7 @@ QUICK = settings(
 
 
 @QUICK
-@given(data=st.binary(max_size=200) | CUT | MUTATED | JSON.map(lambda value: json.dumps(value).encode()))
+@given(data=st.binary(max_size=200) | CUT | MUTATED | FORGED | JSON.map(lambda value: json.dumps(value).encode()))
 def test_whatever_arrives(bench: Bench, data: bytes, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "harmony_agent")
     before = told(bench.agent)

@@ -151,6 +151,22 @@ def test_a_flipped_bit_of_the_bytes_is_never_accepted_as_something_else(
         assert signed_bytes(changed) == signed_bytes(value) or not isinstance(changed, dict)
 
 
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.sampled_from([*ENTRY.values(), ENTRY]),
+    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.sampled_from(["key", "signature"]), inner),
+    max_leaves=10,
+)
+
+
+@given(signatures=JSON)
+def test_whatever_stands_as_signatures(signatures: Any) -> None:
+    altered = {**VALUE, "generation": 4, "signatures": signatures}
+    assert verdict(trust(ROSTER, NEXT), altered | {"generation": 3}) == (
+        "believed" if signatures == [ENTRY] else verdict(trust(ROSTER, NEXT), altered)
+    )
+    assert verdict(trust(ROSTER, NEXT), altered) in (MISSING, UNKNOWN, INVALID)
+
+
 def test_what_is_signed_is_the_canonical_manifest_behind_a_tag() -> None:
     data = canonical(GOOD)
     manifest = decode(data, device="pi-01", deployment="web")

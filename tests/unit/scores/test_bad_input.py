@@ -86,11 +86,30 @@ def test_exactly_one_mebibyte_is_read() -> None:
     assert decode(data + b" " * (MAX_MANIFEST - len(data)), device="pi-01", deployment="web").generation == 3
 
 
+SIGNED = {"key": "0123456789abcdef", "signature": "A" * 86 + "=="}
 FIELDS: dict[str, tuple[Any, str, str]] = {
     "api": (manifest(api="harmony/v2"), "api", "NotAllowed"),
     "no api": ({key: value for key, value in manifest().items() if key != "api"}, "api", "Missing"),
     "no scores": ({key: value for key, value in manifest().items() if key != "scores"}, "scores", "Missing"),
     "no lineage": ({key: value for key, value in manifest().items() if key != "lineage"}, "lineage", "Missing"),
+    "signatures text": (manifest(signatures=SIGNED["signature"]), "signatures", "WrongType"),
+    "signatures none": (manifest(signatures=[]), "signatures", "TooFew"),
+    "signatures five": (manifest(signatures=[SIGNED] * 5), "signatures", "TooMany"),
+    "signatures twice": (manifest(signatures=[SIGNED] * 2), "signatures[1].key", "DuplicateSignature"),
+    "signature text": (manifest(signatures=["x"]), "signatures[0]", "WrongType"),
+    "signature without key": (
+        manifest(signatures=[{"signature": SIGNED["signature"]}]),
+        "signatures[0].key",
+        "Missing",
+    ),
+    "signature's key": (manifest(signatures=[{**SIGNED, "key": SECRET}]), "signatures[0].key", "InvalidKeyId"),
+    "signature short": (
+        manifest(signatures=[{**SIGNED, "signature": "AAAA"}]),
+        "signatures[0].signature",
+        "InvalidSignature",
+    ),
+    "signature number": (manifest(signatures=[{**SIGNED, "signature": 5}]), "signatures[0].signature", "WrongType"),
+    "signature's field": (manifest(signatures=[{**SIGNED, "alg": "none"}]), "signatures[0].alg", "UnknownField"),
     "unknown field": (manifest(extra=1), "extra", "UnknownField"),
     "unknown field of a Score": (manifest({**FILE, "contnet": "x"}), "scores[0].contnet", "UnknownField"),
     "generation 0": (manifest(generation=0), "generation", "OutOfRange"),
