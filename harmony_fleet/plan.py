@@ -66,6 +66,7 @@ def plan(wish: Wish, found: Deployment, device: Device) -> Plan:
         raise Conflict("GenerationExhausted", f"cannot write {found.key}: no generation is left", "use another name")
     wire = wish.signing.sign(manifest.bind(found.key.device, wish.lineage, generation, supersedes))
     _check_kinds(wire, device)
+    _check_trust(wire, device)
     _check_prune(wire, found)
     return Plan(
         _action(wire, found),
@@ -218,6 +219,24 @@ def _check_kinds(wire: WireManifest, device: Device) -> None:
             "on the device, harmony-agent check says how to mend it",
             [FieldError(f"scores[{at}].kind", "MissingCapability") for at, _ in lacking],
         )
+
+
+def _check_trust(wire: WireManifest, device: Device) -> None:
+    """A device that says that it believes only certain keys isn't written what it would refuse."""
+    told = device.info.trust if device.info is not None else None
+    signed = [item.key for item in wire.signatures or ()]
+    if told is None or not told.require or set(signed) & set(told.keys):
+        return
+    trusts = f"cannot apply {wire.deployment} to {device.name}: it believes only what {' '.join(told.keys)} signed"
+    if not signed:
+        raise Refused(
+            "SignatureMissing", f"{trusts}, and there is no signing key here", "write it where the signing keys are"
+        )
+    raise Refused(
+        "SignatureUnknownKey",
+        f"{trusts}, and here {' '.join(signed)} signs",
+        "put the key of harmony fleet key list into [trust] keys there; or take a retired one up again with --undo",
+    )
 
 
 def _lacks(info: DeviceInfo, kind: str) -> str:

@@ -91,7 +91,10 @@ async def _request(store: Store, kept: Kept, signing: Signing) -> Kept:
 
 
 async def _write(store: Store, run: TaskRun, name: str, manifest: Manifest, signing: Signing) -> str:
-    """Write it unless it stands; why it can't be, as a code. Who was faster wrote the same."""
+    """Write it unless it stands; why it can't be, as a code. Who was faster wrote the same.
+
+    A device isn't to blame where this watcher has no signing key: that is raised, and one who has goes on.
+    """
     found, device = await asyncio.gather(
         read_deployment(store, DeploymentKey(name, run.deployment)), read_device(store, name)
     )
@@ -102,6 +105,8 @@ async def _write(store: Store, run: TaskRun, name: str, manifest: Manifest, sign
     except Unreachable:
         raise
     except Refused as error:
+        if error.code == "SignatureMissing":
+            raise
         return error.code
     except HarmonyError as error:
         return "" if error.code == "Conflict" else error.code

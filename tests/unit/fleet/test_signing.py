@@ -268,3 +268,18 @@ def test_trust_is_left_out_of_a_device_s_word_where_there_is_none() -> None:
     )
     assert info.wire()["trust"] == {"require": True, "keys": [ROSTER.id]}
     assert "trust" not in info.model_copy(update={"trust": None}).wire()
+
+
+def test_a_device_that_would_refuse_it_is_not_written_to(home: Path, keys: Signing) -> None:
+    def planned_at(signing: Signing, *ids: str, require: bool = True) -> str:
+        info = device().info
+        assert info is not None
+        told = info.model_copy(update={"trust": TrustInfo(require=require, keys=ids)})
+        made = plan(Wish(manifest(file()), OURS, signing=signing), found(), type(device())("pi-01", told, NOW))
+        return made.action
+
+    ours = keys.keys[0].id
+    assert planned_at(keys, ours) == planned_at(keys, ROSTER.id, ours) == "create"
+    assert planned_at(UNSIGNED, ours, require=False) == planned_at(keys, ROSTER.id, require=False) == "create"
+    assert refusal(lambda: planned_at(keys, ROSTER.id)) == ("SignatureUnknownKey", 5)
+    assert refusal(lambda: planned_at(UNSIGNED, ours)) == ("SignatureMissing", 5)
