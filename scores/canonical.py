@@ -9,10 +9,16 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from typing import Any, Final, NoReturn
 
 MAX_DEPTH: Final = 32
 """Levels of nesting that are read; the deepest Score needs 8."""
+
+
+_STRING: Final = re.compile(r'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
+"""A string, or the beginning of one that doesn't end."""
+_BRACKETS: Final = re.compile(r"[\[\]{}]")
 
 
 class NotCanonical(ValueError):
@@ -56,24 +62,13 @@ def read(data: bytes, limit: int) -> Any:
 
 def _check_depth(text: str) -> None:
     """Count brackets outside strings before parsing, so that depth costs no stack."""
+    if text.count("[") + text.count("{") <= MAX_DEPTH:
+        return
     depth = 0
-    inside = escaped = False
-    for char in text if text.count("[") + text.count("{") > MAX_DEPTH else "":
-        if inside:
-            if escaped:
-                escaped = False
-            elif char == "\\":
-                escaped = True
-            elif char == '"':
-                inside = False
-        elif char == '"':
-            inside = True
-        elif char in "[{":
-            depth += 1
-            if depth > MAX_DEPTH:
-                raise NotCanonical("TooDeep", f"nested deeper than {MAX_DEPTH} levels")
-        elif char in "]}":
-            depth -= 1
+    for char in _BRACKETS.findall(_STRING.sub("", text)):
+        depth += 1 if char in "[{" else -1
+        if depth > MAX_DEPTH:
+            raise NotCanonical("TooDeep", f"nested deeper than {MAX_DEPTH} levels")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

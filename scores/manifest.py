@@ -91,7 +91,7 @@ class Manifest(Model):
         known = set(keys)
         for index, score in enumerate(self.scores):
             _check_references(index, score, known)
-        stuck = cycle({score.key: score.needs() for score in self.scores})
+        stuck = cycle({score.key: needs for score in self.scores if (needs := score.needs())})
         if stuck:
             place = ("scores", keys.index(min(stuck)))
             raise fault(place, "AfterCycle", "its turn never comes: after, restart_on and reload_on go in a circle")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -94,12 +94,8 @@ def deployment_status(
 ) -> DeploymentStatus:
     """Fold a deployment. A manifest that was not accepted (`kept`) is what its phase tells first."""
     phase, reason, message = _fold(enforced, resources)
-    rejection = None
     if kept is not None:
         phase, reason, message = kept.phase, kept.reason, kept.message
-        if kept.generation is not None or kept.errors:
-            fields = [RejectedField(field=error.field, code=error.code) for error in kept.errors]
-            rejection = Rejection(generation=kept.generation, reason=kept.reason, errors=fields)
     return DeploymentStatus(
         device=device,
         deployment=deployment,
@@ -110,8 +106,27 @@ def deployment_status(
         reason=reason,
         message=message[:MAX_MESSAGE],
         resources=_fitting(resources),
-        rejected=rejection,
+        rejected=rejection(kept),
     )
+
+
+def rejection(kept: Keep | None) -> Rejection | None:
+    """What is told of a manifest that was not accepted; None where none was looked at."""
+    if kept is None or (kept.generation is None and not kept.errors):
+        return None
+    fields = [RejectedField(field=error.field, code=error.code) for error in kept.errors]
+    return Rejection(generation=kept.generation, reason=kept.reason, errors=fields)
+
+
+def deployment_phase(
+    enforced: Enforced | None, kept: Keep | None, phases: Collection[ResourcePhase]
+) -> DeploymentPhase:
+    """The phase that `deployment_status` gives, from the phases of the resources alone: the fold costs much more."""
+    if kept is not None:
+        return kept.phase
+    if enforced is not None and enforced.removed:
+        return "Removing" if phases else "Removed"
+    return _FOLDED[max((_WEIGHT[phase] for phase in phases), default=0)]
 
 
 def _fitting(resources: Mapping[str, ResourceStatus]) -> dict[str, ResourceStatus]:
@@ -125,14 +140,16 @@ def _fitting(resources: Mapping[str, ResourceStatus]) -> dict[str, ResourceStatu
 
 
 def _fold(enforced: Enforced | None, resources: Mapping[str, ResourceStatus]) -> tuple[DeploymentPhase, str, str]:
-    if enforced is not None and enforced.removed and not resources:
-        return "Removed", "", ""
-    # in the order of their keys, so that of several as bad the same one is told each time
-    worst = max(sorted(resources.items()), key=lambda item: _WEIGHT[item[1].phase], default=None)
-    weight = _WEIGHT[worst[1].phase] if worst else 0
-    phase = "Removing" if enforced is not None and enforced.removed else _FOLDED[weight]
-    if worst is None or weight == 0:
+    phases = {status.phase for status in resources.values()}
+    phase = deployment_phase(enforced, None, phases)
+    weight = max((_WEIGHT[one] for one in phases), default=0)
+    if weight == 0:
         return phase, "", ""
-    behind = sum(1 for status in resources.values() if _WEIGHT[status.phase])
-    key, status = worst
-    return phase, status.reason, f"{behind} of {len(resources)} not settled; {key}: {status.message or status.phase}"
+    behind = [key for key, status in resources.items() if _WEIGHT[status.phase]]
+    key = min(key for key in behind if _WEIGHT[resources[key].phase] == weight)  # the same one is told each time
+    status = resources[key]
+    return (
+        phase,
+        status.reason,
+        f"{len(behind)} of {len(resources)} not settled; {key}: {status.message or status.phase}",
+    )

@@ -20,7 +20,7 @@ from harmony_agent.engine.together import Together
 from harmony_agent.engine.wanted import desired_of
 from harmony_agent.topology.control import Ledger, Stored
 from scores.manifest import WireManifest
-from scores.status import SETTLED, ResourceStatus
+from scores.status import SETTLED, ResourcePhase, ResourceStatus
 
 
 @dataclass(slots=True)
@@ -61,6 +61,8 @@ class Book:
         self.desired: dict[Key, Desired[Any]] = {}
         self.records: dict[Key, Record] = {record.key: record for record in ledger.records()}
         self.statuses: dict[Key, ResourceStatus] = {}
+        self._unwanted: dict[Key, None] = dict.fromkeys(self.records)
+        """keys of records that no manifest wants (or none yet, after a start): mostly none, and often asked for"""
         self._changed = changed
         self._unwritten: set[Key] = set()
         self._writing = anyio.Lock()
@@ -80,17 +82,20 @@ class Book:
 
     # -- manifests
 
-    def enforce(self, stored: Stored, manifest: WireManifest) -> set[Key]:
-        """Hold the device to a manifest that was persisted; returns the keys to work on."""
+    def enforce(self, stored: Stored, manifest: WireManifest, digests: Mapping[str, str] | None = None) -> set[Key]:
+        """Hold the device to a manifest that was persisted; returns the keys to work on. `digests` as `digests_of`."""
         deployment = self.deployment(stored.deployment)
         before = {key: self.desired[key] for key in deployment.keys}
         wanted = {
             key: before[key] if key in before and before[key].version == desired.version else desired
-            for key, desired in desired_of(manifest, stored.generations).items()
+            for key, desired in desired_of(manifest, stored.generations, digests).items()
         }
         for key in deployment.keys - wanted.keys():
             del self.desired[key]
         self.desired.update(wanted)
+        for key in wanted:
+            self._unwanted.pop(key, None)
+        self._unwanted |= {key: None for key in before if key not in wanted and key in self.records}
         owned = {key for key, record in self.records.items() if record.deployment == stored.deployment}
         deployment.stored, deployment.removed, deployment.kept = stored, manifest.removed, None
         deployment.keys = set(wanted)
@@ -142,7 +147,9 @@ class Book:
     def leaving(self, deployment: str) -> list[Record]:
         """Records of a deployment that are on their way out."""
         return [
-            record for record in self.records.values() if record.deployment == deployment and self.going(record.key)
+            self.records[key]
+            for key in self._unwanted
+            if self.records[key].deployment == deployment and self.going(key)
         ]
 
     # -- records
@@ -154,18 +161,24 @@ class Book:
     async def _put(self, records: list[Record]) -> None:
         async with self._writing:
             await self.ledger.put(records)
-            self.records |= {record.key: record for record in records}
-            self._unwritten.difference_update(record.key for record in records)
+            for record in records:
+                self._remember(record)
+                self._unwritten.discard(record.key)
 
     def write_later(self, record: Record) -> None:
         """Put a record; durable at the next `flush`."""
         old = self.records.get(record.key)
         if old == record:
             return
-        self.records[record.key] = record
+        self._remember(record)
         self._unwritten.add(record.key)
         if old is not None and old.claims - record.claims:
             self.on_release()
+
+    def _remember(self, record: Record) -> None:
+        self.records[record.key] = record
+        if record.key not in self.desired:
+            self._unwanted[record.key] = None
 
     async def flush(self) -> None:
         """Make durable what `write_later` left."""
@@ -208,6 +221,7 @@ class Book:
             await self.ledger.forget(*keys)
             for key in keys:
                 self.records.pop(key, None)
+                self._unwanted.pop(key, None)
             self._unwritten.difference_update(keys)
 
     # -- statuses
@@ -225,6 +239,12 @@ class Book:
     def digests(self) -> Mapping[Key, str]:
         """The spec digest that is wanted of each key."""
         return _Digests(self.desired)
+
+    def phases(self, deployment: str) -> set[ResourcePhase]:
+        """Those of a deployment's resources, each once."""
+        keys = self.deployments[deployment].keys
+        found = {self.statuses[key].phase for key in keys if key in self.statuses}
+        return found | {self.statuses[one.key].phase for one in self.leaving(deployment) if one.key in self.statuses}
 
     def resources(self, deployment: str) -> dict[str, ResourceStatus]:
         """Every resource of a deployment, those on their way out too."""

@@ -160,7 +160,8 @@ class Converger:
             return None
         waits = unmet(this.desired.spec.needs(), self._book.digests(), self._book.statuses)
         leaving = self._book.leaving(this.desired.deployment)
-        waits += in_the_way(this.reconciler.claims(this.desired.spec), this.key, leaving)
+        if leaving:
+            waits += in_the_way(this.reconciler.claims(this.desired.spec), this.key, leaving)
         return self._wait_for(this.key, waits, "Pending", this.detail())
 
     def _wait_for(self, key: Key, others: list[str], phase: ResourcePhase, detail: Detail | None) -> Outcome | None:

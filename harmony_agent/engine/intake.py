@@ -19,7 +19,7 @@ from harmony_agent.core.trust import Trust
 from harmony_agent.engine.book import Book
 from harmony_agent.engine.glimpse import generation_of, last_of
 from harmony_agent.engine.loops import Alarm, defect
-from harmony_agent.engine.wanted import generations_of
+from harmony_agent.engine.wanted import digests_of, generations_of, imprint, known_again
 from harmony_agent.topology import Clock
 from harmony_agent.topology.control import (
     BucketMissing,
@@ -32,6 +32,7 @@ from harmony_agent.topology.control import (
     Unreachable,
     Update,
 )
+from scores.base import Score
 from scores.canonical import digest
 from scores.keys import ACTUAL, DeploymentKey, parse_deployment_key
 from scores.manifest import InvalidManifest, WireManifest, bound, parse
@@ -78,6 +79,8 @@ class Intake:
         self._lock = anyio.Lock()
         self._release, self._doubtful = Alarm(), Alarm()
         self._odd: set[str] = set()
+        self._known: dict[str, dict[bytes, Score]] = {}
+        """by deployment: the enforced Scores by what they looked like on the wire"""
         self._owned: dict[str, bytes] = {}
         """rejected, for another deployment owns what they want: judged again when something is let go"""
         self._undecided: dict[str, bytes] = {}
@@ -231,7 +234,7 @@ class Intake:
             if distrusted is not None:  # nothing else that it says is looked at
                 self._keep(name, distrusted)
                 return
-            manifest = bound(value, device=self._device, deployment=name)
+            manifest = bound(known_again(value, self._known.get(name, {})), device=self._device, deployment=name)
         except InvalidManifest as error:
             self._keep(name, rejected(error, generation_of(data)))
             return
@@ -247,6 +250,8 @@ class Intake:
                 self._owned[name] = data
         elif isinstance(verdict, Accept):
             await self._accept(name, manifest, data, found)
+            specs = [self._book.desired[Key(score.kind, score.name)].spec for score in manifest.scores]
+            self._known[name] = dict(zip(map(imprint, value["scores"]), specs, strict=True))
         else:
             self._book.keep(name, None)
 
@@ -264,7 +269,8 @@ class Intake:
 
     async def _accept(self, name: str, manifest: WireManifest, data: bytes, found: str) -> None:
         """Persist first, then enforce."""
-        generations = generations_of(manifest.scores, manifest.generation, self._book.desired)
+        digests = digests_of(manifest.scores, self._book.desired)
+        generations = generations_of(digests, manifest.generation, self._book.desired)
         stored = Stored(name, manifest.lineage, manifest.generation, found, data, generations)
         await self._book.accept(stored)
         log.info(
@@ -273,7 +279,7 @@ class Intake:
             stored.generation,
             extra={"deployment": name, "generation": stored.generation},
         )
-        self._queue(self._book.enforce(stored, manifest))
+        self._queue(self._book.enforce(stored, manifest, digests))
 
     async def _find_floor(self, name: str) -> None:
         """What this device doesn't know, ``actual-state`` may: it doesn't go back behind that. Raises Unreachable."""
