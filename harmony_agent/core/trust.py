@@ -33,7 +33,7 @@ class Trust:
     keys: Mapping[str, bytes] = field(default_factory=dict)
     valid: Valid = _never
 
-    def refusal(self, value: Any, generation: int | None) -> Keep | None:
+    def refusal(self, value: Any, generation: int | None = None) -> Keep | None:
         """Why a manifest, as a JSON value, isn't believed; None where it is. `generation` is the one that it claims."""
         if not (self.keys or self.require) or not isinstance(value, dict):  # no object: the models say what it is
             return None

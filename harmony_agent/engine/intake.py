@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from typing import Final
 
 import anyio
@@ -230,9 +231,9 @@ class Intake:
         await self._find_floor(name)
         try:
             value = parse(data)
-            distrusted = self._trust.refusal(value, generation_of(data))
+            distrusted = self._trust.refusal(value)
             if distrusted is not None:  # nothing else that it says is looked at
-                self._keep(name, distrusted)
+                self._keep(name, replace(distrusted, generation=generation_of(data)))
                 return
             manifest = bound(known_again(value, self._known.get(name, {})), device=self._device, deployment=name)
         except InvalidManifest as error:
