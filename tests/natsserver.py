@@ -144,8 +144,8 @@ class NatsServer:
             self.config,
         ]
         if self.jetstream:
-            sync = "sync_interval: always" if self.sync_always else ""
-            lines.append(f'jetstream {{ store_dir: "{self.store}" {sync} }}')
+            sync = ", sync_interval: always" if self.sync_always else ""
+            lines.append(f'jetstream {{ store_dir: "{self.store}"{sync} }}')
         return "\n".join(lines) + "\n"
 
     def _wait_ready(self, log: Path, seen: int, deadline: float) -> None:

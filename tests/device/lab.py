@@ -10,12 +10,14 @@ Must not import pytest: the demonstration uses it as the tests do.
 
 import os
 import shutil
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 
 from tests.device.claims import Run, sweep
+from tests.device.disk import Disk, make_disk
 from tests.device.image import SUITES, Images
 from tests.device.machine import Device
 from tests.device.nats import NatsServer
@@ -111,12 +113,25 @@ class Lab:
             link=lan.attach(name) if lan else None,
             console=self.folder / f"{name}.console",
             claims=claims,
-            disk=disk,
+            disk=Disk(disk, root) if disk else None,
         )
         self._stack.callback(device.close)
         self._devices.append(device)
         device.know_hosts({NATS_HOST: GATEWAY})
         return device.boot() if boot else device
+
+    @contextmanager
+    def disk(self, size: str = "128M") -> Iterator[Disk]:
+        """An empty disk, mounted at its `folder`, whose power a test may cut."""
+        image, folder, claims = self._pool.place(self._run, self._run.unique("disk"))
+        try:
+            make_disk(image, size)
+            disk = Disk(image, folder)
+            disk.mount()
+            yield disk
+        finally:
+            for claim in reversed(claims):
+                self._run.free(claim)
 
     def devices(self, count: int, suite: str = SUITES[0], lan: Lan | None = None) -> list[Device]:
         """Several devices, booted side by side; their hostnames are the suite and a number."""

@@ -3,24 +3,20 @@
 Must not import pytest: the demonstration boots the same devices. See lab.py for how one is made.
 """
 
-import fcntl
 import json
-import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tests.device.agent import Agent
-from tests.device.claims import FREE, Claim, Run
+from tests.device.claims import Claim, Run
+from tests.device.disk import Disk
 from tests.device.files import Files
 from tests.device.network import Link
 from tests.device.nspawn import REBOOT, Nspawn
 from tests.device.prepare import USER
 from tests.device.tools import HarnessError, call
-
-_EXT4_IOC_SHUTDOWN = 0x8004587D
-_NO_LOG_FLUSH = 2
 
 
 class Device(Files):
@@ -37,13 +33,14 @@ class Device(Files):
         link: Link | None,
         console: Path,
         claims: Sequence[Claim],
-        disk: Path | None = None,
+        disk: Disk | None = None,
     ) -> None:
         self._run, self._link, self._disk = run, link, disk
         self.suite, self.hostname = suite, hostname
         nspawn = Nspawn(run, root, name, hostname=hostname, netns=link.netns if link else None, console=console)
         self._claims = [*claims, nspawn.claim]
-        self._mount(root)
+        if disk is not None:
+            disk.mount()
         super().__init__(name, root, nspawn)
 
     def know_hosts(self, names: Mapping[str, str]) -> None:
@@ -106,26 +103,10 @@ class Device(Files):
         if self._disk is None:
             raise HarnessError(f"cannot cut the power of {self.name}: only a durable device loses what was not synced")
         self._nspawn.freeze()
-        fd = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            fcntl.ioctl(fd, _EXT4_IOC_SHUTDOWN, _NO_LOG_FLUSH.to_bytes(4, "little"))
-        finally:
-            os.close(fd)
+        self._disk.fail()
         self._nspawn.kill()
-        FREE["mount"](str(self.root))
-        self._mount(self.root)
+        self._disk.come_back()
         return self.boot() if boot else self
-
-    def _mount(self, root: Path) -> None:
-        if self._disk is None:
-            return
-        # Mounted while the loop device of the last mount lingers, the dead file system would be the one that answers.
-        deadline = time.monotonic() + 10
-        while call("losetup", "--associated", str(self._disk)):
-            if time.monotonic() > deadline:
-                raise HarnessError(f"cannot mount {self._disk} again: something still holds its loop device")
-            time.sleep(0.01)
-        call("mount", "-t", "ext4", "-o", "loop,noatime", str(self._disk), str(root))
 
     def close(self) -> None:
         """End it and remove all that was made for it. Does nothing the second time."""

@@ -106,9 +106,14 @@ class Pool:
 
     def disk(self, run: Run, image: Path, name: str) -> tuple[Path, Path, list[Claim]]:
         """A copy of the disk image `image`, and an empty folder to mount it on; the last claim is of that mount."""
+        disk, folder, claims = self.place(run, name)
+        call("cp", "--reflink=always", str(image), str(disk))
+        return disk, folder, claims
+
+    def place(self, run: Run, name: str) -> tuple[Path, Path, list[Claim]]:
+        """Where a disk image may be made, and an empty folder to mount it on; the last claim is of that mount."""
         disk, folder = self.path / "devices" / f"{name}.img", self.path / "devices" / name
         claims = [run.claim("tree", str(disk)), run.claim("tree", str(folder)), run.claim("mount", str(folder))]
-        call("cp", "--reflink=always", str(image), str(disk))
         folder.mkdir()
         return disk, folder, claims
 

@@ -30,6 +30,8 @@ class Writer:
     def __init__(self, plane: Plane) -> None:
         self._plane = plane
         self.acknowledged = 0
+        self.lost: list[tuple[int, int]] = []
+        """where another generation was accepted behind one that is not the last acknowledged: both numbers"""
 
     async def publish(self, generation: int) -> None:
         """Until this generation stands there, acknowledged."""
@@ -37,17 +39,20 @@ class Writer:
         data = json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
         while True:
             try:
-                sequence, found = await self._now()
+                sequence, found = await self.now()
                 if found != generation:
                     headers = {"Nats-Expected-Last-Subject-Sequence": str(sequence)}
                     await self._plane.js.publish(SUBJECT, data, timeout=2, headers=headers)
+                    if found < self.acknowledged:
+                        self.lost.append((found, self.acknowledged))
             except LOST:
                 await asyncio.sleep(0.1)
             else:
                 self.acknowledged = generation
                 return
 
-    async def _now(self) -> tuple[int, int]:
+    async def now(self) -> tuple[int, int]:
+        """The sequence and the generation of what stands there."""
         try:
             entry = await self._plane.js.get_last_msg(f"KV_{DESIRED}", SUBJECT)
         except nats.js.errors.NotFoundError:
@@ -131,6 +136,7 @@ async def test_leader_killed_twenty_times(tmp_path: Path, caplog: pytest.LogCapt
                 watching.cancel()
                 await asyncio.wait([watching])
     assert last > KILLS
+    assert writer.lost == []
     assert agent.disk == {"/srv/web/f0": f"{last}".encode(), "/srv/web/f1": b"same"}
     assert agent.applied.count("/srv/web/f1") == 1
     assert applied == sorted(set(applied))  # none twice, none out of turn
