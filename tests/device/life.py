@@ -61,26 +61,26 @@ class Life:
         """The next generation; its number."""
         return self.control.apply(PI, Manifest(deployment=deployment, scores=scores))
 
-    def wait(self, timeout: float = 40, deployment: str = "life") -> DeploymentStatus:
+    def wait(self, timeout: float = 90, deployment: str = "life") -> DeploymentStatus:
         """Until the newest generation is converged."""
         return self.control.wait(PI, deployment, timeout=timeout)
 
-    def converge(self, *scores: Score, deployment: str = "life", timeout: float = 40) -> DeploymentStatus:
+    def converge(self, *scores: Score, deployment: str = "life", timeout: float = 90) -> DeploymentStatus:
         """Put these, and wait until they are converged."""
         self.put(*scores, deployment=deployment)
         return self.wait(timeout, deployment)
 
     def remove(self, deployment: str = "life") -> None:
         """Take the deployment off."""
-        self.control.remove(PI, deployment, timeout=40)
+        self.control.remove(PI, deployment, timeout=90)
 
     def until(
-        self, good: Callable[[dict[str, Any]], bool], timeout: float = 20, deployment: str = "life"
+        self, good: Callable[[dict[str, Any]], bool], timeout: float = 60, deployment: str = "life"
     ) -> dict[str, Any]:
         """Wait for a status that `good` says yes to."""
         return self.control.until(PI, deployment, lambda status: good(status.wire()), timeout).wire()
 
-    def said(self, key: str, phase: str, reason: str = "", timeout: float = 20) -> dict[str, Any]:
+    def said(self, key: str, phase: str, reason: str = "", timeout: float = 60) -> dict[str, Any]:
         """Wait until a resource is in this phase for this reason; its status."""
 
         def good(status: dict[str, Any]) -> bool:
@@ -88,6 +88,15 @@ class Life:
             return (found.get("phase"), found.get("reason")) == (phase, reason)
 
         return self.until(good, timeout)["resources"][key]  # type: ignore[no-any-return]
+
+    def are(self, **phases: str) -> dict[str, Any]:
+        """Wait until resources, by their names alone, are in these phases; the status."""
+
+        def good(status: dict[str, Any]) -> bool:
+            found = {key.partition("/")[2]: shown["phase"] for key, shown in status["resources"].items()}
+            return phases.items() <= found.items()
+
+        return self.until(good)
 
     def resource(self, key: str) -> dict[str, Any]:
         """A resource's status as it is shown now."""
@@ -151,7 +160,7 @@ class Life:
         self.device.agent.restart()
 
 
-def eventually(good: Callable[[], bool], what: str, timeout: float = 15) -> float:
+def eventually(good: Callable[[], bool], what: str, timeout: float = 60) -> float:
     """Wait until `good`; the seconds that it took."""
     began = time.monotonic()
     while not good():

@@ -92,13 +92,29 @@ def written(life: Life) -> tuple[str, int, int]:
 
 def test_idle_writes_nothing_and_takes_no_more(life: Life, request: pytest.FixtureRequest) -> None:
     """Known fault 33."""
-    time.sleep(3)  # what converged is noted a moment later
-    before, taken_before = written(life), taken(life)
-    logged = len(life.logged(device=PI))
-    time.sleep(IDLE[life.device.suite])
-    assert written(life) == before
-    assert len(life.logged(device=PI)) == logged
+    for _ in range(3):
+        before, taken_before = still(life), taken(life)
+        logged = len(life.logged(device=PI))
+        time.sleep(IDLE[life.device.suite])
+        after, more = written(life), life.logged(device=PI)[logged:]
+        if not any("cannot look at" in str(entry["MESSAGE"]) for entry in more):
+            break  # else the machine had so much else to do that a look failed, and that has to be told
+    assert after == before
+    assert more == []
     assert grew(life, taken_before) == ""
+
+
+def still(life: Life) -> tuple[str, int, int]:
+    """What stands there once it has stayed so for three seconds: what converged is noted a moment later."""
+    seen = [written(life)]
+
+    def same() -> bool:
+        time.sleep(3)
+        seen.append(written(life))
+        return seen[-1] == seen[-2]
+
+    eventually(same, "nothing more is written")
+    return seen[-1]
 
 
 def test_nothing_waits_for_the_one_container_that_hangs(life: Life) -> None:
@@ -109,16 +125,19 @@ def test_nothing_waits_for_the_one_container_that_hangs(life: Life) -> None:
         hanging = container("c0", image="127.0.0.1:5000/silent:1")
         generation = life.put(*hundred("second")[:-BOXES], hanging, *hundred("second")[1 - BOXES :])
         others = {f"Container/c{number}" for number in range(1, BOXES)}
-        status = life.until(
-            lambda status: all(
-                found["phase"] == "Ready" and found["generation"] == generation
-                for key, found in status["resources"].items()
-                if key in others
+        # what is asked for at one moment, a busy machine may not answer: Unknown, and on its way again right after
+        life.until(
+            lambda status: (
+                status["resources"]["Container/c0"]["phase"] in ("Progressing", "Degraded")
+                and all(
+                    found["phase"] == "Ready" and found["generation"] == generation
+                    for key, found in status["resources"].items()
+                    if key in others
+                )
             ),
-            90,
+            180,
         )
-        assert status["resources"]["Container/c0"]["phase"] in ("Progressing", "Degraded")
-        assert life.box("c0")[2]  # and what runs of it goes on meanwhile
+        eventually(lambda: life.box("c0")[2], "what runs of it goes on meanwhile")
         life.device.write("/srv/life/3/f3", "by hand")
         eventually(lambda: life.device.read("/srv/life/3/f3") == b"3\n", "a file's drift waits for no container")
     finally:
