@@ -5,8 +5,10 @@ The attacker here has the server's full rights: whatever stands in a bucket, in 
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -391,3 +393,46 @@ async def test_whoever_writes_a_manifest_signs_it(
             assert sorted(item.key for item in wire.signatures or ()) == sorted(keys), key
             for name, public in keys.items():
                 assert Trust(True, {name: public}, trust().valid).refusal(json.loads(data), 1) is None, key
+
+
+CONFIG = """
+[agent]
+device_id = "pi-01"
+state_dir = "{state}"
+kinds = ["File"]
+[nats]
+servers = ["{url}"]
+[trust]
+require = true
+keys = ["{key}"]
+[files]
+roots = ["{root}"]
+"""
+
+
+async def test_the_agent_as_it_is_run_believes_what_its_configuration_names(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
+    root, config = tmp_path / "root", tmp_path / "agent.toml"
+    root.mkdir()
+    config.write_text(CONFIG.format(state=tmp_path / "state", url=nats_server.url, key=ROSTER.spelt, root=root))
+    wanted = [{"kind": "File", "name": "f", "path": f"{root}/f", "content": "x"}]
+    program = "import sys; from harmony_agent.cli import main; sys.exit(main())"
+    async with nats_server.client() as client:
+        plane = Plane(client)
+        await plane.make_buckets()
+        agent = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", program, "run", "--config", str(config), stderr=asyncio.subprocess.DEVNULL
+        )
+        try:
+            await plane.put({**manifest(1), "scores": wanted})
+            await plane.until(said("Rejected", MISSING))
+            assert list(root.iterdir()) == []
+            await plane.put(signed({**manifest(1), "scores": wanted}))
+            await plane.until(converged(1))
+            assert (root / "f").read_text() == "x"
+            info = await plane.get("device-info", "info.pi-01")
+            assert (info or {})["trust"] == {"require": True, "keys": [ROSTER.id]}
+        finally:
+            agent.terminate()
+            assert await agent.wait() == 0
