@@ -32,6 +32,8 @@ from harmony_agent.topology.files import MAX_READ, Attributes, Fetch, Mark, Node
 T = TypeVar("T")
 _LOOK_SECONDS: Final = 30.0
 _WORK_SECONDS: Final = 120.0
+_FRESH: Final = 0.05
+"""Seconds for which the look that ends a put is as good as another."""
 _PIECE: Final = 1 << 20
 _MISMATCH_SECONDS: Final = 60.0
 """Until an object of another content than the Score says is fetched again: somebody has to put the right one there."""
@@ -50,9 +52,17 @@ class LocalFiles:
         self._sights = Sights(self._tree, self._formers, self._watcher, clock)
         self._threads = Threads()
         self._rename = rename
+        self._clock = clock
+        self._putting: set[str] = set()
+        self._heard: dict[str, float] = {}
+        self._fresh: dict[str, tuple[float, Sight]] = {}
+        self._changed: Callable[[str], None] = lambda _path: None
 
     async def look(self, spot: Spot) -> Sight:
-        """As the protocol says."""
+        """As the protocol says. Right after a put, its thread has looked already."""
+        began, fresh = self._fresh.pop(spot.path, (0.0, None))
+        if fresh is not None and self._clock.monotonic() - began < _FRESH and self._sights.spot(spot.path) == spot:
+            return fresh
         try:
             return await self._hop("look at", spot.path, lambda job: self._sights.look(spot, job), _LOOK_SECONDS)
         except Transient as error:  # it hangs
@@ -105,7 +115,25 @@ class LocalFiles:
         if node.fetch is not None:
             await self._put_stream(path, node, node.fetch, expect)
         else:
-            await self._hop("write", path, lambda job: self._put(path, node, expect, job))
+            self._putting.add(path)
+            try:
+                await self._hop("write", path, lambda job: self._put(path, node, expect, job))
+            finally:
+                self._putting.discard(path)
+                self._tell_what_came_later(path)
+
+    def _tell_what_came_later(self, path: str) -> None:
+        """The events of our own put are no news, nor is what its look saw; one after that look began may be."""
+        heard, looked = self._heard.pop(path, None), self._fresh.get(path)
+        if heard is not None and (looked is None or heard >= looked[0]):
+            self._hear(path)
+
+    def _hear(self, path: str) -> None:
+        if path in self._putting:
+            self._heard[path] = self._clock.monotonic()
+            return
+        self._fresh.pop(path, None)
+        self._changed(path)
 
     def _put(self, path: str, node: Node, expect: Mark | None, job: Job) -> None:
         with self._draft(path, node) as draft:
@@ -114,6 +142,10 @@ class LocalFiles:
             elif node.content is not None:
                 draft.write(node.content)
             self._finish(draft, path, node, expect, job)
+        spot = self._sights.spot(path)
+        if spot is not None:
+            began = self._clock.monotonic()
+            self._fresh[path] = (began, self._sights.look(spot, job))
 
     def _fill_from_former(self, draft: Draft, path: str, node: Node, job: Job) -> None:
         lost = Trouble("FormerLost", f"cannot put back {path}: its copy former/{node.former} isn't what was kept")
@@ -258,7 +290,8 @@ class LocalFiles:
 
     async def watch(self, changed: Callable[[str], None]) -> None:
         """As the protocol says."""
-        await self._watcher.run(changed)
+        self._changed = changed
+        await self._watcher.run(self._hear)
 
     async def close(self) -> None:
         """As the protocol says."""

@@ -106,10 +106,16 @@ class Sights:
             self._swept.intersection_update(paths)
             self._synced.intersection_update({_parent(path) for path in paths})
 
+    def spot(self, path: str) -> Spot | None:
+        """How `path` was looked at last."""
+        memory = self._memory.get(path)
+        return None if memory is None else memory.spot
+
     def learn(self, path: str, status: os.stat_result, digest: str) -> None:
         """A file with this content was just put there."""
         seen = self._looker.file(status, digest)
-        self._memory[path] = _Memory(Spot(path), Sight(path, seen), seen.mark, "", settled=False, due=0.0)
+        spot = self.spot(path) or Spot(path)
+        self._memory[path] = _Memory(spot, Sight(path, seen), seen.mark, "", settled=False, due=0.0)
 
     def swept(self, path: str, *, clean: bool) -> None:
         """Whether nothing unfinished stands beside `path`, as far as is known."""

@@ -7,7 +7,6 @@ fails and names the file: an empty ledger would say that nothing is ours.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sqlite3
 from collections.abc import Callable, Sequence
@@ -117,8 +116,7 @@ class SqliteLedger:
     def close(self) -> None:
         """Close both."""
         for database in (self._manifests_db, self._records_db):
-            with contextlib.suppress(sqlite3.Error):  # nothing is pending; the files may be gone
-                database.close()
+            database.close()
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         """Writes are few and go one after the other; a slow disk must not stop the loop. Raises Transient."""

@@ -115,7 +115,7 @@ SQL = {
     "a row under another name": ("ledger.db", "UPDATE records SET name = 'z' WHERE name = 'a'"),
     "a seal of another row": ("ledger.db", "UPDATE records SET seal = (SELECT seal FROM records WHERE name = 'b')"),
     "no whole": ("ledger.db", "DELETE FROM whole"),
-    "two wholes": ("ledger.db", "INSERT INTO whole SELECT 1, seals FROM whole"),
+    "two wholes": ("ledger.db", "INSERT INTO whole SELECT one + 1, seals FROM whole"),
     "no table": ("ledger.db", "DROP TABLE records"),
     "a newer version": ("ledger.db", "PRAGMA user_version = 2"),
     "no version": ("manifests.db", "PRAGMA user_version = 0"),
@@ -167,15 +167,15 @@ WRITER = textwrap.dedent(
 
     place, what, trigger, last = Path(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4])
     opened = ledger.SqliteLedger(place)
-    database = opened._manifests_db if what == "accept" else opened._records_db
+    database = (opened._manifests_db if what == "accept" else opened._records_db).database
     database.execute("PRAGMA cache_size = 1")  # pages reach the file before the commit
     steps = itertools.count(1)
     database.create_function("step", 0, lambda: os.kill(os.getpid(), 9) if next(steps) == last else None)
     database.execute(f"CREATE TEMP TRIGGER t AFTER {trigger} BEGIN SELECT step(); END")
     if what == "accept":
-        sealed.insert(database, ledger._MANIFESTS_TABLE, [stored(f"n{i}", 1, 900) for i in range(60)])
+        sealed.insert(opened._manifests_db, ledger._MANIFESTS_TABLE, [stored(f"n{i}", 1, 900) for i in range(60)])
     else:
-        sealed.insert(database, ledger._RECORDS_TABLE, [record(f"r{i}", "db") for i in range(0, 99, 2)])
+        sealed.insert(opened._records_db, ledger._RECORDS_TABLE, [record(f"r{i}", "db") for i in range(0, 99, 2)])
     """
 )
 KILLS = [
@@ -190,7 +190,7 @@ KILLS = [
 
 @pytest.mark.parametrize(("what", "trigger", "step"), KILLS)
 def test_killed_in_a_transaction_and_then_cut(quick_path: Path, what: str, trigger: str, step: int) -> None:
-    """What was committed is read back; with the journal damaged as well: that, all of the transaction, or nothing."""
+    """What was committed is read back; with the log damaged as well: that, all of the transaction, or nothing."""
     records = [record(f"r{index}") for index in range(40)]
     good = build(quick_path / "good", [*MANIFESTS, *(stored(f"m{i}", 1, 900) for i in range(10))], records)
     expected = known(good)
@@ -201,18 +201,18 @@ def test_killed_in_a_transaction_and_then_cut(quick_path: Path, what: str, trigg
         for place, count in ((hot, step), (done, 1000))
     ]
     assert killed == [-signal.SIGKILL, 0]
-    assert (hot / f"{name}-journal").exists()
+    assert (hot / f"{name}-wal").exists()
     damaged = Damaged(hot, quick_path / "damaged")
     assert damaged.expected == expected
     damaged.or_else = known(done)
-    for file in (f"{name}-journal", name):
+    for file in (f"{name}-wal", name):
         data = damaged.good[file]
         edges = {edge + near for edge in range(0, len(data) + 1, 1024) for near in (-1, 0, 9)}
         for length in sorted(length for length in edges if 0 <= length < len(data)):
             damaged.try_with(file, data[:length])
         for start in range(0, len(data), 2048):
             damaged.try_with(file, data[:start] + bytes(512) + data[start + 512 :])
-    damaged.try_with(f"{name}-journal", None)
+    damaged.try_with(f"{name}-wal", None)
     assert damaged.same
 
 
@@ -263,3 +263,44 @@ def test_a_good_copy_put_back_is_taken(tmp_path: Path) -> None:
         known(tmp_path / "state")
     shutil.copytree(tmp_path / "backup", tmp_path / "state", dirs_exist_ok=True)
     assert known(tmp_path / "state") == (MANIFESTS, RECORDS)
+
+
+# -- killed while it has a write-ahead log
+
+
+def _killed(place: Path, rows: int) -> Path:
+    """A ledger of a writer that was killed after so many commits."""
+    program = LOOP.replace("range(10**6)", f"range({rows})") + "\n"
+    program = program.replace("asyncio.run(main())", "asyncio.run(main()); import os; os.kill(os.getpid(), 9)")
+    killed = subprocess.run([sys.executable, "-c", program, str(place)], stdout=subprocess.DEVNULL, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    return place
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_log_that_is_cut_or_damaged_or_lost_is_noticed(quick_path: Path, name: str) -> None:
+    """Every commit in it was said to be durable, so nothing that lacks one is taken for the truth."""
+    damaged = Damaged(_killed(quick_path / "killed", 3), quick_path / "damaged")
+    log = f"{name}-wal"
+    data = damaged.good[log]
+    for length in {*range(0, len(data), 509), 31, 32, 33, len(data) - 1}:
+        damaged.try_with(log, data[:length])
+    for start in range(0, len(data), 1021):
+        damaged.try_with(log, data[:start] + bytes(64) + data[start + 64 :])
+    damaged.try_with(log, bytes(len(data)))
+    damaged.try_with(log, None)
+    damaged.try_with(f"{name}-count", None)
+    for content in (b"", b"0", b"garbage and more!", bytes(17)):
+        damaged.try_with(f"{name}-count", content)
+    assert damaged.refused > len(data) // 600
+    damaged.try_with(f"{name}-count", b"%016x\n" % 0)  # as after a power cut, for it is never synced
+    damaged.try_with(f"{name}-shm", None)
+    assert damaged.same >= 2
+
+
+def test_a_ledger_of_an_agent_without_a_log_is_read_and_goes_on(tmp_path: Path) -> None:
+    build(tmp_path)
+    for name in FILES:
+        _sql(tmp_path / name, "UPDATE whole SET one = 0")
+    assert known(tmp_path) == (MANIFESTS, RECORDS)
+    assert read_only(tmp_path) == (MANIFESTS, RECORDS)

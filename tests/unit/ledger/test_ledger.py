@@ -136,7 +136,7 @@ def _calls(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object], last: int
     """Do `act`, and be killed before step number `last` of what reaches the disk. Returns how many steps were done."""
     done = 0
     with monkeypatch.context() as patch:
-        for module, name in ((os, "open"), (os, "rename"), (os, "fsync"), (sealed, "_connect"), (sealed, "insert")):
+        for module, name in ((os, "open"), (os, "rename"), (os, "fsync"), (sqlite3, "connect"), (sealed, "_insert")):
             true = getattr(module, name)
 
             def step(*args: object, _true: Callable[..., object] = true, **kwargs: object) -> object:
@@ -221,7 +221,7 @@ def test_a_crash_at_any_step_of_rebuilding_loses_nothing_silently(
 
 async def test_a_full_or_locked_disk_is_for_later(tmp_path: Path) -> None:
     ledger = SqliteLedger(tmp_path)
-    ledger._records_db.execute("PRAGMA busy_timeout = 1")
+    ledger._records_db.database.execute("PRAGMA busy_timeout = 1")
     with sqlite3.connect(tmp_path / "ledger.db", isolation_level=None) as other:
         other.execute("BEGIN EXCLUSIVE")
         with pytest.raises(Transient) as caught:
