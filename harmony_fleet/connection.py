@@ -7,6 +7,7 @@ import contextlib
 import json
 import logging
 import ssl
+from collections import deque
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Final
@@ -22,6 +23,8 @@ from harmony_fleet.errors import HarmonyError, InvalidInput, Unreachable
 
 # What the library would log is told by our own errors.
 logging.getLogger("nats").addHandler(logging.NullHandler())
+# Nor that a TLS connection was closed by its other end: asyncio warns of it, and nothing follows from it.
+logging.getLogger("asyncio").addFilter(lambda record: not record.getMessage().startswith("returning true from eof_"))
 
 REQUEST_SECONDS: Final = 5.0
 CONNECT_SECONDS: Final = 5.0
@@ -42,21 +45,37 @@ class ApiError(Exception):
 class Inbox:
     """A subject of our own on which answers come."""
 
-    def __init__(self, subject: str, subscription: Subscription) -> None:
+    def __init__(self, subject: str) -> None:
         self.subject = subject
-        self._subscription = subscription
+        self._subscription: Subscription | None = None
+        self._come: deque[Msg] = deque()
+        self._news = asyncio.Event()
+
+    async def open(self, client: Client) -> Inbox:
+        """Begin to listen."""
+        self._subscription = await client.subscribe(self.subject, cb=self._take)
+        return self
+
+    async def _take(self, message: Msg) -> None:
+        self._come.append(message)
+        self._news.set()
 
     async def next(self, seconds: float) -> Msg | None:
-        """The next message; None after `seconds` of silence or when the connection is gone for good."""
-        try:
-            return await self._subscription.next_msg(seconds)
-        except (OSError, nats.errors.Error):
-            return None
+        """The next message; None after `seconds` of silence. What has come already costs no turn of the loop."""
+        while not self._come:
+            self._news.clear()
+            try:
+                async with asyncio.timeout(seconds):
+                    await self._news.wait()
+            except TimeoutError:
+                return None
+        return self._come.popleft()
 
     async def close(self) -> None:
         """Give the subject up."""
-        with contextlib.suppress(OSError, nats.errors.Error):
-            await self._subscription.unsubscribe()
+        if self._subscription is not None:
+            with contextlib.suppress(OSError, nats.errors.Error):
+                await self._subscription.unsubscribe()
 
 
 class Connection:
@@ -198,8 +217,7 @@ class Connection:
 
     async def inbox(self) -> Inbox:
         """A new subject that only we listen on."""
-        subject = self._client.new_inbox()
-        return Inbox(subject, await self._client.subscribe(subject))
+        return await Inbox(self._client.new_inbox()).open(self._client)
 
     async def publish(self, subject: str, payload: bytes, reply: str = "") -> None:
         """Send without waiting. Raises Unreachable where the connection is gone."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+import contextlib
+import gc
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -23,6 +25,18 @@ from scores.keys import DESIRED, command_subject
 _RESYNC_SECONDS: Final = 5.0
 _AT_ONCE: Final = 32
 _MENDED_THERE: Final = frozenset({"missing", "unexpected", "disabled-running", "not-converged"})
+
+
+@contextlib.contextmanager
+def collecting_later() -> Iterator[None]:
+    """A large fleet is millions of objects and hardly a cycle: the collector would walk them all, many times over."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 async def read_fleet(store: Store, roster: Roster, folder: Path) -> Fleet:

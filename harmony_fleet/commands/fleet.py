@@ -15,7 +15,7 @@ from harmony_fleet.commands.roster import roster_file
 from harmony_fleet.drift import Finding, Fleet, classify
 from harmony_fleet.errors import ExitCode, InvalidInput, worst
 from harmony_fleet.fleetplan import FleetPlan, Scope, check_refusals, check_saved, plan_fleet, save, saved_scope
-from harmony_fleet.fleetwork import read_fleet, resync, server_time, settle, unwritten, write_fleet
+from harmony_fleet.fleetwork import collecting_later, read_fleet, resync, server_time, settle, unwritten, write_fleet
 from harmony_fleet.kv import Store
 from harmony_fleet.progress import Progress
 from harmony_fleet.render import Output
@@ -53,7 +53,8 @@ def status(common: Common) -> ExitCode:
             render_fleet.tallies_table(tallies, to)
         return ExitCode.DONE
 
-    return run(common, work)
+    with collecting_later():
+        return run(common, work)
 
 
 def doctor(common: Common, *, verify: bool) -> ExitCode:
@@ -66,7 +67,8 @@ def doctor(common: Common, *, verify: bool) -> ExitCode:
         _show_findings(common, roster, findings)
         return ExitCode.NOT_CONVERGED if findings and verify else ExitCode.DONE
 
-    return run(common, work)
+    with collecting_later():
+        return run(common, work)
 
 
 def _show_findings(common: Common, roster: Roster, findings: Sequence[Finding]) -> None:
@@ -98,7 +100,8 @@ def plan(common: Common, scope: Scope, save_to: str | None) -> ExitCode:
             _save(save_to, made)
         return worst(error.exit_code for _, error in made.refusals)
 
-    return run(common, work)
+    with collecting_later():
+        return run(common, work)
 
 
 def _save(name: str, made: FleetPlan) -> None:
@@ -178,7 +181,8 @@ def apply(common: Common, how: Apply) -> ExitCode:
         return code
 
     try:
-        code = run(common, work)
+        with collecting_later():
+            code = run(common, work)
     except KeyboardInterrupt:
         note("stopped: what was written stays written, the roster stays as it is; go on with: harmony fleet apply")
         return ExitCode.NOT_CONVERGED

@@ -1,0 +1,77 @@
+"""What is done once for many alike gives what it would give for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harmony_fleet import alike
+from harmony_fleet.alike import content_of, decode_alike
+from scores import Container, File, Manifest
+from scores.canonical import canonical
+from scores.manifest import InvalidManifest, decode
+from tests.unit.fleet.build import OURS
+
+NAMES = ("pi-1", "pi-2", "web", "device", "Pi")
+
+
+def outcome(work: Callable[[], Any]) -> object:
+    try:
+        made = work()
+    except InvalidManifest as error:
+        return error.code, error.errors
+    return type(made), made.canonical(), made.device, made.model_fields_set
+
+
+def value(named: str, content: str, label: str, generation: int) -> dict[str, Any]:
+    scores: list[Any] = [
+        File(name="f", path="/f", content=content),
+        Container(name="c", image="localhost/c", labels={"device": label}),
+    ]
+    return {**Manifest(deployment="web", scores=scores).bind("pi-1", OURS, generation).wire(), "device": named}
+
+
+VALUES = st.lists(
+    st.tuples(
+        st.sampled_from(NAMES),  # the key's
+        st.sampled_from(NAMES),  # what the manifest says
+        st.sampled_from(["x", '"device":"pi-1"', '"device":""', "pi-1"]),
+        st.sampled_from(NAMES),
+        st.integers(1, 2),
+        st.booleans(),
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+@settings(deadline=None, max_examples=80)
+@given(VALUES)
+def test_a_manifest_is_decoded_as_alone(values: list[tuple[str, str, str, str, int, bool]]) -> None:
+    for key, named, content, label, generation, unknown in values:
+        told = value(named, content, label, generation) | ({"unknown": 1} if unknown else {})
+        data = canonical(told)
+        assert outcome(lambda: decode_alike(data, key, "web")) == outcome(  # noqa: B023 - called at once
+            lambda: decode(data, device=key, deployment="web")  # noqa: B023
+        )
+
+
+def test_those_alike_share_their_scores_and_what_they_say() -> None:
+    first, second = (decode_alike(canonical(value(name, "x", "a", 1)), name, "web") for name in ("pi-1", "pi-2"))
+    assert first.scores is second.scores
+    assert content_of(first) is content_of(second)
+    assert content_of(first) == first.content() == second.content()
+    assert content_of(Manifest(deployment="web", removed=True)) == Manifest(deployment="x", removed=True).content()
+
+
+def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alike, "_MOST", 2000)
+    for generation in range(1, 100):
+        manifest = decode_alike(canonical(value("pi-1", "x", "a", generation)), "pi-1", "web")
+        assert content_of(manifest) == manifest.content()
+        assert len(alike._DECODED.known) < 20
+        assert len(alike._CONTENTS.known) < 20
