@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from harmony_fleet import cli_fleet, cli_upgrade
+from harmony_fleet import cli_device, cli_fleet, cli_server, cli_upgrade
 from harmony_fleet.cli_options import (
     Creds,
     Form,
@@ -83,6 +83,8 @@ def _root(ctx: typer.Context, server: Server = None, creds: Creds = None, tls_ca
     harmony schema --kind Container              what an author may write
     harmony fleet apply                          make a whole fleet what its roster says
     harmony upgrade start --all …                upgrade packages, in waves
+    harmony server init nats --host NAME         make the NATS servers' configuration
+    harmony device enroll pi-01                  give a device credentials of its own
 
     Exit codes: 0 done or converged, 1 not converged, 2 invalid input, 3 somebody else wrote,
     4 NATS or device not reached, 5 refused by a guard.
@@ -341,6 +343,8 @@ def schema(
 
 app.add_typer(cli_fleet.app, name="fleet")
 app.add_typer(cli_upgrade.app, name="upgrade")
+app.add_typer(cli_server.app, name="server")
+app.add_typer(cli_device.app, name="device")
 
 
 def main(args: Sequence[str] | None = None) -> int:

@@ -49,7 +49,7 @@ def load_context(
 ) -> Context:
     """Flags before ``$HARMONY_SERVER``, ``$HARMONY_CREDS``, ``$HARMONY_TLS_CA`` before ``context.toml``."""
     env = os.environ if environ is None else environ
-    home = _home(env)
+    home = home_of(env)
     saved = _read_file(home / "context.toml")
     servers = _servers(server or env.get("HARMONY_SERVER") or saved.get("server", DEFAULT_SERVER))
     return Context(
@@ -61,7 +61,8 @@ def load_context(
     )
 
 
-def _home(env: Mapping[str, str]) -> Path:
+def home_of(env: Mapping[str, str]) -> Path:
+    """``$HARMONY_HOME``, else the user's own configuration."""
     given = env.get("HARMONY_HOME")
     return Path(given).expanduser() if given else Path("~/.config/harmony").expanduser()
 

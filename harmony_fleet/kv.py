@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import functools
 import json
 import re
 import time
@@ -19,10 +20,11 @@ from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Final
 
+from harmony_fleet.authority.live import enrolled, make_readers
 from harmony_fleet.connection import CONNECT_SECONDS, REQUEST_SECONDS, ApiError, Connection, Inbox, NoResponders
 from harmony_fleet.context import Context
 from harmony_fleet.errors import Conflict, InvalidInput, Unreachable
-from scores.keys import BUCKETS, HISTORY, kv_stream, kv_subject
+from scores.keys import BUCKETS, DESIRED, DEVICE_WRITES, HISTORY, kv_stream, kv_subject
 from scores.names import parse_time
 
 _HEADROOM: Final = 512
@@ -57,6 +59,12 @@ class Store:
     def __init__(self, context: Context, seconds: float = CONNECT_SECONDS) -> None:
         self._nats = Connection(context, seconds)
         self._clock: tuple[datetime, float] | None = None
+        self._home = context.home
+
+    @functools.cached_property
+    def _enrolled(self) -> frozenset[str]:
+        """The devices that have credentials from here, and so can make no consumer themselves."""
+        return enrolled(self._home)
 
     async def __aenter__(self) -> Store:
         await self._nats.__aenter__()
@@ -74,16 +82,21 @@ class Store:
 
     async def ensure_buckets(self, replicas: int = 1) -> None:
         """Make the buckets that are missing; one that exists stays as it is."""
-        await asyncio.gather(*(self._make(bucket, replicas) for bucket in BUCKETS))
+        made = await asyncio.gather(*(self._make(bucket, replicas) for bucket in BUCKETS))
+        if made[BUCKETS.index(DESIRED)]:
+            await make_readers(self._nats, self._enrolled)
 
-    async def _make(self, bucket: str, replicas: int) -> None:
+    async def _make(self, bucket: str, replicas: int) -> bool:
+        """Whether it was missing."""
         try:
-            await self._nats.api(f"STREAM.CREATE.{kv_stream(bucket)}", _bucket_config(bucket, replicas))
+            answer = await self._nats.api(f"STREAM.CREATE.{kv_stream(bucket)}", _bucket_config(bucket, replicas))
+            return bool(answer.get("did_create"))
         except ApiError as error:
             if error.code != _STREAM_EXISTS:
                 raise Unreachable(
                     "BucketNotMade", f"cannot make the bucket {bucket}: {error}", "see the server's limits and replicas"
                 ) from None
+            return False
 
     async def get(self, bucket: str, key: str) -> Entry:
         """The newest entry of `key`, from the stream's leader; absent where the key or the bucket is missing."""
@@ -104,6 +117,8 @@ class Store:
 
         Raises Conflict where somebody else wrote.
         """
+        if bucket == DESIRED and revision == 0 and (device := key.partition(".")[0]) in self._enrolled:
+            await make_readers(self._nats, [device])  # before there is a name that it has to learn
         return await self._write(bucket, key, value, {_EXPECTED: str(revision)})
 
     async def purge(self, bucket: str, key: str, revision: int) -> int:
@@ -278,7 +293,7 @@ def _bucket_config(bucket: str, replicas: int) -> dict[str, Any]:
         "discard": "new",
         "num_replicas": replicas,
         "allow_direct": True,
-        "allow_rollup_hdrs": True,
+        "allow_rollup_hdrs": bucket not in DEVICE_WRITES,  # one device's write could purge all other keys with it
         "deny_delete": True,
         "max_age": 0,
         "max_bytes": -1,

@@ -12,6 +12,8 @@ TASK_RUNS: Final = "task-runs"
 HISTORY: Final = {DESIRED: 16}
 """Entries kept of a key; 1 where a bucket isn't named."""
 BUCKETS: Final = (DESIRED, ACTUAL, INFO, HEARTBEAT, TASK_RUNS)
+DEVICE_WRITES: Final = (ACTUAL, INFO, HEARTBEAT)
+"""What devices write, each its own keys."""
 COMMANDS: Final = ("ping", "resync", "logs")
 
 
@@ -54,3 +56,33 @@ def kv_subject(bucket: str, key: str) -> str:
 def kv_stream(bucket: str) -> str:
     """The stream behind `bucket`."""
     return f"KV_{bucket}"
+
+
+DEVICE_API: Final = "$JS.fleet.API"
+"""What a device asks instead of ``$JS.API`` where it has credentials of its own: only what belongs to it."""
+DEVICE_TAG: Final = "harmony-device"
+"""Stands in the user JWT of a device that may ask ``DEVICE_API`` and nothing else."""
+
+
+def device_inbox(device: str) -> str:
+    """In front of every subject on which `device` waits for an answer."""
+    return f"_INBOX_{device}"
+
+
+def device_reader(device: str) -> str:
+    """The consumer by which `device` learns the names of its deployments; the control plane makes it."""
+    return f"device-{device}"
+
+
+def reader_config(device: str) -> dict[str, object]:
+    """Names only, each again and again: what is never acknowledged is listed anew a second later."""
+    return {
+        "durable_name": device_reader(device),
+        "name": device_reader(device),
+        "filter_subject": kv_subject(DESIRED, f"{device}.*"),
+        "deliver_policy": "last_per_subject",
+        "ack_policy": "explicit",
+        "ack_wait": 1_000_000_000,
+        "max_ack_pending": 1_000_000,
+        "headers_only": True,
+    }

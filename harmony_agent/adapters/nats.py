@@ -8,7 +8,6 @@ time-out or two pings, whichever is first. Desired state is read in `nats_desire
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 import hashlib
 import json
@@ -23,13 +22,17 @@ import nats.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
+from harmony_agent.adapters.nats_answers import ApiError, Silent, stored
 from harmony_agent.adapters.nats_close import close
+from harmony_agent.adapters.nats_gate import Gate, is_device
 from harmony_agent.adapters.nats_objects import fetch
 from harmony_agent.core.errors import Transient
 from harmony_agent.topology.control import BucketMissing, Conflict, Entry, Unreachable
-from scores.keys import COMMANDS, command_subject, kv_stream, kv_subject
+from scores.keys import COMMANDS, DEVICE_API, command_subject, device_inbox, kv_stream, kv_subject
 
 log = logging.getLogger(__name__)
+# That a TLS connection was closed by its other end: asyncio warns of it, and nothing follows from it.
+logging.getLogger("asyncio").addFilter(lambda record: not record.getMessage().startswith("returning true from eof_"))
 
 TIMEOUT: Final = 2.0
 """Seconds that one request may take."""
@@ -43,18 +46,6 @@ _ALIVE_SECONDS: Final = 0.5
 _WRONG_SEQUENCE: Final = (10071, 10164)
 _STREAM_NOT_FOUND: Final = 10059
 _NO_MESSAGE: Final = 10037
-
-
-class ApiError(Exception):
-    """JetStream's own refusal, by its error code."""
-
-    def __init__(self, code: int, description: str) -> None:
-        super().__init__(description)
-        self.code = code
-
-
-class _Silent(Unreachable):
-    """Nobody listens: a bucket that isn't there, or that is between two leaders."""
 
 
 class NatsLink:
@@ -75,6 +66,9 @@ class NatsLink:
         self._servers = list(servers)
         self._credentials = credentials
         self._tls_ca = tls_ca
+        self.gate: Gate | None = Gate(self) if is_device(credentials) else None
+        """how to ask with a device's own credentials; None: with an account's full rights"""
+        self._denied = ""
         self._client = Client()
         self._given_up = asyncio.Event()
         self._up = False
@@ -142,6 +136,8 @@ class NatsLink:
 
         async def failed(error: Exception) -> None:
             self._error = error
+            if "permissions violation" in str(error).lower():
+                self._denied = str(error).lower()
             log.debug("NATS: %s", _word(error))
 
         options: dict[str, Any] = {
@@ -155,6 +151,8 @@ class NatsLink:
             "error_cb": failed,
             "closed_cb": closed,
         }
+        if self.gate:
+            options["inbox_prefix"] = device_inbox(self.device)
         if self._credentials:
             options["user_credentials"] = self._credentials
         if self._tls_ca:
@@ -172,9 +170,10 @@ class NatsLink:
 
     # -- requests
 
-    async def _request(
-        self, subject: str, payload: bytes, headers: dict[str, str] | None = None, seconds: float = TIMEOUT
-    ) -> bytes:
+    async def ask(
+        self, subject: str, payload: bytes = b"", headers: dict[str, str] | None = None, seconds: float = TIMEOUT
+    ) -> Msg:
+        """One request, one answer. Raises Unreachable; Silent where nobody listens."""
         given_up = self._given_up
         if not self._client.is_connected:
             if self._up:  # closed, or still closing
@@ -183,14 +182,18 @@ class NatsLink:
         try:
             reply = await self._client.request(subject, payload, timeout=seconds, headers=headers)
         except nats.errors.NoRespondersError:
-            raise _Silent(f"nothing listens on {subject}: is JetStream on, and has it a leader?") from None
+            raise Silent(f"nothing listens on {subject}: is JetStream on, and has it a leader?") from None
         except (TimeoutError, nats.errors.TimeoutError):
             if not await self._alive():
                 given_up.set()
             raise Unreachable(f"no answer from NATS within {seconds:g} s") from None
         except (nats.errors.Error, OSError) as error:
             raise Unreachable(f"NATS: {_word(error)}") from error
-        return bytes(reply.data)
+        return reply
+
+    def was_denied(self, subject: str) -> bool:
+        """Whether the server's last refusal for lack of permission was about `subject`."""
+        return subject.lower() in self._denied
 
     async def _alive(self) -> bool:
         """Whether the server itself answers: then only what was asked of it takes long, as a new leader's election."""
@@ -203,8 +206,8 @@ class NatsLink:
     async def api(self, call: str, body: Any, seconds: float = TIMEOUT) -> dict[str, Any]:
         """Ask JetStream's API. Raises ApiError, BucketMissing, Unreachable."""
         payload = json.dumps(body).encode() if body is not None else b""
-        data = await self._request(f"$JS.API.{call}", payload, seconds=seconds)
-        answer: dict[str, Any] = json.loads(data)
+        prefix = DEVICE_API if self.gate else "$JS.API"
+        answer: dict[str, Any] = json.loads((await self.ask(f"{prefix}.{call}", payload, seconds=seconds)).data)
         if "error" in answer:
             code = int(answer["error"].get("err_code", 0))
             if code == _STREAM_NOT_FOUND:
@@ -214,30 +217,36 @@ class NatsLink:
 
     async def get(self, bucket: str, key: str) -> Entry | None:
         """The newest value, by way of the stream's leader."""
+        if self.gate:
+            return await self.gate.get(bucket, key)
         try:
             answer = await self.api(f"STREAM.MSG.GET.{kv_stream(bucket)}", {"last_by_subj": kv_subject(bucket, key)})
         except ApiError as error:
             if error.code == _NO_MESSAGE:
                 return None
             raise Unreachable(f"NATS refused to read {bucket}: {error}") from error
-        return _stored(key, answer["message"])
+        return stored(key, answer["message"])
 
     async def put(self, bucket: str, key: str, data: bytes, revision: int | None) -> int:
         """One publish, acknowledged by the stream."""
         headers = None if revision is None else {"Nats-Expected-Last-Subject-Sequence": str(revision)}
         try:
-            answer = json.loads(await self._request(kv_subject(bucket, key), data, headers))
-        except _Silent:
+            answer = json.loads((await self.ask(kv_subject(bucket, key), data, headers)).data)
+        except Silent:
             await self.birth(bucket)  # raises BucketMissing where that is why
             raise
         if "error" in answer:
             if int(answer["error"].get("err_code", 0)) in _WRONG_SEQUENCE:
                 raise Conflict(f"{bucket} {key} was written by somebody else")
             raise Unreachable(f"NATS refused to write {bucket}: {answer['error'].get('description', '')}")
+        if self.gate:
+            self.gate.written(bucket, key, int(answer["seq"]))
         return int(answer["seq"])
 
     async def birth(self, bucket: str) -> str:
         """When the bucket was made, as its server writes it."""
+        if self.gate:
+            return await self.gate.birth(bucket)
         try:
             return str((await self.api(f"STREAM.INFO.{kv_stream(bucket)}", None))["created"])
         except ApiError as error:
@@ -249,6 +258,17 @@ class NatsLink:
             return await self._client.subscribe(subject, cb=arrived)
         except (nats.errors.Error, OSError) as error:
             raise Unreachable(f"NATS: {_word(error)}") from error
+
+    async def publish(self, subject: str, payload: bytes, reply: str) -> None:
+        """Without waiting. Raises Unreachable."""
+        try:
+            await self._client.publish(subject, payload, reply=reply)
+        except (nats.errors.Error, OSError) as error:
+            raise Unreachable(f"NATS: {_word(error)}") from error
+
+    def inbox(self) -> str:
+        """A new subject on which only this agent may listen."""
+        return self._client.new_inbox()
 
     # -- commands
 
@@ -279,6 +299,9 @@ class NatsLink:
         """Stream an object in its chunks."""
         if not self.connected():
             raise Transient("Unreachable", f"cannot read object {name} of {bucket}: there is no connection to NATS")
+        if self.gate:
+            await self.gate.fetch(bucket, name, limit, write)
+            return
         await fetch(self._client.jetstream(timeout=TIMEOUT), bucket, name, limit, write)
 
 
@@ -297,10 +320,3 @@ def _cause(error: Exception) -> str:
 
 def _word(error: BaseException) -> str:
     return str(error) or type(error).__name__
-
-
-def _stored(key: str, message: dict[str, Any]) -> Entry:
-    """A message of STREAM.MSG.GET as an entry; a delete or purge marker has no data."""
-    headers = base64.b64decode(message.get("hdrs", "")).decode("utf-8", "replace")
-    data = None if "KV-Operation:" in headers else base64.b64decode(message.get("data", ""))
-    return Entry(key, data, int(message["seq"]))

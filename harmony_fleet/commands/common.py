@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from rich.text import Text
 
 from harmony_fleet import render
-from harmony_fleet.context import Context, load_context
+from harmony_fleet.context import Context, home_of, load_context
 from harmony_fleet.errors import ExitCode, HarmonyError
 from harmony_fleet.kv import Store
 from harmony_fleet.render import Output
@@ -29,6 +31,10 @@ class Common:
     def context(self) -> Context:
         """Where to connect."""
         return load_context(server=self.server, creds=self.creds, tls_ca=self.tls_ca)
+
+    def home(self) -> Path:
+        """Where the context, the roster and the authority are, or will be."""
+        return home_of(os.environ)
 
 
 def run(common: Common, work: Callable[[Store], Awaitable[ExitCode]], seconds: float | None = None) -> ExitCode:

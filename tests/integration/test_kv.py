@@ -14,7 +14,7 @@ import pytest
 from harmony_fleet.context import Context
 from harmony_fleet.errors import Conflict, HarmonyError, InvalidInput, Unreachable
 from harmony_fleet.kv import Entry, Store
-from scores.keys import ACTUAL, BUCKETS, DESIRED
+from scores.keys import BUCKETS, DESIRED, TASK_RUNS
 from tests.natsjwt import JwtAuthority
 from tests.natsserver import NatsServer
 
@@ -156,7 +156,7 @@ async def test_a_list_leaves_purged_keys_out_and_no_consumer_behind(nats_server:
     await store.purge(DESIRED, "a.gone", gone)
     assert {key: entry.revision for key, entry in (await store.entries(DESIRED)).items()} == {"a.kept": kept}
     async with nats_server.client() as client:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while (await client.jetstream().stream_info(f"KV_{DESIRED}")).state.consumer_count:
                 await asyncio.sleep(0.01)
 
@@ -180,7 +180,7 @@ class Seen:
         self._task = asyncio.create_task(self._collect(store, keys))
 
     async def _collect(self, store: Store, keys: tuple[str, ...]) -> None:
-        async with contextlib.aclosing(store.watch(ACTUAL, keys)) as updates:
+        async with contextlib.aclosing(store.watch(TASK_RUNS, keys)) as updates:
             async for entry in updates:
                 self.entries.append(entry)
 
@@ -197,14 +197,14 @@ class Seen:
 
 
 async def test_a_watch_gives_the_newest_then_each_change(store: Store) -> None:
-    revision = await store.put(ACTUAL, "a.b", b"1", 0)
-    revision = await store.put(ACTUAL, "a.b", b"2", revision)
-    await store.put(ACTUAL, "a.other", b"x", 0)
+    revision = await store.put(TASK_RUNS, "a.b", b"1", 0)
+    revision = await store.put(TASK_RUNS, "a.b", b"2", revision)
+    await store.put(TASK_RUNS, "a.other", b"x", 0)
     seen = Seen(store, "a.b", "a.c")
     await seen.until([b"2"])
-    revision = await store.put(ACTUAL, "a.b", b"3", revision)
-    await store.put(ACTUAL, "a.c", b"c", 0)
-    await store.purge(ACTUAL, "a.b", revision)
+    revision = await store.put(TASK_RUNS, "a.b", b"3", revision)
+    await store.put(TASK_RUNS, "a.c", b"c", 0)
+    await store.purge(TASK_RUNS, "a.b", revision)
     await seen.until([b"2", b"3", b"c", None])
     await seen.stop()
 
@@ -213,44 +213,44 @@ async def test_a_watch_of_many_keys_has_one_consumer(nats_server: NatsServer, st
     keys = [f"d{n}.web" for n in range(200)]
     seen = Seen(store, *keys)
     for key in keys:
-        await store.put(ACTUAL, key, key.encode(), 0)
-    await store.put(ACTUAL, "another.web", b"x", 0)
+        await store.put(TASK_RUNS, key, key.encode(), 0)
+    await store.put(TASK_RUNS, "another.web", b"x", 0)
     await seen.until([key.encode() for key in keys])
     async with nats_server.client() as client:
-        assert (await client.jetstream().stream_info(f"KV_{ACTUAL}")).state.consumer_count == 1
+        assert (await client.jetstream().stream_info(f"KV_{TASK_RUNS}")).state.consumer_count == 1
     await seen.stop()
 
 
 @pytest.mark.parametrize("kill", [False, True])
 async def test_a_watch_outlives_the_server(nats_server: NatsServer, store: Store, kill: bool) -> None:
-    revision = await store.put(ACTUAL, "a.b", b"1", 0)
+    revision = await store.put(TASK_RUNS, "a.b", b"1", 0)
     seen = Seen(store, "a.b")
     await seen.until([b"1"])
     await asyncio.to_thread(nats_server.restart, kill=kill, down=0.3)
     async with nats_server.client() as client:
-        await client.jetstream().publish(f"$KV.{ACTUAL}.a.b", b"2")
+        await client.jetstream().publish(f"$KV.{TASK_RUNS}.a.b", b"2")
     await seen.until([b"1", b"2"], 15)
     assert seen.entries[-1].revision > revision
     await seen.stop()
 
 
 async def test_a_watch_outlives_its_bucket(nats_server: NatsServer, store: Store) -> None:
-    await store.put(ACTUAL, "a.b", b"1", 0)
+    await store.put(TASK_RUNS, "a.b", b"1", 0)
     seen = Seen(store, "a.b")
     await seen.until([b"1"])
     async with nats_server.client() as client:
-        await client.jetstream().delete_key_value(ACTUAL)
+        await client.jetstream().delete_key_value(TASK_RUNS)
         await asyncio.sleep(0.2)
         await store.ensure_buckets()
-        await client.jetstream().publish(f"$KV.{ACTUAL}.a.b", b"1")  # the same revision, another entry
+        await client.jetstream().publish(f"$KV.{TASK_RUNS}.a.b", b"1")  # the same revision, another entry
     await seen.until([b"1", b"1"], 15)
     await seen.stop()
 
 
 async def test_the_server_s_clock(store: Store) -> None:
-    await store.put(ACTUAL, "a.b", b"1", 0)
-    created = (await store.get(ACTUAL, "a.b")).created
-    listed = (await store.entries(ACTUAL))["a.b"].created
+    await store.put(TASK_RUNS, "a.b", b"1", 0)
+    created = (await store.get(TASK_RUNS, "a.b")).created
+    listed = (await store.entries(TASK_RUNS))["a.b"].created
     assert created is not None
     assert created == listed
     assert 0 <= (await store.now() - created).total_seconds() < 30
@@ -264,7 +264,7 @@ async def unreachable(target: Context, seconds: float = 1.0) -> HarmonyError:
     with pytest.raises(HarmonyError) as caught:
         async with Store(target, seconds):
             pass
-    assert time.monotonic() - started < seconds + 2
+    assert time.monotonic() - started < seconds + 10  # a loaded machine
     return caught.value
 
 
@@ -287,9 +287,9 @@ async def test_a_name_that_is_none() -> None:
 async def test_a_refused_login_is_told_at_once(tmp_path: Path) -> None:
     with NatsServer(tmp_path, config='authorization { user: "u", password: "p" }') as server:
         started = time.monotonic()
-        error = await unreachable(context(server), 10)
+        error = await unreachable(context(server), 60)
         assert error.code == "NotAuthorized"
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < 30
         async with Store(context(server.url.replace("://", "://u:p@"))) as opened:
             await opened.ensure_buckets()
 

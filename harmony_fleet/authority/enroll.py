@@ -1,0 +1,138 @@
+"""A device's credentials: given, replaced, withdrawn. What is on disk is first; the servers are told after it.
+
+`revoke` on the servers cuts what is connected with the credentials, at once.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from harmony_fleet import signing
+from harmony_fleet.authority.keep import Authority, Issued
+from harmony_fleet.errors import InvalidInput, Refused
+from harmony_fleet.roster import durable
+from scores.bundle import Bundle
+from scores.canonical import canonical
+from scores.manifest import InvalidManifest, validate
+from scores.names import format_time, is_name
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a device shall be told besides its credentials; None leaves the agent's defaults."""
+
+    servers: Sequence[str] = ()
+    labels: Mapping[str, str] | None = None
+    roots: Sequence[str] | None = None
+    units: Sequence[str] | None = None
+    kinds: Sequence[str] | None = None
+    profile: str = "user"
+
+
+def enroll(authority: Authority, home: Path, device: str, asked: Asked) -> Bundle:
+    """A new device's bundle. Raises Refused where it has credentials already."""
+    _must_be_name(device)
+    if device in authority.state.devices:
+        raise Refused(
+            "AlreadyEnrolled",
+            f"cannot enroll {device}: it has credentials",
+            f"give it new ones with harmony device rotate {device}",
+        )
+    return _issue(authority, home, device, asked, before=())
+
+
+def rotate(authority: Authority, home: Path, device: str, asked: Asked, *, at_once: bool) -> Bundle:
+    """New credentials; the ones before hold until `settle`, or are withdrawn at once."""
+    issued = _known(authority, device)
+    before = (*issued.before, issued.user)
+    if at_once:
+        _withdraw(authority, before)
+        before = ()
+    return _issue(authority, home, device, asked, before=before)
+
+
+def settle(authority: Authority, device: str) -> int:
+    """Withdraw what was replaced; how many credentials that were."""
+    issued = _known(authority, device)
+    _withdraw(authority, issued.before)
+    authority.save(devices={**authority.state.devices, device: Issued(user=issued.user)})
+    return len(issued.before)
+
+
+def revoke(authority: Authority, device: str) -> None:
+    """Withdraw all that the device has. It may be enrolled again."""
+    issued = _known(authority, device)
+    _withdraw(authority, (*issued.before, issued.user))
+    authority.save(devices={name: one for name, one in authority.state.devices.items() if name != device})
+
+
+def allow_objects(authority: Authority, buckets: Sequence[str]) -> None:
+    """Let devices read these object stores, too."""
+    if not all(map(is_bucket, buckets)):
+        raise InvalidInput("InvalidName", "cannot use this as an object store's name", "A-Z a-z 0-9 _ and -")
+    known = tuple(sorted({*authority.state.objects, *buckets}))
+    authority.save(objects=known, stamp=authority.next_stamp())
+
+
+def is_bucket(name: str) -> bool:
+    """Whether `name` may be an object store's."""
+    return re.fullmatch(r"[A-Za-z0-9_-]{1,128}", name) is not None
+
+
+def write_bundle(bundle: Bundle, path: Path) -> None:
+    """For its owner's eyes alone. Raises InvalidInput."""
+    try:
+        durable.replace(str(path.absolute()), canonical(bundle.wire()) + b"\n")
+        path.chmod(0o600)
+    except OSError as error:
+        raise InvalidInput("NotWritable", f"cannot write {path}: {error.strerror}", "name another file") from None
+
+
+def _must_be_name(device: str) -> None:
+    if not is_name(device):
+        raise InvalidInput("InvalidName", "cannot use this as a device's name", "1 to 63 of a-z 0-9 and -, as pi-01")
+
+
+def _known(authority: Authority, device: str) -> Issued:
+    _must_be_name(device)
+    issued = authority.state.devices.get(device)
+    if issued is None:
+        raise InvalidInput("NotEnrolled", f"{device} has no credentials", f"harmony device enroll {device}")
+    return issued
+
+
+def _withdraw(authority: Authority, users: Sequence[str]) -> None:
+    """In one save with the stamp that makes the servers take it."""
+    stamp = authority.next_stamp()
+    authority.save(revoked={**authority.state.revoked, **dict.fromkeys(users, stamp)}, stamp=stamp)
+
+
+def _issue(authority: Authority, home: Path, device: str, asked: Asked, *, before: tuple[str, ...]) -> Bundle:
+    public, text = authority.device(device)
+    fields: dict[str, Any] = {
+        "api": "harmony/v1",
+        "type": "DeviceBundle",
+        "device": device,
+        "issued": format_time(datetime.fromtimestamp(time.time(), UTC)),
+        "servers": list(asked.servers or authority.state.servers),
+        "tls_ca": (authority.folder / "ca.pem").read_text("ascii"),
+        "credentials": text,
+        "trusted_keys": signing.trusted_keys(home),
+        "profile": asked.profile,
+    }
+    for name in ("labels", "roots", "units", "kinds"):
+        value = getattr(asked, name)
+        if value is not None:
+            fields[name] = value
+    try:
+        bundle = validate(Bundle, fields)
+    except InvalidManifest as error:
+        raise InvalidInput(error.code, f"cannot make the bundle: {error}", "", error.errors) from None
+    authority.save(devices={**authority.state.devices, device: Issued(user=public, before=before)})
+    return bundle

@@ -1,0 +1,195 @@
+"""The operator's authority on disk, below ``$HARMONY_HOME/authority``: seeds (0600), and what was issued with them.
+
+One writer at a time (a lock that goes with its holder); each file is replaced whole. What is written here is what the
+servers shall know: a push that fails is made up for by the next.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+from pydantic import Field, ValidationError
+
+from harmony_fleet.authority import permissions
+from harmony_fleet.authority.claims import ACCOUNT, NO_LIMIT, OPERATOR, STORAGE, USER, Identity, credentials
+from harmony_fleet.errors import InvalidInput, Refused
+from harmony_fleet.roster import durable
+from scores.base import Model
+from scores.keys import DEVICE_TAG
+from scores.names import DeviceName
+
+FOLDER: Final = "authority"
+_STATE: Final = "authority.json"
+_SEEDS: Final = {
+    "operator": OPERATOR,
+    "system": ACCOUNT,
+    "fleet": ACCOUNT,
+    "devices": ACCOUNT,
+    "device-signer": ACCOUNT,
+}
+
+
+class Issued(Model):
+    """A device's present credentials, by their public key, and the ones before that still hold."""
+
+    user: str
+    before: tuple[str, ...] = ()
+
+
+class State(Model):
+    """What was decided, and what was issued. No secret stands in it."""
+
+    version: int = 1
+    name: str
+    servers: Annotated[tuple[str, ...], Field(min_length=1)]
+    replicas: int = 1
+    objects: tuple[str, ...] = ()
+    devices: Mapping[DeviceName, Issued] = {}
+    revoked: Mapping[str, int] = {}
+    """public key -> until when (seconds of the epoch) what was issued to it is void"""
+    stamp: int = 0
+    """when the accounts were signed last: each signature is later than the one before"""
+
+
+def exists(home: Path) -> bool:
+    """Whether this home is an authority."""
+    return (home / FOLDER / _STATE).exists()
+
+
+@dataclass(slots=True)
+class Authority:
+    """The keys and the state; `save` writes the state."""
+
+    folder: Path
+    state: State
+    _keys: dict[str, Identity] = field(default_factory=dict)
+
+    @classmethod
+    def make(cls, home: Path, state: State) -> Authority:
+        """New keys. They mean nothing before `save`."""
+        folder = home / FOLDER
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        folder.chmod(0o700)
+        made = cls(folder, state)
+        for name, kind in _SEEDS.items():
+            made._keys[name] = Identity.make(kind)
+            made.put(f"{name}.seed", made._keys[name].seed)
+        return made
+
+    @classmethod
+    def load(cls, home: Path) -> Authority:
+        """Raises InvalidInput where there is none, or where it can't be read."""
+        folder = home / FOLDER
+        try:
+            state = State.model_validate_json((folder / _STATE).read_bytes())
+        except FileNotFoundError:
+            raise InvalidInput(
+                "NoAuthority", f"there is no authority in {folder}", "make one with harmony server init"
+            ) from None
+        except (OSError, ValidationError) as error:
+            why = error.strerror if isinstance(error, OSError) else "it isn't what this program wrote"
+            raise InvalidInput(
+                "AuthorityUnreadable", f"cannot read {folder / _STATE}: {why}", "restore it from a backup"
+            ) from None
+        return cls(folder, state)
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Alone, with the state as it is now. Raises Refused where another command works on it."""
+        fd = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise Refused(
+                    "AuthorityBusy", "another command works with this authority", "try again when it has ended"
+                ) from None
+            self.state = Authority.load(self.folder.parent).state
+            yield
+        finally:
+            os.close(fd)
+
+    def key(self, name: str) -> Identity:
+        """One of the authority's own."""
+        if name not in self._keys:
+            path = self.folder / f"{name}.seed"
+            try:
+                self._keys[name] = Identity(path.read_bytes().strip())
+            except Exception:  # a missing file, or the library's many errors: none of them may repeat the seed
+                raise InvalidInput(
+                    "AuthorityUnreadable", f"cannot read the key {path}", "restore it from a backup"
+                ) from None
+        return self._keys[name]
+
+    def put(self, name: str, data: bytes) -> None:
+        """Write a file of the folder, whole, for its owner's eyes alone."""
+        durable.replace(str(self.folder / name), data)
+
+    def save(self, **changes: Any) -> None:
+        """Write the state, changed."""
+        self.state = self.state.model_copy(update=changes)
+        whole = self.state.model_dump_json(indent=2).encode() + b"\n"
+        self.put(_STATE, whole)
+
+    # -- what is signed
+
+    def next_stamp(self) -> int:
+        """Now, but later than the last: of two accounts with the same key the servers keep the later one."""
+        return max(int(time.time()), self.state.stamp + 1)
+
+    def accounts(self) -> dict[str, str]:
+        """The accounts' JWTs by public key, the system's first."""
+        now, operator = self.state.stamp, self.key("operator")
+        fleet, devices = self.key("fleet").public, self.key("devices").public
+        role = {
+            "kind": "user_scope",
+            "key": self.key("device-signer").public,
+            "role": "device",
+            "template": permissions.device_role(self.state.objects),
+        }
+        claims: dict[str, dict[str, Any]] = {
+            "system": {"limits": NO_LIMIT},
+            "fleet": {
+                "limits": NO_LIMIT | STORAGE,
+                "exports": permissions.fleet_exports(),
+                "imports": permissions.fleet_imports(devices),
+            },
+            "devices": {
+                "limits": NO_LIMIT,
+                "exports": permissions.device_exports(),
+                "imports": permissions.device_imports(fleet),
+                "signing_keys": [role],
+                "revocations": dict(self.state.revoked),
+            },
+        }
+        return {
+            self.key(name).public: operator.sign(self.key(name).public, name, {"type": "account", **one}, now)
+            for name, one in claims.items()
+        }
+
+    def operator_token(self) -> str:
+        """The operator's own JWT."""
+        operator = self.key("operator")
+        claims = {"type": "operator", "system_account": self.key("system").public}
+        return operator.sign(operator.public, self.state.name, claims, self.state.stamp)
+
+    def user(self, account: str, name: str) -> str:
+        """The .creds text of a new user with an account's full rights: the operator's own, for commands."""
+        user = Identity.make(USER)
+        claims = {"type": "user", "pub": {}, "sub": {}, "subs": -1, "data": -1, "payload": -1}
+        return credentials(self.key(account).sign(user.public, name, claims, int(time.time())), user)
+
+    def device(self, name: str) -> tuple[str, str]:
+        """New credentials of a device: public key, .creds text. What it may do stands with its account."""
+        user = Identity.make(USER)
+        claims = {"type": "user", "issuer_account": self.key("devices").public, "pub": {}, "sub": {}}
+        claims |= {"tags": [DEVICE_TAG]}
+        token = self.key("device-signer").sign(user.public, name, claims, int(time.time()))
+        return user.public, credentials(token, user)

@@ -1,0 +1,124 @@
+"""Which subjects a device may use, and how they cross from the devices' account to the fleet's. Data, nothing else.
+
+Two accounts: the fleet's has the streams, the devices' has the devices. In one account alone a device could name any
+subject as that of its answer, and the server would write its answer there, with the server's rights: into a neighbour's
+key as well. An answer that crosses goes to a subject of the devices' account, where nothing is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from scores.keys import (
+    ACTUAL,
+    DESIRED,
+    DEVICE_API,
+    DEVICE_WRITES,
+    HEARTBEAT,
+    INFO,
+    command_subject,
+    device_inbox,
+    device_reader,
+    heartbeat_key,
+    info_key,
+    kv_stream,
+    kv_subject,
+)
+
+_ME: Final = "{{name()}}"
+"""The server puts the name of the user's JWT here, which is the device's."""
+_INSPECTED: Final = (DESIRED, *DEVICE_WRITES)
+MAX_PAYLOAD: Final = 1024 * 1024
+MAX_SUBSCRIPTIONS: Final = 32
+RESPONSE_SECONDS: Final = 120
+
+
+def _own(me: str) -> list[tuple[str, str]]:
+    """Bucket and key (or keys) that belong to the device alone, for writing."""
+    return [(ACTUAL, f"{me}.*"), (INFO, info_key(me)), (HEARTBEAT, heartbeat_key(me))]
+
+
+def publish(objects: Sequence[str], me: str = _ME) -> list[str]:
+    """What a device may ask and write. No body of these requests can name more than the subject does."""
+    own = _own(me)
+    read = [(DESIRED, f"{me}.*"), *own]
+    return [
+        *(kv_subject(bucket, key) for bucket, key in own),
+        *(f"{DEVICE_API}.DIRECT.GET.{kv_stream(bucket)}.{kv_subject(bucket, key)}" for bucket, key in read),
+        *(f"{DEVICE_API}.CONSUMER.INFO.{kv_stream(bucket)}.{device_reader(me)}" for bucket in _INSPECTED),
+        f"{DEVICE_API}.CONSUMER.MSG.NEXT.{kv_stream(DESIRED)}.{device_reader(me)}",
+        *(f"{DEVICE_API}.STREAM.MSG.GET.OBJ_{bucket}" for bucket in objects),
+    ]
+
+
+def subscribe(me: str = _ME) -> list[str]:
+    """What a device may listen on."""
+    return [f"{device_inbox(me)}.>", command_subject(me, "*"), kv_subject(DESIRED, f"{me}.*")]
+
+
+def device_role(objects: Sequence[str]) -> dict[str, Any]:
+    """The template by which the server limits every user that the devices' signing key signed."""
+    return {
+        "pub": {"allow": publish(objects)},
+        "sub": {"allow": subscribe()},
+        "resp": {"max": 1, "ttl": RESPONSE_SECONDS * 1_000_000_000},
+        "subs": MAX_SUBSCRIPTIONS,
+        "data": -1,
+        "payload": MAX_PAYLOAD,
+        "allowed_connection_types": ["STANDARD"],
+    }
+
+
+_API: Final = "$JS.API"
+_ASKED: Final = {
+    "DIRECT.GET.*.>": "Singleton",
+    "CONSUMER.INFO.*.*": "Singleton",
+    "CONSUMER.MSG.NEXT.*.*": "Stream",
+    "STREAM.MSG.GET.*": "Singleton",
+}
+"""Of JetStream's API; a pull is answered by several messages."""
+
+
+def fleet_exports() -> list[dict[str, Any]]:
+    """What the fleet's account offers to the devices' account."""
+    return [
+        *(_service(kv_subject(bucket, ">"), "Singleton") for bucket in DEVICE_WRITES),
+        *(_service(f"{_API}.{call}", form) for call, form in _ASKED.items()),
+        {"name": "desired", "subject": kv_subject(DESIRED, "*.*"), "type": "stream"},
+    ]
+
+
+def device_imports(fleet: str) -> list[dict[str, Any]]:
+    """The other side of `fleet_exports`. JetStream's API has another name there: each account answers its own."""
+    imports = [
+        *(_import(kv_subject(bucket, ">"), kv_subject(bucket, ">"), fleet) for bucket in DEVICE_WRITES),
+        *(_import(f"{_API}.{call}", f"{DEVICE_API}.{call}", fleet) for call in _ASKED),
+    ]
+    wanted = kv_subject(DESIRED, "*.*")
+    return [*imports, {"name": "desired", "subject": wanted, "account": fleet, "type": "stream"}]
+
+
+def device_exports() -> list[dict[str, Any]]:
+    """Commands go the other way: devices answer them."""
+    return [_service(command_subject("*", "*"), "Singleton")]
+
+
+def fleet_imports(devices: str) -> list[dict[str, Any]]:
+    """The other side of `device_exports`."""
+    return [_import(command_subject("*", "*"), command_subject("*", "*"), devices)]
+
+
+def _service(subject: str, form: str) -> dict[str, Any]:
+    return {"name": subject, "subject": subject, "type": "service", "response_type": form}
+
+
+def _import(subject: str, local: str, account: str) -> dict[str, Any]:
+    found = {"name": subject, "subject": subject, "account": account, "type": "service"}
+    return found if local == subject else {**found, "local_subject": _numbered(local)}
+
+
+def _numbered(subject: str) -> str:
+    """A local subject names the wildcards by their number: ``a.*.*`` is ``a.$1.$2``."""
+    parts = subject.split("*")
+    return parts[0] + "".join(f"${number}{part}" for number, part in enumerate(parts[1:], start=1))

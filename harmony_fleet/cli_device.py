@@ -1,0 +1,176 @@
+"""`harmony device …`: options and help. The work is in `commands.authority` and `commands.device_setup`."""
+
+# ruff: noqa: PLC0415 - what a command needs is imported when it runs
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from harmony_fleet.cli_options import Creds, Form, Server, TlsCa, common_of, guarded, seconds_of
+
+if TYPE_CHECKING:
+    from harmony_fleet.authority.enroll import Asked
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+Device = Annotated[str, typer.Argument(metavar="DEVICE", help="As pi-01.")]
+BundleFile = Annotated[
+    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where the bundle goes; else DEVICE.bundle.")
+]
+Label = Annotated[list[str] | None, typer.Option("--label", metavar="NAME=VALUE", help="May be repeated.")]
+Root = Annotated[
+    list[str] | None, typer.Option("--root", metavar="PATH", help="Files may be below it; else /srv. May be repeated.")
+]
+Unit = Annotated[list[str] | None, typer.Option("--unit", metavar="GLOB", help="Units that it may touch; else all.")]
+Profile = Annotated[Literal["user", "system"], typer.Option(help="system is near to root; see docs/threats.md.")]
+Reach = Annotated[
+    list[str] | None, typer.Option("--reach", metavar="URL", help="Servers as the device reaches them, if otherwise.")
+]
+
+
+@app.callback()
+def _device() -> None:
+    """Give devices credentials of their own, and take them back.
+
+    \b
+    harmony device enroll pi-01 --label site=home
+    harmony device setup pi@raspberrypi.local pi-01.bundle --package harmony-agent.deb
+    harmony device rotate pi-01
+    harmony device revoke pi-01
+    """
+
+
+def _asked(
+    reach: list[str] | None, label: list[str] | None, root: list[str] | None, unit: list[str] | None, profile: str
+) -> Asked:
+    from harmony_fleet.authority.enroll import Asked
+
+    labels = dict(one.partition("=")[::2] for one in label or ())
+    if any("=" not in one for one in label or ()):
+        raise typer.BadParameter("write it as NAME=VALUE")
+    return Asked(tuple(reach or ()), labels if label else None, root, unit, None, profile)
+
+
+@app.command()
+def enroll(
+    ctx: typer.Context,
+    *,
+    device: Device,
+    bundle: BundleFile = None,
+    label: Label = None,
+    root: Root = None,
+    unit: Unit = None,
+    profile: Profile = "user",
+    reach: Reach = None,
+    server: Server = None,
+    creds: Creds = None,
+    tls_ca: TlsCa = None,
+) -> int:
+    """Make a device's credentials, and one bundle by which it joins.
+
+    \b
+    harmony device enroll pi-01
+    harmony device enroll pi-01 --label site=home --root /srv --root /opt/app -o /tmp/pi-01.bundle
+    """
+    from harmony_fleet.commands import authority
+
+    common = common_of(ctx, server, creds, tls_ca, "table")
+    asked, path = _asked(reach, label, root, unit, profile), bundle or Path(f"{device}.bundle")
+    return guarded(common, lambda: authority.enroll_device(common, device, asked, path))
+
+
+@app.command()
+def rotate(
+    ctx: typer.Context,
+    *,
+    device: Device,
+    bundle: BundleFile = None,
+    at_once: Annotated[bool, typer.Option("--at-once", help="Refuse what it has now: it is cut off.")] = False,
+    wait: Annotated[
+        str | None, typer.Option("--wait", metavar="TIME", help="Until it uses the new ones; then refuse the old.")
+    ] = None,
+    label: Label = None,
+    root: Root = None,
+    unit: Unit = None,
+    profile: Profile = "user",
+    reach: Reach = None,
+    server: Server = None,
+    creds: Creds = None,
+    tls_ca: TlsCa = None,
+) -> int:
+    """Make new credentials for a device, in a new bundle.
+
+    Without --at-once or --wait both hold until harmony device finish.
+
+    \b
+    harmony device rotate pi-01 --wait 10m
+    harmony device rotate pi-01 --at-once
+    """
+    from harmony_fleet.commands import authority
+
+    if at_once and wait:
+        raise typer.BadParameter("--at-once and --wait exclude one another")
+    common = common_of(ctx, server, creds, tls_ca, "table")
+    old = authority.Old(at_once, seconds_of(wait) if wait else None)
+    asked, path = _asked(reach, label, root, unit, profile), bundle or Path(f"{device}.bundle")
+    return guarded(common, lambda: authority.rotate(common, device, asked, path, old))
+
+
+@app.command()
+def finish(
+    ctx: typer.Context,
+    *,
+    device: Device,
+    wait: Annotated[str | None, typer.Option("--wait", metavar="TIME", help="For it to use the new ones.")] = None,
+    server: Server = None,
+    creds: Creds = None,
+    tls_ca: TlsCa = None,
+    output: Form = "table",
+) -> int:
+    """End a rotation: refuse the credentials before, if the device is connected with the new ones.
+
+    \b
+    harmony device finish pi-01
+    """
+    from harmony_fleet.commands import authority
+
+    common = common_of(ctx, server, creds, tls_ca, output)
+    seconds = seconds_of(wait) if wait else 0.0
+    return guarded(common, lambda: authority.finish(common, device, seconds))
+
+
+@app.command()
+def revoke(
+    ctx: typer.Context,
+    *,
+    device: Device,
+    server: Server = None,
+    creds: Creds = None,
+    tls_ca: TlsCa = None,
+    output: Form = "table",
+) -> int:
+    """Refuse all of a device's credentials from now on, and cut its connection. What it runs goes on.
+
+    \b
+    harmony device revoke pi-01
+    """
+    from harmony_fleet.commands import authority
+
+    common = common_of(ctx, server, creds, tls_ca, output)
+    return guarded(common, lambda: authority.revoke(common, device))
+
+
+@app.command("list")
+def list_(ctx: typer.Context, *, output: Form = "table") -> int:
+    """Show the devices that have credentials. Needs no NATS.
+
+    \b
+    harmony device list
+    """
+    from harmony_fleet.commands import authority
+
+    common = common_of(ctx, None, None, None, output)
+    return guarded(common, lambda: authority.enrolled(common))
