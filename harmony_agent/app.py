@@ -260,6 +260,7 @@ async def run(settings: Settings) -> None:
     for kind in settings.agent.kinds:
         made[kind] = KINDS[kind](Parts(settings, engine.book.store(kind), moments.clock, control))
     engine.on_rebuilt = anew.set
+    control.known = lambda: list(engine.book.deployments)
     engine.bind({kind: part.reconciler for kind, part in made.items()})
     try:
         async with anyio.create_task_group() as tasks:
