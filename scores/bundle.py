@@ -41,7 +41,7 @@ class InvalidBundle(ValueError):
         self.errors = tuple(errors)
 
 
-def _matches(pattern: re.Pattern[str], code: str, what: str) -> AfterValidator:
+def _pattern(pattern: re.Pattern[str], what: str, code: str) -> AfterValidator:
     def check(value: str) -> str:
         if not pattern.fullmatch(value):
             raise PydanticCustomError(code, what)
@@ -66,11 +66,11 @@ class Bundle(Model):
     device: DeviceName
     issued: Time
     servers: Annotated[
-        Sequence[Annotated[str, _matches(_SERVER, "InvalidServer", "must be tls://host:port or nats://host:port")]],
+        Sequence[Annotated[str, _pattern(_SERVER, "must be tls://host:port or nats://host:port", "InvalidServer")]],
         Field(min_length=1, max_length=16),
     ]
-    tls_ca: Annotated[str, _matches(_CERTIFICATES, "InvalidCertificate", "must be certificates as PEM")] | None = None
-    credentials: Annotated[str, _matches(_CREDENTIALS, "InvalidCredentials", "must be a NATS .creds file's text")] = (
+    tls_ca: Annotated[str, _pattern(_CERTIFICATES, "must be certificates as PEM", "InvalidCertificate")] | None = None
+    credentials: Annotated[str, _pattern(_CREDENTIALS, "must be a NATS .creds file's text", "InvalidCredentials")] = (
         Field(repr=False)
     )
     trusted_keys: Annotated[Sequence[Annotated[str, AfterValidator(_trusted)]], Field(max_length=16)] = ()
