@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Literal
 
-from harmony_fleet.plan import kind_problem
+from harmony_fleet.alike import content_of
+from harmony_fleet.plan import believed, kind_problem
 from harmony_fleet.projection import Projection
 from harmony_fleet.roster.model import RUN_PREFIX, Roster
 from harmony_fleet.signing import UNSIGNED, Signing
@@ -147,16 +148,20 @@ def _trust(device: Device, signing: Signing) -> str:
 
 def _expected(fleet: Fleet) -> Iterator[Finding]:
     for key, projection in fleet.expected():
-        found = fleet.found(key)
+        stands, device = fleet.found(key), fleet.device(key.device)
+        found = believed(stands, device, fleet.signing)
         place = (key.device, key.deployment, "")
         strange = _strange(fleet, found)
         if strange:
             yield Finding(*place, "ownership-mismatch", strange)
             continue
-        problem = kind_problem(projection.manifest, fleet.device(key.device))
+        problem = kind_problem(projection.manifest, device)
         if problem:
             yield Finding(*place, "capability-missing", problem)
-        yield from _written(place, found, projection, fleet.signing)
+        if found is not stands:
+            yield Finding(*place, "projection-differs", "no key that the device trusts signed what stands")
+        else:
+            yield from _written(place, found, projection, fleet.signing)
         yield from _enforced(place, found)
         yield from _resources(key, found, projection)
 
@@ -182,7 +187,7 @@ def _written(
         yield Finding(*place, "projection-missing", f"wanted {_short(wanted)}")
     elif standing.removed:
         yield Finding(*place, "projection-differs", f"removal stands, wanted {_short(wanted)}")
-    elif standing.content() != wanted.content():
+    elif content_of(standing) != content_of(wanted):
         yield Finding(*place, "projection-differs", f"{_short(standing)} stands, wanted {_short(wanted)}")
     elif standing.generation < found.generation():
         yield Finding(*place, "projection-differs", f"generation {standing.generation} stands after a newer one")
@@ -272,7 +277,7 @@ def _lineage(found: Deployment) -> str:
 
 
 def _short(manifest: Manifest) -> str:
-    return digest(manifest.content())[:19]
+    return digest(content_of(manifest))[:19]
 
 
 def codes(findings: Iterable[Finding]) -> dict[Code, int]:

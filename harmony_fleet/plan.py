@@ -6,13 +6,14 @@ A guard refuses before anything is written. The device judges again by the same 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
+from harmony_fleet.alike import content_of
 from harmony_fleet.changes import Change, changes, changes_by_digest
 from harmony_fleet.errors import Conflict, InvalidInput, Refused
 from harmony_fleet.signing import UNSIGNED, Signing
-from harmony_fleet.state import Deployment, Device
+from harmony_fleet.state import Deployment, Desired, Device
 from scores.manifest import FieldError, Manifest, WireManifest
 from scores.names import MAX_GENERATION
 from scores.status import DeviceInfo
@@ -50,7 +51,7 @@ class Plan:
 
 def plan(wish: Wish, found: Deployment, device: Device) -> Plan:
     """Decide. Raises InvalidInput, Conflict or Refused."""
-    manifest = wish.manifest
+    manifest, found = wish.manifest, believed(found, device, wish.signing)
     if wish.allow_prune is not None:
         manifest = manifest.model_copy(update={"allow_prune": wish.allow_prune})
     _check_named(manifest, found, wish.lineage)
@@ -89,8 +90,22 @@ def _warnings(wire: WireManifest, found: Deployment, device: Device) -> Iterator
             f"what stands at {found.key} is signed and this won't be, for there is no signing key here: a device that "
             "requires signatures refuses it"
         )
-    elif wire.content() == standing.content() and wire.signatures != standing.signatures:
+    elif content_of(wire) == content_of(standing) and wire.signatures != standing.signatures:
         yield f"{found.key} is signed anew; nothing else changes"
+
+
+def believed(found: Deployment, device: Device, signing: Signing) -> Deployment:
+    """Without what stands in ``desired-state``, where the device, by its own word, can't have accepted it.
+
+    What no trusted key signed is nobody's: its generation and lineage are no reason to refuse the right one.
+    """
+    desired, told = found.desired, device.info.trust if device.info is not None else None
+    if not signing.keys or told is None or not told.require or (desired.manifest is None and not desired.problem):
+        return found
+    value = desired.manifest.wire() if desired.manifest is not None else desired.raw
+    if not signing.forged(value, told.keys):
+        return found
+    return replace(found, desired=Desired(revision=desired.revision, created=desired.created))
 
 
 def _action(wire: WireManifest, found: Deployment) -> Action:
@@ -173,9 +188,9 @@ def _authority(manifest: Manifest, found: Deployment, wish: Wish) -> str | None:
 def _stands(manifest: Manifest, found: Deployment, supersedes: str | None, wish: Wish) -> bool:
     """Whether what is desired already is this, and nothing makes it worth writing again."""
     standing, status = found.desired.manifest, found.actual.status
-    if standing is None or standing.lineage != wish.lineage or standing.content() != manifest.content():
+    if standing is None or standing.lineage != wish.lineage or content_of(standing) != content_of(manifest):
         return False
-    if wish.signing.problem(standing):
+    if wish.signing.problem(standing) or _respelt(standing, found):
         return False
     if standing.generation != found.generation():
         return False  # the bucket was restored: the device has seen a newer one
@@ -183,6 +198,17 @@ def _stands(manifest: Manifest, found: Deployment, supersedes: str | None, wish:
         return False
     held = status is not None and status.rejected is not None and status.rejected.reason == "PruneGuard"
     return not (held and (manifest.allow_prune or 0) > (standing.allow_prune or 0))
+
+
+def _respelt(standing: WireManifest, found: Deployment) -> bool:
+    """Whether the device says that these aren't the bytes: the same content, in a spelling that nobody here writes."""
+    status = found.actual.status
+    newer = status.rejected if status is not None else None
+    return (
+        newer is not None
+        and newer.generation == standing.generation
+        and newer.reason in ("GenerationReused", "SignatureInvalid")
+    )
 
 
 def kind_problem(manifest: Manifest, device: Device) -> str:

@@ -11,15 +11,16 @@ import base64
 import contextlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from harmony_fleet.errors import Conflict, InvalidInput, Refused
 from harmony_fleet.roster import durable
 from scores.manifest import WireManifest
 from scores.signatures import (
+    FIELD,
     KEY_BYTES,
     MAX_SIGNATURES,
     Signature,
@@ -66,8 +67,13 @@ class Signing:
     """The active keys; of none, manifests stay as they are."""
 
     keys: tuple[Key, ...] = ()
-    retired: frozenset[str] = frozenset()
-    """ids of those that sign no more"""
+    old: tuple[Key, ...] = ()
+    """those that sign no more"""
+
+    @property
+    def retired(self) -> frozenset[str]:
+        """Ids of those that sign no more."""
+        return frozenset(key.id for key in self.old)
 
     def sign(self, wire: WireManifest) -> WireManifest:
         """The manifest with a signature by each active key."""
@@ -90,6 +96,23 @@ class Signing:
             return f"SignatureInvalid {' '.join(wrong)}"
         return f"SignatureUnknownKey {' '.join(sorted(there))}" if len(there) > len(self.keys) else ""
 
+    def forged(self, value: Any, trusted: Collection[str]) -> bool:
+        """Whether a device that believes `trusted` keys alone can't have accepted it: none of them signed it.
+
+        A signature by a key that isn't of this home can't be judged here, and is taken for right.
+        """
+        own = {key.id: key for key in (*self.keys, *self.old)}
+        found = value.get(FIELD) if isinstance(value, dict) else None
+        entries = [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+        told = [one for one in entries if one.get("key") in trusted]
+        if any(one["key"] not in own for one in told):
+            return False
+        try:
+            message = signed_bytes(value) if told else b""
+        except ValueError:
+            return True
+        return not any(own[one["key"]].signature(message).signature == one.get("signature") for one in told)
+
 
 UNSIGNED: Final = Signing()
 
@@ -103,8 +126,7 @@ def load(home: Path) -> Signing:
     """The active keys. Raises InvalidInput where one can't be used: nothing goes out unsigned by mistake."""
     found = all_keys(home)
     return Signing(
-        tuple(key for key in found if key.state == "active"),
-        frozenset(key.id for key in found if key.state == "retired"),
+        tuple(key for key in found if key.state == "active"), tuple(key for key in found if key.state == "retired")
     )
 
 

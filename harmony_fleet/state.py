@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
+from harmony_fleet.alike import decode_alike
 from harmony_fleet.errors import InvalidInput
 from harmony_fleet.kv import Entry, Store
 from scores.base import Model
@@ -27,7 +28,7 @@ from scores.keys import (
     info_key,
     parse_deployment_key,
 )
-from scores.manifest import MAX_MANIFEST, InvalidManifest, WireManifest, decode, validate
+from scores.manifest import MAX_MANIFEST, InvalidManifest, WireManifest, validate
 from scores.names import DeviceName
 from scores.status import DeploymentStatus, DeviceInfo
 
@@ -51,6 +52,8 @@ class Desired:
     problem: str = ""
     claimed: int = 0
     """The generation that an unreadable manifest claims; 0 where it claims none."""
+    raw: Any = None
+    """An unreadable manifest as far as it is JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,18 +107,22 @@ def to_desired(entry: Entry) -> Desired:
         return Desired(revision=entry.revision, created=entry.created)
     device, _, deployment = entry.key.partition(".")
     try:
-        manifest = decode(entry.value, device=device, deployment=deployment)
+        manifest = decode_alike(entry.value, device, deployment)
     except InvalidManifest as error:
-        claimed = _claimed(entry.value)
-        return Desired(revision=entry.revision, created=entry.created, problem=error.code, claimed=claimed)
+        raw = _raw(entry.value)
+        told = {"problem": error.code, "claimed": _claimed(raw), "raw": raw}
+        return Desired(revision=entry.revision, created=entry.created, **told)
     return Desired(manifest, entry.revision, entry.created)
 
 
-def _claimed(data: bytes) -> int:
+def _raw(data: bytes) -> Any:
     try:
-        value = read(data, MAX_MANIFEST)
+        return read(data, MAX_MANIFEST)
     except NotCanonical:
-        return 0
+        return None
+
+
+def _claimed(value: Any) -> int:
     generation: Any = value.get("generation") if isinstance(value, dict) else None
     return generation if type(generation) is int and generation > 0 else 0
 

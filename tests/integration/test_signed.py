@@ -328,10 +328,19 @@ async def test_a_key_is_rotated_with_an_overlap(
             await plane.put(signed(manifest(9, "evil", lineage=lineage)))  # by a key that was never theirs
             await plane.until(said("Rejected", UNKNOWN))
             assert ("signature-refused", UNKNOWN) in await site.findings()
+            before = (await plane.status() or {})["generation"]
             told = await site("wait", "web", "--device", "pi-01", "--timeout", "40s", code=1)
             assert UNKNOWN in told.out
             assert "[trust] keys" in told.err
-            await site.converged(b"two")
+            await plane.put(
+                manifest(MAX_GENERATION, "evil", lineage=OTHER)
+            )  # nobody's word: no lineage, no last generation
+            await plane.until(said("Rejected", MISSING))
+            assert ("signature-refused", MISSING) in await site.findings()
+            await site("fleet", "deployment", "set", "web", "--file", scores(path, "three"), "-g", "4")
+            await site.converged(b"three")
+            assert (await plane.status() or {})["generation"] == before + 1
+            assert await site.findings() == []
         await nothing_secret(site, [path.parent.parent / "fleet" / "keys"], caplog, nats_server, tmp_path)
 
 

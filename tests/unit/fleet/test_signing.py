@@ -14,14 +14,17 @@ from harmony_fleet.cli import main
 from harmony_fleet.drift import classify
 from harmony_fleet.errors import HarmonyError
 from harmony_fleet.fleetplan import Scope, plan_fleet
+from harmony_fleet.kv import Entry
 from harmony_fleet.plan import Wish, plan
 from harmony_fleet.signing import UNSIGNED, Signing
+from harmony_fleet.state import Deployment, to_desired
 from scores import DeviceInfo, Manifest
+from scores.keys import DESIRED
 from scores.manifest import WireManifest, decode
 from scores.signatures import MAX_SIGNATURES, read_key
 from scores.status import Capabilities, OsInfo, TrustInfo
 from tests.keys import ROSTER, trust
-from tests.unit.fleet.build import NOW, OURS, device, file, found, manifest, status, wire
+from tests.unit.fleet.build import KEY, NOW, OURS, THEIRS, device, file, found, manifest, status, wire
 from tests.unit.fleet.test_drift import RUNS, fleet, standing
 
 
@@ -187,6 +190,54 @@ def test_what_stands_is_written_again_only_where_it_is_not_signed_so(keys: Signi
     assert planned(keys, right, file(content="y")) == ("update", 4, "")
     refused = {"phase": "Rejected", "rejected": (3, "SignatureUnknownKey")}
     assert planned(keys, right, file(), **refused) == ("unchanged", 3, "")  # signing it again wouldn't help
+
+
+def guarded(*ids: str, require: bool = True) -> Any:
+    """A device that tells which keys it believes."""
+    info = device().info
+    assert info is not None
+    told = info.model_copy(update={"trust": TrustInfo(require=require, keys=ids)})
+    return type(device())("pi-01", told, NOW)
+
+
+MOST = 2**53 - 1
+FORGED: dict[str, dict[str, Any]] = {
+    "unsigned": {},
+    "another's generation and lineage": {"lineage": THEIRS},
+    "with signatures of something else": {"signatures": "other"},
+}
+
+
+@pytest.mark.parametrize("change", FORGED.values(), ids=FORGED)
+def test_what_the_device_cannot_have_accepted_stands_in_nobody_s_way(keys: Signing, change: dict[str, Any]) -> None:
+    forged = wire(file(content="y"), generation=MOST, lineage=change.get("lineage", OURS))
+    if "signatures" in change:
+        forged = forged.model_copy(update={"signatures": keys.sign(wire(file())).signatures})
+    there, own = found(forged, status("Rejected", rejected=(MOST, "SignatureInvalid"))), keys.keys[0].id
+    made = plan(Wish(manifest(file()), OURS, signing=keys), there, guarded(own))
+    assert (made.wire.generation, made.revision, made.wire.lineage, made.wire.supersedes) == (4, 7, OURS, None)
+    # where the device might have accepted it, or only another authority could say whether, it counts
+    assert refusal(lambda: plan(Wish(manifest(file()), OURS, signing=keys), there, guarded(own, require=False)))[1] == 3
+    assert refusal(lambda: plan(Wish(manifest(file()), OURS, signing=keys), there, device()))[1] == 3
+    theirs = found(WireManifest.model_validate({**forged.wire(), "signatures": [ROSTER.entry(forged.wire())]}))
+    assert refusal(lambda: plan(Wish(manifest(file()), OURS, signing=keys), theirs, guarded(own, ROSTER.id)))[1] == 3
+
+
+def test_bytes_that_are_no_manifest_stand_in_nobody_s_way_either(keys: Signing) -> None:
+    data = wire(file(), generation=MOST).canonical().replace(b'"path"', b'"parth"')
+    unreadable = to_desired(Entry(DESIRED, "pi-01.web", data, 7, NOW))
+    assert (unreadable.problem != "", unreadable.claimed) == (True, MOST)
+    there = Deployment(KEY, unreadable, found(None, status()).actual)
+    wish = Wish(manifest(file()), OURS, signing=keys)
+    assert plan(wish, there, guarded(keys.keys[0].id)).wire.generation == 4
+    assert refusal(lambda: plan(wish, there, device())) == ("DesiredUnreadable", 3)
+
+
+def test_the_right_content_in_a_spelling_that_the_device_refuses_is_written_again(keys: Signing) -> None:
+    right = keys.sign(wire(file()))
+    for reason in ("GenerationReused", "SignatureInvalid"):
+        assert planned(keys, right, file(), phase="Rejected", rejected=(3, reason))[:2] == ("update", 4)
+        assert planned(keys, right, file(), phase="Rejected", rejected=(2, reason))[:2] == ("unchanged", 3)
 
 
 def test_without_a_key_what_is_signed_stands_and_is_warned_of_when_it_changes(keys: Signing) -> None:
