@@ -4,7 +4,7 @@ BIN := .venv/bin
 ROOT := $(shell id -u)
 
 .DEFAULT_GOAL := help
-.PHONY: help bench-fleet deb venv system demo test test-vm test-quick check lint types arch format lock audit-updater clean
+.PHONY: help bench bench-peers bench-fleet deb venv system demo test test-vm test-soak test-quick check lint types arch format lock audit-updater clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -17,6 +17,10 @@ test: system venv check ## All tests; as root also those on disposable Debian 12
 
 test-vm: system venv .cache/.vm-packages ## The upgrade and the limits in a virtual machine with a kernel of its own (root; minutes)
 	$(BIN)/python -m pytest tests/vm -m vm $(PYTEST_ARGS)
+
+test-soak: system venv ## The long run: full numbers of generations, resources, containers, idle minutes, power cuts (root; hours)
+	HARMONY_SOAK=1 $(BIN)/python -m pytest --timeout 7200 --durations=0 tests/device/test_lifecycle_bounds.py \
+		tests/device/test_cluster_power.py tests/integration/test_growth.py tests/integration/test_cluster.py $(PYTEST_ARGS)
 
 .cache/.vm-packages: tests/vm/apt-packages.txt
 	apt-get update -qq
@@ -38,6 +42,12 @@ types: venv ## mypy --strict
 format: venv ## Reformat and mend what ruff can mend
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+bench: venv ## Figures beside their floors, in five minutes (root: also on a device); BENCH_ARGS=--full for ten idle minutes
+	$(BIN)/python -m tests.bench $(BENCH_ARGS)
+
+bench-peers: venv ## The same work by cf-agent, puppet, ansible, pyinfra and salt, which it installs (root; many minutes)
+	$(BIN)/python -m tests.bench.peers
 
 bench-fleet: venv ## Fleets of 1,000 and 10,000 simulated devices against bare floors
 	$(BIN)/python -m tests.bench.fleet

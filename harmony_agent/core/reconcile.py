@@ -193,6 +193,13 @@ class Reconciler(Protocol[S, O, A]):
         """One, fresh. None: nothing of it exists (nor anything of an older spec that we own)."""
         ...
 
+    def seen_all(self, name: str) -> bool:
+        """After a claim alone: whether the last look showed all that a look for this record would show. Pure.
+
+        True only where each action refuses to change what isn't as that look showed it.
+        """
+        ...
+
     def plan(self, name: str, desired: Desired[S] | None, observed: O | None) -> Plan[A]:
         """What to do. Pure. `desired` None means remove what we own; `observed` None means absent."""
         ...

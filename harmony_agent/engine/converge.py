@@ -102,8 +102,10 @@ class Converger:
             return Outcome("Blocked", refused.code, message)
         if this.memory.failed is not None:
             return this.memory.failed
+        look = True
         for _ in range(ROUNDS):
-            this.observed = await self._observe(this.key, this.reconciler)
+            if look:
+                this.observed = await self._observe(this.key, this.reconciler)
             if self._book.desired.get(this.key) is not this.desired:
                 return None
             plan = this.reconciler.plan(this.key.name, this.desired, this.observed)
@@ -111,7 +113,9 @@ class Converger:
             if halt is not None:
                 return halt
             if await self._claim(this, plan):
+                look = not this.reconciler.seen_all(this.key.name)
                 continue  # what is recorded now may be part of what is to be done
+            look = True
             outcome = await self._carry_out(this, plan)
             if outcome is not None:
                 return outcome

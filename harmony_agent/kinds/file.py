@@ -11,9 +11,10 @@ from functools import partial
 from typing import Final, Literal, assert_never
 
 from harmony_agent.core.errors import Terminal
+from harmony_agent.core.paths import below, touches
 from harmony_agent.core.reconcile import Converged, Desired, Facts, Plan, Record, Store
 from harmony_agent.kinds import file_places as ledger
-from harmony_agent.kinds.file_places import Former, Place, below, copy_name
+from harmony_agent.kinds.file_places import Former, Place, copy_name
 from harmony_agent.kinds.file_plan import (
     Amend,
     Drop,
@@ -58,8 +59,8 @@ class _Survey:
 class FileReconciler:
     """Implements `core.reconcile.Reconciler`.
 
-    `roots` are the directories below which a File may be; nothing may be at, in or above one of `forbidden` (the
-    agent's own state and configuration).
+    `roots` are the directories below which a File may be; nothing may be at, in or above one of `forbidden` (what
+    is the agent's own, and where its power comes from).
     """
 
     kind = "File"
@@ -82,6 +83,7 @@ class FileReconciler:
         self._forbidden = tuple(path.rstrip("/") for path in forbidden)
         self._allow_setuid = allow_setuid
         self._surveys: dict[str, _Survey] = {}
+        self._looked: dict[str, _Survey] = {}
         self._states: dict[str, FileState] = {}
         self._digests: dict[str, tuple[str, str]] = {}
         self._names: dict[str, set[str]] = {}
@@ -93,7 +95,7 @@ class FileReconciler:
         path = spec.path
         if not any(path.startswith(root + "/") for root in self._roots):
             yield FieldError("path", "PathOutsideRoots")
-        elif any(below(path, own) or below(own, path) for own in self._forbidden) or _looks_temporary(path):
+        elif touches(path, self._forbidden) or _looks_temporary(path):
             yield FieldError("path", "PathForbidden")
         if spec.mode is not None and int(spec.mode, 8) & _SETUID and not self._allow_setuid:
             yield FieldError("mode", "SetuidRefused")
@@ -131,8 +133,12 @@ class FileReconciler:
 
     async def observe(self, name: str) -> FileState | None:
         """The wanted path and those that are still owned besides, closely."""
-        survey = self._survey(name)
+        survey = self._looked[name] = self._survey(name)
         return self._state(name, survey, tuple([await self._files.look(spot) for spot in survey.spots]))
+
+    def seen_all(self, name: str) -> bool:
+        """Whether the record names no place, and no copy of one, besides those that were looked at."""
+        return name in self._looked and self._looked[name].spots == self._survey(name).spots
 
     def plan(self, name: str, desired: Desired[File] | None, observed: FileState | None) -> Plan[FileAction]:
         """What to do."""
@@ -191,7 +197,8 @@ class FileReconciler:
         """Files have nothing to do together."""
 
     def done(self, name: str) -> None:
-        """Files have nothing to do together."""
+        """The look is over, too."""
+        self._looked.pop(name, None)
 
     async def watch(self, changed: Callable[[str], None]) -> None:
         """By the events of the directories in which the Files stand."""

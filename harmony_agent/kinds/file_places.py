@@ -108,11 +108,6 @@ def intent(spec: File, digest: str) -> str:
     return {"file": f"file:{digest}", "symlink": f"symlink:{spec.target}"}.get(spec.type, spec.type)
 
 
-def below(path: str, directory: str) -> bool:
-    """Whether `path` is `directory` or in it, at any depth."""
-    return path == directory or path.startswith(directory + "/")
-
-
 def _token(seen: Seen) -> str:
     return {"file": f"file:{seen.digest}", "symlink": f"symlink:{seen.target}"}.get(seen.type, seen.type)
 

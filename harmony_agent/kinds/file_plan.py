@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from harmony_agent.core.paths import below
 from harmony_agent.core.reconcile import Act, Action, Converged, Plan, Wait
-from harmony_agent.kinds.file_places import Former, Place, below, copy_name, describe
+from harmony_agent.kinds.file_places import Former, Place, copy_name, describe
 from harmony_agent.topology.files import MAX_READ, Attributes, Mark, NodeType, Seen, Sight, Trouble
 from scores.file import File
 

@@ -133,6 +133,10 @@ class SystemUpgradeReconciler:
             return str(desired.spec.attempt_id)
         return str(record.facts.get("attempt_id", "")) if record is not None else ""
 
+    def seen_all(self, name: str) -> bool:  # noqa: ARG002  # the protocol's
+        """Its actions ask nobody whether all is as it was: look again."""
+        return False
+
     def plan(
         self, name: str, desired: Desired[SystemUpgrade] | None, observed: Observed | None
     ) -> Plan[RequestUpgrade]:

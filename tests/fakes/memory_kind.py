@@ -67,6 +67,9 @@ class MemoryFiles:
         path = self._path(name)
         return self.disk.get(path) if path is not None else None
 
+    def seen_all(self, name: str) -> bool:
+        return False
+
     def plan(self, name: str, desired: Desired[File] | None, observed: bytes | None) -> Plan[Put | Drop]:
         if desired is None:
             if observed is None:

@@ -11,6 +11,7 @@ from typing import Any
 from harmony_agent.core.errors import Transient
 from harmony_agent.core.reconcile import Desired
 from harmony_agent.kinds.container import spec as made_of
+from harmony_agent.kinds.container.mounts import MountGuard
 from harmony_agent.kinds.container.notes import Notes
 from harmony_agent.kinds.container.plan import WATCHED
 from harmony_agent.topology.containers import Containers, ContainerState, EnvFiles, Image, Refused
@@ -21,10 +22,17 @@ class Maker:
     """Makes containers on one device."""
 
     def __init__(
-        self, containers: Containers, env_files: EnvFiles, notes: Notes, *, device: str, pull_timeout: float
+        self,
+        containers: Containers,
+        env_files: EnvFiles,
+        notes: Notes,
+        guard: MountGuard,
+        *,
+        device: str,
+        pull_timeout: float,
     ) -> None:
         self._containers, self._env_files, self._notes = containers, env_files, notes
-        self._device, self._pull_timeout = device, pull_timeout
+        self._guard, self._device, self._pull_timeout = guard, device, pull_timeout
 
     async def ensure_image(self, name: str, image: str) -> None:
         """Have `image` here, as `pull` says; ``always`` means once for a spec, not for each container made of it."""
@@ -83,6 +91,7 @@ class Maker:
         if desired is None:
             return
         spec = desired.spec
+        await self._guard.check(spec)
         digests, variables = await self.read_env(spec)
         label = made_of.spec_label(spec, digests)
         image = await self._image(spec.image)
@@ -128,6 +137,7 @@ class Maker:
         if desired is None or not wanted:
             return
         if not ident:
+            await self._guard.check(desired.spec)
             image = await self._image(wanted[0].image or desired.spec.image)
             labels = self._labels(desired, "init")
             ident = await self._create_once(name, made_of.init_payload(desired.spec, wanted[0], labels, image))

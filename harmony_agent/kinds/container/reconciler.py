@@ -7,11 +7,13 @@ from datetime import datetime
 from typing import Final, Literal
 
 from harmony_agent.core.errors import Transient
+from harmony_agent.core.paths import touches
 from harmony_agent.core.reconcile import Desired, Facts, Store
 from harmony_agent.kinds.container.act import Actor, former_facts
 from harmony_agent.kinds.container.actions import ContainerAction
 from harmony_agent.kinds.container.look import Looker
 from harmony_agent.kinds.container.make import Maker
+from harmony_agent.kinds.container.mounts import MountGuard, binds
 from harmony_agent.kinds.container.notes import Notes
 from harmony_agent.kinds.container.plan import ContainerPlan, Observed, decide
 from harmony_agent.kinds.container.spec import DEVICE, RESOURCE, init_name, known_signal
@@ -34,7 +36,10 @@ _SHOWN: Final[Mapping[State, _Shown]] = {
 
 
 class ContainerReconciler:
-    """Containers of one device. `env_roots` are the folders under which env files may be read."""
+    """Containers of one device. `env_roots` are the folders under which env files may be read.
+
+    No env file may be at, in or above one of `closed_files`, no bind one of `closed_mounts`.
+    """
 
     kind = "Container"
     spec_type = Container
@@ -48,6 +53,8 @@ class ContainerReconciler:
         device: str,
         boot_id: str,
         env_roots: Sequence[str],
+        closed_files: Sequence[str] = (),
+        closed_mounts: Sequence[str] = (),
         now: Callable[[], datetime],
         pull_timeout: float = 600.0,
     ) -> None:
@@ -55,14 +62,21 @@ class ContainerReconciler:
         self._device, self._boot_id, self._env_roots = device, boot_id, tuple(env_roots)
         self._looker = Looker(containers, env_files, store, device, now)
         self._notes = Notes(store)
-        maker = Maker(containers, env_files, self._notes, device=device, pull_timeout=pull_timeout)
+        self._closed_files, self._closed_mounts = tuple(closed_files), tuple(closed_mounts)
+        guard = MountGuard(env_files, self._closed_mounts)
+        maker = Maker(containers, env_files, self._notes, guard, device=device, pull_timeout=pull_timeout)
         self._actor = Actor(containers, maker, self._notes, boot_id)
 
     def admit(self, spec: Container) -> Iterable[FieldError]:
-        """Env files outside the roots, and signals that Linux doesn't have."""
+        """Env files outside the roots, files and mounts of what is closed, and signals that Linux doesn't have."""
         for index, path in enumerate(spec.env_files):
             if not any(path.startswith(f"{root.rstrip('/')}/") for root in self._env_roots):
                 yield FieldError(f"env_files[{index}]", "PathOutsideRoots")
+            elif touches(path, self._closed_files):
+                yield FieldError(f"env_files[{index}]", "PathForbidden")
+        for field, source in binds(spec):
+            if touches(source, self._closed_mounts):
+                yield FieldError(field, "MountForbidden")
         if spec.stop_signal is not None and not known_signal(spec.stop_signal):
             yield FieldError("stop_signal", "UnknownSignal")
 
@@ -81,6 +95,10 @@ class ContainerReconciler:
     async def observe(self, name: str) -> Observed | None:
         """One, fresh."""
         return await self._looker.one(name)
+
+    def seen_all(self, name: str) -> bool:  # noqa: ARG002  # the protocol's
+        """Its actions ask nobody whether all is as it was: look again."""
+        return False
 
     def plan(self, name: str, desired: Desired[Container] | None, observed: Observed | None) -> ContainerPlan:
         """What to do next."""

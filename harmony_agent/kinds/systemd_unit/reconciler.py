@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from fnmatch import fnmatchcase
 from typing import Final, assert_never
 
 from harmony_agent.core.errors import Transient
-from harmony_agent.core.reconcile import Desired, Facts, Plan, Store
+from harmony_agent.core.reconcile import Desired, Facts, Plan, Store, Wait
 from harmony_agent.kinds.systemd_unit import actions as steps
 from harmony_agent.kinds.systemd_unit.actions import UnitAction
 from harmony_agent.kinds.systemd_unit.facts import UnitFacts, at_claim, read, wanted_files
+from harmony_agent.kinds.systemd_unit.fences import allowed, breaches, own
 from harmony_agent.kinds.systemd_unit.plan import plan
 from harmony_agent.kinds.systemd_unit.removal import removal
 from harmony_agent.topology.units import RUNNING, Unit, Units
@@ -21,8 +21,6 @@ from scores.names import format_time
 from scores.status import UnitDetail
 from scores.systemd_unit import SystemdUnit
 
-FORBIDDEN: Final = ("harmony-agent.*", "harmony-updater.*")
-"""Our own units: a manifest must not be able to cut off the branch that it sits on."""
 HARMLESS: Final = frozenset({"", "done", "skipped", "failed", "assert"})
 """Job results that need no word here: what came of them is seen in the unit itself."""
 
@@ -39,11 +37,8 @@ class UnitReconciler:
         self._patterns = tuple(patterns)
 
     def admit(self, spec: SystemdUnit) -> Iterable[FieldError]:
-        """Unit names outside the allowed patterns, our own units, and an empty unit file (which would be a mask)."""
-        if any(fnmatchcase(spec.name, pattern) for pattern in FORBIDDEN):
-            yield FieldError("name", "UnitForbidden")
-        elif not any(fnmatchcase(spec.name, pattern) for pattern in self._patterns):
-            yield FieldError("name", "UnitNotAllowed")
+        """Units outside the allowed patterns, our own units, and an empty unit file (which would be a mask)."""
+        yield from breaches(spec, self._patterns)
         if spec.content == "":
             yield FieldError("content", "UnitFileEmpty")
 
@@ -66,12 +61,26 @@ class UnitReconciler:
             return unit
         return replace(unit, finished=await self._units.finished(name, facts.moment))
 
+    def seen_all(self, name: str) -> bool:  # noqa: ARG002  # the protocol's
+        """Its actions ask nobody whether all is as it was: look again."""
+        return False
+
     def plan(self, name: str, desired: Desired[SystemdUnit] | None, observed: Unit | None) -> Plan[UnitAction]:
-        """The next steps."""
+        """The next steps; none where the manager takes the name for that of a unit which may not be touched."""
         record = self._store.record(name)
+        stranger = "" if desired is not None and desired.spec.content is not None else self._stranger(observed)
+        if stranger:
+            text = f"{name} is another name of {stranger}, which may not be touched here: take the link away"
+            reason = "UnitForbidden" if own(stranger) else "UnitNotAllowed"
+            return Wait(reason, text, phase="Blocked", seconds=30.0)
         if desired is None:
             return removal(record, observed, name, self._units.directory)
         return plan(desired, record, observed, self._units.directory)
+
+    def _stranger(self, observed: Unit | None) -> str:
+        """The unit that is really meant where that is one which may not be touched."""
+        real = observed.id if observed is not None and observed.id != observed.name else ""
+        return real if real and (own(real) or not allowed(real, self._patterns)) else ""
 
     def facts(self, name: str, desired: Desired[SystemdUnit], observed: Unit | None) -> Facts:
         """How the unit was before us, and for what it was last started."""
