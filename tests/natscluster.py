@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import time
 from collections.abc import AsyncIterator
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -15,18 +14,9 @@ import nats
 import nats.errors
 from nats.aio.client import Client
 
-from tests.natsserver import NatsServer, NatsServerFailed
+from tests.natsserver import NatsServer, NatsServerFailed, free_ports
 
 SIZE = 3
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
 
 
 class NatsCluster:
@@ -61,7 +51,7 @@ class NatsCluster:
         finally:
             await client.close()
 
-    async def ready(self, client: Client, seconds: float = 30.0) -> None:
+    async def ready(self, client: Client, seconds: float = 90.0) -> None:
         """Until the cluster has a leader that answers for JetStream."""
         end = time.monotonic() + seconds
         while True:

@@ -24,8 +24,9 @@ from tests.integration.agent import Agent, Plane, converged
 from tests.integration.test_cluster import Writer, healthy, never_back, publish_all, recording
 from tests.natscluster import NatsCluster
 from tests.natsserver import NatsServer
+from tests.scale import scaled
 
-CUTS = 20 if os.environ.get("HARMONY_SOAK") else 1
+CUTS = scaled(1, 20)
 """Of one server of the cluster and then of all three, each so often; it takes them ten seconds to elect leaders. Of the
 one by itself three times as often."""
 SYNC = not os.environ.get("HARMONY_NO_SYNC")
@@ -113,7 +114,7 @@ async def living(agent: Agent, plane: Plane, replicas: int) -> AsyncIterator[Wat
             await asyncio.wait(tasks)
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(scaled(400, 7200))
 async def test_of_a_cluster_one_by_one_and_all_at_once(lab: Lab, tmp_path: Path) -> None:
     cluster = NatsCluster(tmp_path, sync_always=SYNC)
     house = House(cluster.servers)
@@ -131,7 +132,7 @@ async def test_of_a_cluster_one_by_one_and_all_at_once(lab: Lab, tmp_path: Path)
                         await house.lose_power(*names, down=watched.chance.uniform(0.0, 0.5))
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(scaled(300, 3600))
 async def test_of_a_server_by_itself(lab: Lab, tmp_path: Path) -> None:
     server = NatsServer(tmp_path, sync_always=SYNC)
     house = House({"one": server})

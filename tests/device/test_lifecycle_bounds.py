@@ -22,27 +22,33 @@ from tests.device.lab import Lab
 from tests.device.life import PI, SLEEP, STATE, Life, eventually, living
 from tests.device.pods import container
 from tests.device.prepare import USER
+from tests.scale import scaled
 
-IDLE = {"bookworm": 60, "trixie": 10}
-"""Seconds; at a relist and a heartbeat each second the longer are as many rounds as ten minutes at the defaults."""
-RESOURCES = {"bookworm": 1000, "trixie": 200}
-GENERATIONS = {"bookworm": 200, "trixie": 50}
-BOXES = 12
+IDLE = {"bookworm": scaled(50, 600), "trixie": scaled(10, 600)}
+"""Seconds; at a relist and a heartbeat each second a minute has as many rounds as ten minutes at the defaults."""
+AGAIN = scaled(5, 600)
+"""Seconds, after all those generations."""
+RESOURCES = {"bookworm": 1000, "trixie": scaled(200, 1000)}
+GENERATIONS = {"bookworm": scaled(200, 1000), "trixie": scaled(50, 1000)}
+FILES, UNITS = 78, 10
+BOXES = scaled(12, 100)
+LONG = scaled(180, 1800)
+"""Seconds that all of it may take to be made or changed."""
 
 
 @pytest.fixture(scope="module", params=SUITES)
 def life(request: pytest.FixtureRequest, lab: Lab) -> Iterator[Life]:
     with living(lab, request.param) as made:
-        made.converge(*hundred(), timeout=120)
+        made.converge(*hundred(), timeout=LONG)
         yield made
 
 
 def hundred(text: str = "") -> list[Score]:
-    """A hundred resources of each kind."""
+    """A hundred resources of all three kinds; more in the long run."""
     found: list[Score] = [
-        File(name=f"f{n}", path=f"/srv/life/{n % 7}/f{n}", content=f"{n}\n", parents=True) for n in range(78)
+        File(name=f"f{n}", path=f"/srv/life/{n % 7}/f{n}", content=f"{n}\n", parents=True) for n in range(FILES)
     ]
-    found += [SystemdUnit(name=f"u{n}.service", content=SLEEP.format(n)) for n in range(10)]
+    found += [SystemdUnit(name=f"u{n}.service", content=SLEEP.format(n)) for n in range(UNITS)]
     return found + [container(f"c{n}", env={"TEXT": text}) for n in range(BOXES)]
 
 
@@ -90,12 +96,17 @@ def written(life: Life) -> tuple[str, int, int]:
     return seen, streams[0].state.last_seq, streams[1].state.last_seq
 
 
-def test_idle_writes_nothing_and_takes_no_more(life: Life, request: pytest.FixtureRequest) -> None:
+def test_idle_writes_nothing_and_takes_no_more(life: Life) -> None:
     """Known fault 33."""
+    stays_idle(life, IDLE[life.device.suite])
+
+
+def stays_idle(life: Life, seconds: float) -> None:
+    """Nothing is written, said or logged for so long, and nothing grows."""
     for _ in range(3):
         before, taken_before = still(life), taken(life)
         logged = len(life.logged(device=PI))
-        time.sleep(IDLE[life.device.suite])
+        time.sleep(seconds)
         after, more = written(life), life.logged(device=PI)[logged:]
         if not any("cannot look at" in str(entry["MESSAGE"]) for entry in more):
             break  # else the machine had so much else to do that a look failed, and that has to be told
@@ -135,14 +146,14 @@ def test_nothing_waits_for_the_one_container_that_hangs(life: Life) -> None:
                     if key in others
                 )
             ),
-            180,
+            LONG,
         )
         eventually(lambda: life.box("c0")[2], "what runs of it goes on meanwhile")
         life.device.write("/srv/life/3/f3", "by hand")
         eventually(lambda: life.device.read("/srv/life/3/f3") == b"3\n", "a file's drift waits for no container")
     finally:
         life.device.systemctl("stop", "silent-registry.service")
-    life.converge(*hundred("second"), timeout=120)
+    life.converge(*hundred("second"), timeout=LONG)
 
 
 def test_many_resources_and_generations_leave_nothing_behind(life: Life) -> None:
@@ -156,22 +167,24 @@ def test_many_resources_and_generations_leave_nothing_behind(life: Life) -> None
         ]
 
     before = taken(life)
-    life.converge(*many(0), deployment="many", timeout=120)
+    life.converge(*many(0), deployment="many", timeout=LONG)
     assert life.device.run(["find", "/srv/many", "-type", "f"]).stdout.count("\n") == resources
     filled = taken(life)
-    life.converge(*many(50), deployment="many", timeout=120)
+    life.converge(*many(50), deployment="many", timeout=LONG)
     assert life.device.read("/srv/many/5/m49") == b"True 49\n"
 
     last = 0
     for number in range(generations):
         last = life.put(File(name="g", path="/srv/gen/g", content=f"{number}\n", parents=True), deployment="gen")
-    status = life.control.until(PI, "gen", lambda s: (s.generation, s.phase) == (last, "Converged"), 120)
+    status = life.control.until(PI, "gen", lambda s: (s.generation, s.phase) == (last, "Converged"), LONG)
     assert status.resources["File/g"].generation == last
     assert life.device.read_text("/srv/gen/g") == f"{generations - 1}\n"
     assert grew(life, filled) == ""
+    stays_idle(life, AGAIN)
 
     for deployment in ("gen", "many"):
         life.remove(deployment)
     assert life.device.run(["find", "/srv/many", "/srv/gen"], check=False).stdout == ""
-    eventually(lambda: life.told() == "100 of 100 resources ready", "the rest is as it was")
+    count = FILES + UNITS + BOXES
+    eventually(lambda: life.told() == f"{count} of {count} resources ready", "the rest is as it was")
     assert grew(life, before) == ""

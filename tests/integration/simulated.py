@@ -86,7 +86,7 @@ class SimulatedDevice:
 
     async def when_desired(self, deployment: str, generation: int = 1) -> WireManifest:
         """Wait until this generation is desired."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while True:
                 wire = await self.desired(deployment)
                 if wire is not None and wire.generation >= generation:

@@ -75,9 +75,8 @@ async def test_bucket_deleted(pair: Pair) -> None:
     agent, plane = pair
     writes = await plane.writes(ACTUAL)
     await plane.delete_buckets(DESIRED)
-    await eventually(lambda: agent.engine.intake.lost is not None, "the loss was not noticed")
-    assert agent.engine.intake.lost is not None
-    assert agent.engine.intake.lost.reason == "BucketMissing"
+    lost = lambda: agent.engine.intake.lost  # noqa: E731
+    await eventually(lambda: lost() is not None and lost().reason == "BucketMissing", "the loss was not noticed")
     await agent.repairs()
     status = await plane.status()
     assert status is not None
@@ -89,7 +88,7 @@ async def test_bucket_recreated(pair: Pair) -> None:
     agent, plane = pair
     await plane.delete_buckets(DESIRED)
     await plane.make_buckets(DESIRED)
-    status = await plane.until(said("Held", "DesiredStateMissing"), seconds=agent.poll + 1 + 5)  # 5: a loaded machine
+    status = await plane.until(said("Held", "DesiredStateMissing"), seconds=agent.poll + 1 + 10)  # 10: a loaded machine
     enforces(3, status)
     await agent.repairs()
     assert agent.disk == {"/srv/web/f0": SECRET.encode(), "/srv/web/f1": b"b"}
@@ -131,8 +130,8 @@ async def test_nats_unreachable_at_start(nats_server: NatsServer, tmp_path: Path
     async with agent.run():
         await eventually(lambda: agent.disk.get("/srv/web/f1") == b"b", "nothing is done without NATS")
         await agent.repairs()
-        [status] = agent.engine.statuses()
-        assert (status.phase, status.generation) == ("Converged", 1)
+        shown = lambda: [(status.phase, status.generation) for status in agent.engine.statuses()]  # noqa: E731
+        await eventually(lambda: shown() == [("Converged", 1)], "it is not converged without NATS")
         nats_server.start()
         async with nats_server.client() as client:
             plane = Plane(client)

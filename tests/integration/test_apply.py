@@ -22,7 +22,7 @@ CONFLICT = ("Blocked", "OwnershipConflict")
 async def answered(operator: Operator, device: SimulatedDevice, *words: str, answer: Any) -> Any:
     """Apply and wait, while the device answers with `answer(wire)`."""
     running = asyncio.create_task(
-        operator("apply", *words, "-d", device.name, "--wait", "--timeout", "15s", "-o", "json")
+        operator("apply", *words, "-d", device.name, "--wait", "--timeout", "60s", "-o", "json")
     )
     wire = await device.when_desired("web")
     await device.say(answer(wire))
@@ -126,10 +126,13 @@ async def test_every_outcome_has_its_code(
 
 async def test_progress_is_told_on_the_way(operator: Operator, device: SimulatedDevice) -> None:
     path = operator.file("web", a_file("a"), a_file("b"))
-    running = asyncio.create_task(operator("apply", path, "-d", device.name, "--wait", "--timeout", "15s"))
+    running = asyncio.create_task(operator("apply", path, "-d", device.name, "--wait", "--timeout", "60s"))
     wire = await device.when_desired("web")
+    async with asyncio.timeout(60):  # else the first would be overwritten before anybody looked
+        while not (await device.client.jetstream().stream_info("KV_actual-state")).state.consumer_count:
+            await asyncio.sleep(0.02)
     await device.say(status_of(wire, "Degraded", {"File/a": "Ready", "File/b": ("Degraded", "NoSpace")}))
-    await asyncio.sleep(0.3)
+    await asyncio.sleep(0.5)
     await device.say(status_of(wire))
     ran = await running
     assert ran.code == 0
@@ -147,7 +150,7 @@ async def test_an_older_verdict_is_not_taken_for_this_one_s(operator: Operator, 
     failed = status_of(wire, "Rejected", {}, rejected=Rejection(generation=None, reason="NotJson"), reason="NotJson")
     await device.say(failed)
     path = operator.file("web", a_file(content="2"))
-    running = asyncio.create_task(operator("apply", path, "-d", device.name, "--wait", "--timeout", "15s"))
+    running = asyncio.create_task(operator("apply", path, "-d", device.name, "--wait", "--timeout", "60s"))
     await device.when_desired("web", 2)
     await asyncio.sleep(0.3)
     assert not running.done()
@@ -304,7 +307,7 @@ async def test_several_devices_and_several_manifests(operator: Operator, device:
     await elsewhere.tell(labels={"site": "elsewhere"})
     path = operator.folder / "two.yaml"
     path.write_text("\n---\n".join(Path(operator.file(name, a_file(name))).read_text() for name in ("one", "two")))
-    words = ["apply", str(path), "-l", f"site={device.name}", "--wait", "--timeout", "15s", "-o", "json"]
+    words = ["apply", str(path), "-l", f"site={device.name}", "--wait", "--timeout", "60s", "-o", "json"]
     running = asyncio.create_task(operator(*words))
     await asyncio.gather(*(at.converge(name) for at in (device, other) for name in ("one", "two")))
     ran = await running
@@ -322,7 +325,7 @@ async def test_one_device_of_several_fails(operator: Operator, device: Simulated
     await other.tell(labels={"site": device.name})
     path = operator.file("web", a_file())
     running = asyncio.create_task(
-        operator("apply", path, "-l", f"site={device.name}", "--wait", "--timeout", "15s", "-o", "json")
+        operator("apply", path, "-l", f"site={device.name}", "--wait", "--timeout", "60s", "-o", "json")
     )
     await device.converge("web")
     wire = await other.when_desired("web")
@@ -418,7 +421,7 @@ async def test_delete_waits_then_purges_the_key(operator: Operator, device: Simu
     await operator("apply", operator.file("web", a_file()), "-d", device.name)
     await device.converge("web")
     running = asyncio.create_task(
-        operator("delete", "web", "-d", device.name, "--wait", "--timeout", "15s", "-o", "json")
+        operator("delete", "web", "-d", device.name, "--wait", "--timeout", "60s", "-o", "json")
     )
     wire = await device.when_desired("web", 2)
     assert (wire.removed, len(wire.scores)) == (True, 0)
@@ -464,7 +467,7 @@ async def test_delete_of_what_only_the_device_has(operator: Operator, device: Si
 
 async def test_a_newer_generation_is_not_purged(operator: Operator, device: SimulatedDevice) -> None:
     await operator("apply", operator.file("web", a_file()), "-d", device.name)
-    running = asyncio.create_task(operator("delete", "web", "-d", device.name, "--wait", "--timeout", "15s"))
+    running = asyncio.create_task(operator("delete", "web", "-d", device.name, "--wait", "--timeout", "60s"))
     wire = await device.when_desired("web", 2)
     process = await operator.process(
         "apply", operator.file("web", a_file(content="new")), "-d", device.name, "--no-wait"

@@ -125,7 +125,7 @@ async def test_one_unreadable_value_hides_no_other(operator: Operator, device: S
 
 async def test_wait_until_converged(operator: Operator, device: SimulatedDevice) -> None:
     wire = await applied(operator, device, converged=False)
-    words = ["wait", "web", "-d", device.name, "--timeout", "15s"]
+    words = ["wait", "web", "-d", device.name, "--timeout", "60s"]
     running = asyncio.create_task(operator(*words))
     await asyncio.sleep(0.3)
     await device.say(status_of(wire))
@@ -150,7 +150,7 @@ async def test_wait_that_fails_or_times_out(operator: Operator, device: Simulate
 
 async def test_wait_until_removed(operator: Operator, device: SimulatedDevice) -> None:
     await applied(operator, device)
-    words = ["wait", "web", "-d", device.name, "--for", "removed", "--timeout", "15s"]
+    words = ["wait", "web", "-d", device.name, "--for", "removed", "--timeout", "60s"]
     running = asyncio.create_task(operator(*words))  # before anybody asked for it
     await asyncio.sleep(0.3)
     process = await operator.process("delete", "web", "-d", device.name, "--no-wait")
@@ -237,6 +237,6 @@ async def test_lists_and_waits_leave_no_consumer_behind(operator: Operator, devi
     await applied(operator, device)
     for words in (["status"], ["get"], ["devices"], ["wait", "web", "-d", device.name]):
         await operator(*words)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while any(info.state.consumer_count for info in await device.client.jetstream().streams_info()):
             await asyncio.sleep(0.02)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any, TypeVar
 
 import anyio
 import pytest
@@ -16,6 +17,7 @@ from tests.integration.agent import SECRET, Agent, Plane, converged, eventually,
 from tests.natsserver import NatsServer
 
 Pair = tuple[Agent, Plane]
+T = TypeVar("T")
 STATUS = f"$KV.{ACTUAL}.pi-01.web"
 
 
@@ -40,8 +42,8 @@ async def test_heartbeat_and_device_info_come_with_the_connection(nats_server: N
         await eventually(agent.control.connected, "it did not connect")
         async with nats_server.client() as client:
             plane = Plane(client)
-            beat = await plane.until_value(HEARTBEAT, "heartbeat.pi-01", lambda beat: beat["seq"] == 1, seconds=8)
-            info = await plane.until_value(INFO, "info.pi-01", lambda info: info["device"] == "pi-01", seconds=8)
+            beat = await plane.until_value(HEARTBEAT, "heartbeat.pi-01", lambda beat: beat["seq"] == 1)
+            info = await plane.until_value(INFO, "info.pi-01", lambda info: info["device"] == "pi-01")
     assert Heartbeat.model_validate(beat).device == "pi-01"
     assert DeviceInfo.model_validate(info).labels == {"site": "home"}
 
@@ -54,9 +56,11 @@ async def test_buckets_that_are_made_later(
         await plane.put(manifest(1, "a"))
         await eventually(lambda: agent.disk == {"/srv/web/f0": b"a"}, "it did not work without actual-state")
         await agent.repairs()
-        await anyio.sleep(2.5)
-        for bucket in (ACTUAL, INFO, HEARTBEAT):
-            assert sum(f"cannot write to {bucket}:" in record.getMessage() for record in caplog.records) == 1
+        said_of = lambda bucket: sum(f"cannot write to {bucket}:" in one.getMessage() for one in caplog.records)  # noqa: E731
+        buckets = (ACTUAL, INFO, HEARTBEAT)
+        await eventually(lambda: all(said_of(bucket) for bucket in buckets), "it does not say so")
+        await anyio.sleep(2.0)
+        assert [said_of(bucket) for bucket in buckets] == [1, 1, 1]
         await plane.make_buckets(ACTUAL, INFO, HEARTBEAT)
         await plane.until(converged(1))
         await plane.until_value(INFO, "info.pi-01", lambda info: info["device"] == "pi-01")
@@ -67,11 +71,11 @@ async def test_heartbeat_tells_the_age_of_what_is_not_settled(pair: Pair) -> Non
     agent, plane = pair
     agent.disk["/srv/web/f2"] = b"by hand"
     revision = await plane.put(manifest(4, SECRET, "b", "c"))
-    beat = await plane.until_value(
-        HEARTBEAT, "heartbeat.pi-01", lambda beat: beat["oldest_unsettled_seconds"] >= 1 and beat["seq"] > 1
-    )
-    assert beat["desired_revision"] == revision
-    assert beat["relist_age_seconds"] <= 2
+
+    def tells(beat: Any) -> bool:
+        return beat["oldest_unsettled_seconds"] >= 1 and beat["seq"] > 1 and beat["relist_age_seconds"] <= 2
+
+    assert (await plane.until_value(HEARTBEAT, "heartbeat.pi-01", tells))["desired_revision"] == revision
 
 
 # -- how often
@@ -80,14 +84,28 @@ async def test_heartbeat_tells_the_age_of_what_is_not_settled(pair: Pair) -> Non
 async def test_nothing_is_written_when_nothing_changes(pair: Pair) -> None:
     agent, plane = pair
     await plane.until_value(INFO, "info.pi-01", lambda info: True)
-    await anyio.sleep(1.0)
-    before = {bucket: await plane.writes(bucket) for bucket in (ACTUAL, INFO, DESIRED)}
+
+    async def written() -> tuple[list[int], list[int]]:
+        ledger = [path.stat().st_mtime_ns for path in sorted(agent.state.iterdir())]
+        return [await plane.writes(bucket) for bucket in (ACTUAL, INFO, DESIRED)], ledger
+
+    before = await still(written)
     beats = await plane.writes(HEARTBEAT)
-    ledger = [path.stat().st_mtime_ns for path in sorted(agent.state.iterdir())]
     await anyio.sleep(10.0)
-    assert {bucket: await plane.writes(bucket) for bucket in (ACTUAL, INFO, DESIRED)} == before
-    assert 5 <= await plane.writes(HEARTBEAT) - beats <= 22
-    assert [path.stat().st_mtime_ns for path in sorted(agent.state.iterdir())] == ledger
+    assert await written() == before
+    assert 2 <= await plane.writes(HEARTBEAT) - beats <= 22
+
+
+async def still(read: Callable[[], Awaitable[T]]) -> T:
+    """What is read once it has been the same for a second and a half: what converged is noted a moment later."""
+    old = await read()
+    for _ in range(40):
+        await anyio.sleep(1.5)
+        new = await read()
+        if new == old:
+            return new
+        old = new
+    raise AssertionError(f"it is never still: {old}")
 
 
 async def test_restart_of_the_agent_is_no_news(nats_server: NatsServer, tmp_path: Path) -> None:
@@ -98,6 +116,7 @@ async def test_restart_of_the_agent_is_no_news(nats_server: NatsServer, tmp_path
             status = await plane.until(converged(1))
             await plane.put(b"rubbish", "db")
             await plane.until(said("Rejected", "NotJson"), "db")
+            await plane.until_value(INFO, "info.pi-01", lambda info: True)
         before = await plane.writes(ACTUAL), await plane.writes(INFO)
         for _ in range(3):
             async with agent.run():
@@ -128,13 +147,15 @@ async def test_flapping_is_said_once_a_second(pair: Pair) -> None:
 
 
 async def test_a_new_generation_is_said_at_once_however_lately_one_was(pair: Pair) -> None:
-    """A hundred generations take far less than a second each."""
+    """What flaps within one is said once a second; were these held to that, each would take the second."""
     _agent, plane = pair
-    began = time.monotonic()
+    took = []
     for generation in range(4, 34):
+        began = time.monotonic()
         await plane.put(manifest(generation, f"{generation}"))
         await plane.until(converged(generation))
-    assert time.monotonic() - began < 25
+        took.append(time.monotonic() - began)
+    assert sorted(took)[len(took) // 3] < 0.8, took  # not all: a loaded machine
 
 
 # -- by CAS

@@ -188,7 +188,7 @@ async def test_killed_at_random_moments(nats_server: NatsServer, tmp_path: Path)
             publishing.cancel()
             await agents.start()
             newest = (await plane.js.stream_info(f"KV_{DESIRED}")).state.last_seq
-            status = await plane.until(converged(newest), seconds=30)
+            status = await plane.until(converged(newest), seconds=90)
             await asyncio.sleep(1.0)  # some relists: it stays so
             assert await plane.status() == status
             began = time.monotonic()
