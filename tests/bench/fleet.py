@@ -143,7 +143,7 @@ async def bare(url: str) -> float:
         async for entry in watcher:
             if entry is not None and entry.delta == 0:
                 break
-        await watcher.stop()
+        await watcher.stop()  # type: ignore[no-untyped-call]
     took = time.perf_counter() - begun
     await client.close()
     return took
