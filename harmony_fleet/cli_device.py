@@ -25,7 +25,7 @@ Root = Annotated[
     list[str] | None, typer.Option("--root", metavar="PATH", help="Files may be below it; else /srv. May be repeated.")
 ]
 Unit = Annotated[list[str] | None, typer.Option("--unit", metavar="GLOB", help="Units that it may touch; else all.")]
-Profile = Annotated[Literal["user", "system"], typer.Option(help="system is near to root; see docs/threats.md.")]
+Profile = Annotated[Literal["user", "system"], typer.Option(help="system is near to root; see docs/threat-model.md.")]
 Reach = Annotated[
     list[str] | None, typer.Option("--reach", metavar="URL", help="Servers as the device reaches them, if otherwise.")
 ]
