@@ -22,6 +22,7 @@ import anyio
 from harmony_agent import __version__
 from harmony_agent.adapters import host, local, notify
 from harmony_agent.adapters.clock import SystemClock
+from harmony_agent.adapters.guarded import Guarded
 from harmony_agent.adapters.ledger import SqliteLedger
 from harmony_agent.adapters.nats_desired import NatsControl
 from harmony_agent.adapters.probing import LoopbackProber
@@ -41,8 +42,6 @@ log = logging.getLogger(__name__)
 
 STOP_SECONDS: Final = 4.0
 """Within which the agent ends after a signal, come what may."""
-CONFIG_DIR: Final = "/etc/harmony"
-"""Where the agent's own configuration and credentials are: no File may be there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +73,9 @@ def _file(parts: Parts) -> Made:
     settings = parts.settings
     roots = settings.files.roots
     files = LocalFiles(roots, settings.agent.state_dir, parts.clock)
-    own = [settings.agent.state_dir, CONFIG_DIR]
-    own += [path for path in (settings.nats.credentials, settings.nats.tls_ca) if path]
-    allow_setuid = settings.files.setuid
+    forbidden, allow_setuid = guarded(settings).files, settings.files.setuid
     return Made(
-        FileReconciler(files, parts.store, parts.objects, roots=roots, forbidden=own, allow_setuid=allow_setuid)
+        FileReconciler(files, parts.store, parts.objects, roots=roots, forbidden=forbidden, allow_setuid=allow_setuid)
     )
 
 
@@ -99,7 +96,7 @@ def _container(parts: Parts) -> Made:
 
     settings = parts.settings
     podman = Podman(podman_socket(settings))
-    roots = settings.files.roots
+    roots, closed = settings.files.roots, guarded(settings)
     reconciler = ContainerReconciler(
         podman,
         LocalEnvFiles(roots),
@@ -107,6 +104,8 @@ def _container(parts: Parts) -> Made:
         device=settings.agent.device_id,
         boot_id=host.boot_id(),
         env_roots=roots,
+        closed_files=closed.files,
+        closed_mounts=closed.mounts,
         now=parts.now,
     )
     return Made(reconciler, podman.version)
@@ -146,6 +145,12 @@ def podman_socket(settings: Settings) -> str:
     if settings.podman.socket:
         return settings.podman.socket
     return "/run/podman/podman.sock" if settings.systemd.scope == "system" else f"{runtime_dir()}/podman/podman.sock"
+
+
+def guarded(settings: Settings) -> Guarded:
+    """What no Score may reach."""
+    own = [settings.agent.state_dir, unit_dir(settings), podman_socket(settings), settings.updater.socket]
+    return Guarded([*own, settings.nats.credentials, settings.nats.tls_ca], str(Path.home()), settings.files.roots)
 
 
 def control_plane(settings: Settings) -> NatsControl:

@@ -14,9 +14,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final
 
+from harmony_agent.adapters.filetree import MissingParents, Obstacle, Tree
+
 MOST_BYTES: Final = 1024 * 1024
 MOST_KNOWN: Final = 4096
-_FOLDER: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 _Stamp = tuple[int, int, int, int, int]
 
@@ -25,7 +26,7 @@ class LocalEnvFiles:
     """Env files below `roots`. What is no regular file, too large or not readable counts as not there."""
 
     def __init__(self, roots: Sequence[str]) -> None:
-        self._roots = tuple(root.rstrip("/") for root in roots)
+        self._tree = Tree(roots)
         self._known: dict[str, tuple[_Stamp, str]] = {}
 
     async def digests(self, paths: Collection[str]) -> Mapping[str, str | None]:
@@ -35,6 +36,10 @@ class LocalEnvFiles:
     async def read(self, path: str) -> bytes | None:
         """The content."""
         return await asyncio.to_thread(self._read, path)
+
+    async def resolve(self, paths: Collection[str]) -> Mapping[str, str]:
+        """Where each leads."""
+        return await asyncio.to_thread(lambda: {path: os.path.realpath(path) for path in paths})
 
     def _digests(self, paths: Collection[str]) -> dict[str, str | None]:
         return {path: self._digest(path) for path in paths}
@@ -58,19 +63,13 @@ class LocalEnvFiles:
 
     @contextmanager
     def _opened(self, path: str) -> Iterator[tuple[int, _Stamp]]:
-        root = next((root for root in self._roots if path.startswith(f"{root}/")), None)
-        if root is None or {"", ".", ".."} & set(path[len(root) + 1 :].split("/")):
-            raise PermissionError("not below a root")
-        folder = os.open(root or "/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        if {"", ".", ".."} & set(path.split("/")[1:]):
+            raise PermissionError("no normal path")
         try:
-            *parents, last = path[len(root) + 1 :].split("/")
-            for parent in parents:
-                deeper = os.open(parent, _FOLDER, dir_fd=folder)
-                os.close(folder)
-                folder = deeper
-            descriptor = os.open(last, _READ, dir_fd=folder)
-        finally:
-            os.close(folder)
+            with self._tree.parent(path) as place:
+                descriptor = os.open(place.name, _READ, dir_fd=place.fd)
+        except (Obstacle, MissingParents) as error:
+            raise PermissionError("not below a root, or through a link") from error
         try:
             found = os.fstat(descriptor)
             if not stat.S_ISREG(found.st_mode) or found.st_size > MOST_BYTES:

@@ -19,6 +19,7 @@ from harmony_agent.topology.files import TEMP_PREFIX, TEMP_SUFFIX, Mark, Trouble
 
 _WALK: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LIST: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_MOST_LINKS: Final = 40
 
 
 class Obstacle(Exception):
@@ -107,9 +108,13 @@ def mark(status: os.stat_result) -> Mark:
 
 
 class Tree:
-    """The roots, and the way from one to a path. A root itself may be reached through links: the operator named it."""
+    """The roots, and the way from one to a path. A root itself may be reached through links of root's.
 
-    def __init__(self, roots: Sequence[str]) -> None:
+    `administrator` is the user whose links those are; another than root only where tests don't run as root.
+    """
+
+    def __init__(self, roots: Sequence[str], administrator: int = 0) -> None:
+        self.administrator = administrator
         self.roots = sorted({root.rstrip("/") for root in roots}, key=len, reverse=True)
 
     def root_of(self, path: str) -> str | None:
@@ -123,7 +128,7 @@ class Tree:
         if root is None:
             raise Obstacle(Trouble("PathOutsideRoots", f"cannot touch {path}: no root of the configuration holds it"))
         *names, name = path[len(root) + 1 :].split("/")
-        fd = _open_root(root or "/", bool(names))
+        fd = _open_root(root, bool(names), self.administrator)
         try:
             where = root
             for index, part in enumerate(names):
@@ -135,11 +140,45 @@ class Tree:
             os.close(fd)
 
 
-def _open_root(root: str, walk_on: bool) -> int:
+def _open_root(root: str, walk_on: bool, administrator: int) -> int:
+    """The root itself, through links of the administrator's alone: anybody else's may lead out tomorrow."""
     try:
-        return _open_dir(root, None, walk_on, follow=True)
+        return _walk_to(root, walk_on, administrator)
     except FileNotFoundError:
         raise Obstacle(Trouble("RootMissing", f"cannot go below {root}: make this directory; it is a root")) from None
+
+
+def _walk_to(root: str, walk_on: bool, administrator: int) -> int:
+    parts = [part for part in root.split("/") if part]
+    links = 0
+    fd = _open_dir("/", None, walk_on or bool(parts))
+    try:
+        while parts:
+            part = parts.pop(0)
+            try:
+                fd, above = _open_dir(part, fd, walk_on or bool(parts)), fd
+            except OSError as error:
+                if error.errno not in (errno.ENOTDIR, errno.ELOOP) or links == _MOST_LINKS:
+                    raise
+                target, links = _link(part, fd, root, administrator), links + 1
+                parts[:0] = [name for name in target.split("/") if name not in ("", ".")]
+                fd, above = (_open_dir("/", None, walk_on or bool(parts)) if target[0] == "/" else os.dup(fd)), fd
+            os.close(above)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _link(part: str, fd: int, root: str, administrator: int) -> str:
+    """Where the link `part` leads, if that is the administrator's to say."""
+    status = os.stat(part, dir_fd=fd, follow_symlinks=False)
+    if not stat.S_ISLNK(status.st_mode):
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+    if status.st_uid != administrator:
+        text = f"cannot go below {root}: {part} on the way to it is a symbolic link that isn't root's; remove it"
+        raise Obstacle(Trouble("SymlinkInPath", text))
+    return os.readlink(part, dir_fd=fd)
 
 
 def _step(fd: int, part: str, root: str, names: Sequence[str], index: int) -> int:
@@ -162,15 +201,14 @@ def _no_directory(part: str, fd: int, where: str) -> Trouble:
     return Trouble("NotADirectory", f"cannot go through {where}: it is no directory; move it away")
 
 
-def _open_dir(name: str, dir_fd: int | None, walk_on: bool, *, follow: bool = False) -> int:
+def _open_dir(name: str, dir_fd: int | None, walk_on: bool) -> int:
     """Open to go through, or to list and sync where permissions allow."""
-    mask = ~os.O_NOFOLLOW if follow else ~0
     if not walk_on:
         try:
-            return os.open(name, _LIST & mask, dir_fd=dir_fd)
+            return os.open(name, _LIST, dir_fd=dir_fd)
         except PermissionError:
             pass  # a directory that may be written but not listed
-    return os.open(name, _WALK & mask, dir_fd=dir_fd)
+    return os.open(name, _WALK, dir_fd=dir_fd)
 
 
 _TROUBLES: Final = {

@@ -45,6 +45,7 @@ def unit_of(name: str, row: Row, disk: OnDisk, state: str, seen: Mapping[str, An
         load_state=row[0],
         active_state=row[1],
         sub_state=row[2],
+        id=seen.get("Id", ""),
         fragment=seen.get("FragmentPath", ""),
         loaded_dropins=tuple(seen.get("DropInPaths", ())),
         loaded_file_state=seen.get("UnitFileState", "") if seen.get("Id") == name else "",

@@ -172,3 +172,7 @@ class EnvFiles(Protocol):
     async def read(self, path: str) -> bytes | None:
         """The content; None where there is no readable file."""
         ...
+
+    async def resolve(self, paths: Collection[str]) -> Mapping[str, str]:
+        """Where each path of the device leads, all links followed, as far as can be seen."""
+        ...

@@ -34,6 +34,8 @@ class Unit:
     """``loaded``, ``not-found``, ``masked``, ``bad-setting``, ``error``; "" for a template, which is never loaded."""
     active_state: str = "inactive"
     sub_state: str = "dead"
+    id: str = ""
+    """The name that the manager knows it by; another than `name` where that is an alias. "" where it isn't loaded."""
     fragment: str = ""
     """Path of the unit file that the manager has loaded."""
     loaded_dropins: tuple[str, ...] = ()

@@ -147,12 +147,30 @@ async def test_a_root_may_be_reached_by_a_link(disk: Disk) -> None:
     other = disk.state / "link"
     other.symlink_to(disk.root)
     files = disk.agent([str(other)])
+    files._tree.administrator = os.geteuid()
     await files.put(f"{other}/a", file(b"ours"), None)
     assert (disk.root / "a").read_bytes() == b"ours"
     await asyncio.sleep(0.15)
     for _ in range(3):
         (sight,) = await files.glance([Spot(f"{other}/a")])
     assert sight.seen is not None
+
+
+@pytest.mark.parametrize("where", ["root", "above"])
+async def test_a_link_of_anybody_else_leads_to_no_root(disk: Disk, where: str) -> None:
+    """Whoever may rename a root, or what it is in, could else lead the agent to its own secrets."""
+    other = disk.state / "link"
+    other.symlink_to(disk.root if where == "root" else disk.root.parent)
+    root = str(other) if where == "root" else f"{other}/{disk.root.name}"
+    files = disk.agent([root])
+    files._tree.administrator = os.geteuid() + 1
+    sight = await files.look(Spot(f"{root}/a"))
+    assert sight.trouble is not None
+    assert sight.trouble.reason == "SymlinkInPath"
+    with pytest.raises(Transient) as caught:
+        await files.put(f"{root}/a", file(b"ours"), None)
+    assert caught.value.reason == "SymlinkInPath"
+    assert not (disk.root / "a").exists()
 
 
 async def test_no_root_holds_the_path_or_the_root_is_missing(disk: Disk) -> None:

@@ -309,12 +309,16 @@ class FakeEnvFiles:
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
+        self.links: dict[str, str] = {}
 
     async def digests(self, paths: Collection[str]) -> Mapping[str, str | None]:
         return {path: _digest(self.files.get(path)) for path in paths}
 
     async def read(self, path: str) -> bytes | None:
         return self.files.get(path)
+
+    async def resolve(self, paths: Collection[str]) -> Mapping[str, str]:
+        return {path: self.links.get(path, path) for path in paths}
 
 
 def _digest(content: bytes | None) -> str | None:

@@ -1,0 +1,54 @@
+"""Which paths are closed to every Score, by whatever name they go."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harmony_agent.adapters.guarded import Guarded
+from harmony_agent.core.paths import below, touches
+
+
+@pytest.mark.parametrize(
+    ("path", "directory", "is_below"),
+    [("/a", "/a", True), ("/a/b", "/a", True), ("/ab", "/a", False), ("/", "/a", False), ("/a", "", True)],
+)
+def test_below(path: str, directory: str, is_below: bool) -> None:
+    assert below(path, directory) is is_below
+
+
+@pytest.mark.parametrize(
+    ("path", "file", "mount"),
+    [
+        ("/srv/web", True, True),
+        ("/etc/hosts", True, True),
+        ("/etc/harmony/x", False, False),
+        ("/etc", False, False),
+        ("/var", False, False),
+        ("/state/x", False, False),
+        ("/keys/device.creds", False, False),
+        ("/keys", False, False),
+        ("/run/harmony-updater/updater.sock", False, False),
+        ("/run/user/1000/podman/podman.sock", False, False),
+        ("/etc/systemd/system/harmony-agent.service", False, True),
+        ("/opt/harmony/agent", False, True),
+        ("/proc/1/root", False, True),
+        ("/usr", False, True),
+    ],
+)
+def test_what_is_closed(tmp_path: Path, path: str, file: bool, mount: bool) -> None:
+    guarded = Guarded(["/state", "/keys/device.creds", ""], str(tmp_path), ["/srv"])
+    assert touches(path, guarded.files) is not file
+    assert touches(path, guarded.mounts) is not mount
+
+
+def test_homes_and_links(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "way").symlink_to(tmp_path / "home")
+    (tmp_path / "root").symlink_to(tmp_path)
+    guarded = Guarded([], f"{tmp_path}/way", [f"{tmp_path}/root"])
+    for home in ("way", "home", "root/home"):
+        assert touches(f"{tmp_path}/{home}/.config/systemd/user/x.service", guarded.files), home
+        assert touches(f"{tmp_path}/{home}/.local", guarded.mounts), home
+        assert not touches(f"{tmp_path}/{home}/data", guarded.files), home
