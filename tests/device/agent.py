@@ -108,7 +108,7 @@ class Agent:
         """Whether systemd calls the unit active."""
         return self._device.systemctl("is-active", "--quiet", self.unit, user=True, check=False).rc == 0
 
-    def await_new_pid(self, old: int, timeout: float = 20) -> int:
+    def await_new_pid(self, old: int, timeout: float = 60) -> int:
         """Wait until the unit runs again with a main process other than `old`; its id."""
         deadline = time.monotonic() + timeout
         while (pid := self._pid()) in (0, old):

@@ -95,7 +95,7 @@ class Control:
         return None if value is None else read(value, len(value))
 
     def until(
-        self, device: str, deployment: str, good: Callable[[DeploymentStatus], bool], timeout: float = 20
+        self, device: str, deployment: str, good: Callable[[DeploymentStatus], bool], timeout: float = 60
     ) -> DeploymentStatus:
         """Wait for a status that `good` says yes to."""
         deadline = time.monotonic() + timeout
@@ -108,17 +108,17 @@ class Control:
                 raise AssertionError(f"{deployment} on {device} didn't get there in {timeout} s: {shown}")
             time.sleep(0.05)
 
-    def wait(self, device: str, deployment: str, *, phase: str = "Converged", timeout: float = 20) -> DeploymentStatus:
+    def wait(self, device: str, deployment: str, *, phase: str = "Converged", timeout: float = 60) -> DeploymentStatus:
         """Wait until the newest generation that was put is in `phase`."""
         generation = self._generations[str(DeploymentKey(device, deployment))]
         return self.until(device, deployment, lambda s: (s.generation, s.phase) == (generation, phase), timeout)
 
-    def converge(self, device: str, manifest: Manifest, timeout: float = 20) -> DeploymentStatus:
+    def converge(self, device: str, manifest: Manifest, timeout: float = 60) -> DeploymentStatus:
         """apply() and wait()."""
         self.apply(device, manifest)
         return self.wait(device, manifest.deployment, timeout=timeout)
 
-    def remove(self, device: str, deployment: str, timeout: float = 20) -> DeploymentStatus:
+    def remove(self, device: str, deployment: str, timeout: float = 60) -> DeploymentStatus:
         """Take a deployment off the device and wait until it is."""
         self.apply(device, Manifest(deployment=deployment, removed=True))
         return self.wait(device, deployment, phase="Removed", timeout=timeout)
@@ -129,7 +129,7 @@ class Control:
         found = None if status is None else status.resources.get(key)
         return ("", "") if found is None else (found.phase, found.reason)
 
-    def resync(self, device: str, timeout: float = 20) -> None:
+    def resync(self, device: str, timeout: float = 60) -> None:
         """Have the agent look at everything now; waits for one that is only starting.
 
         A server that hasn't noticed yet that an earlier connection is dead sends the request there: so it is repeated.

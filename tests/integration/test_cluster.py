@@ -104,7 +104,7 @@ def recording(applied: list[int]) -> Any:
     return prepare
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(1200)
 async def test_leader_killed_twenty_times(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     seed = random.SystemRandom().randrange(10**9)
     print(f"seed {seed}")
