@@ -16,6 +16,7 @@ from harmony_agent.settings import Settings
 from harmony_agent.topology.control import BucketMissing, Unreachable
 from harmony_agent.topology.updater import UpdaterRefused
 from scores.keys import ACTUAL, BUCKETS, DeploymentKey
+from scores.signatures import key_id, read_key
 
 _CONNECT_SECONDS = 4.0
 
@@ -48,7 +49,7 @@ class _Nothing:
 
 async def run(settings: Settings) -> int:
     """Print every finding; 0 all well, 4 only NATS is missing, 5 something on the device is."""
-    findings = [_state_dir(settings)]
+    findings = [_state_dir(settings), _trust(settings)]
     findings += [_root(root) for root in settings.files.roots if "File" in settings.agent.kinds]
     findings += [await _capability(settings, kind) for kind in settings.agent.kinds if kind != "File"]
     device_well = all(finding.well for finding in findings)
@@ -66,6 +67,14 @@ def _state_dir(settings: Settings) -> Finding:
     if os.access(near, os.W_OK | os.X_OK):
         return Finding("state directory", True, str(path))
     return Finding("state directory", False, f"{path} can't be written: make it, owned by uid {os.getuid()}, mode 0700")
+
+
+def _trust(settings: Settings) -> Finding:
+    keys = ", ".join(key_id(read_key(text)) for text in settings.trust.keys)
+    if settings.trust.require:
+        return Finding("manifests", True, f"only those signed by {keys} are believed")
+    told = f"; only a wrong signature by {keys} is refused" if keys else ""
+    return Finding("manifests", True, f"whoever may write to NATS is believed{told}: see [trust] in the configuration")
 
 
 def _root(root: str) -> Finding:
