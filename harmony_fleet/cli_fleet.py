@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 import typer
 
-from harmony_fleet import cli_key, cli_roster
+from harmony_fleet import cli_board, cli_key, cli_roster
 from harmony_fleet.cli_options import Creds, Form, Server, TlsCa, common_of, guarded, seconds_of
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
@@ -209,6 +209,8 @@ def controller(
     return guarded(common, lambda: control.controller(common, seconds_of(interval)))
 
 
+app.command()(cli_board.metrics)
+app.command()(cli_board.dashboard)
 app.add_typer(cli_roster.device, name="device")
 app.add_typer(cli_roster.deployment, name="deployment")
 app.add_typer(cli_roster.schedule, name="schedule")

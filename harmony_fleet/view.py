@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -173,6 +174,12 @@ class FleetView:
                 worst[key.deployment] = max(found, worst.get(key.deployment, found), key=_recent)
         return [Tally(name, {group: self._counts[name][group] for group in GROUPS}, worst.get(name)) for name in names]
 
+    def errors(self, most: int) -> list[tuple[DeploymentKey, Told]]:
+        """What is wrong anywhere, the newest first."""
+        bad = [key for key, group in self._groups.items() if group in ("failed", "held") and key in self._told]
+        told = [(key, self._told[key]) for key in bad]
+        return heapq.nlargest(most, told, key=lambda item: (_moment(item[1].created), item[0]))
+
     def devices(self) -> list[str]:
         """Every device that told of itself or was heard."""
         return sorted(self._devices | self._heard.keys())
@@ -200,7 +207,11 @@ def _told(status: DeploymentStatus, created: datetime | None) -> Told:
 
 def _recent(error: LastError) -> tuple[float, str]:
     """By time, and by name where two came at once: whichever was seen first makes no difference."""
-    return error.at.timestamp() if error.at is not None else 0.0, error.device
+    return _moment(error.at), error.device
+
+
+def _moment(at: datetime | None) -> float:
+    return at.timestamp() if at is not None else 0.0
 
 
 async def load(store: Store, view: FleetView) -> None:

@@ -366,3 +366,35 @@ async def test_a_change_waits_for_an_apply_that_is_writing(live: Site, monkeypat
     out, _ = await process.communicate()
     assert (process.returncode, json.loads(out)["generation"]) == (0, 6)
     await applying
+
+
+async def _get(where: str, path: str, host: str = "localhost") -> tuple[int, bytes]:
+    """One request; the status and the content."""
+    address, _, port = where.partition("//")[2].strip("/").rpartition(":")
+    reader, writer = await asyncio.open_connection(address, int(port))
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+    head, _, content = (await reader.read()).partition(b"\r\n\r\n")
+    writer.close()
+    return int(head.split()[1]), content
+
+
+async def test_the_dashboard_and_metrics_follow_the_fleet(live: Site) -> None:
+    printed = (await live("fleet", "metrics")).out
+    assert 'harmony_fleet_deployment_devices{deployment="web",state="succeeded"} 3.0' in printed.splitlines()
+    assert (await live("fleet", "dashboard", "--listen", "0.0.0.0:0", code=2)).err
+    process = await live.operator.process("fleet", "dashboard", "--listen", "127.0.0.1:0")
+    try:
+        assert process.stderr is not None
+        where = (await process.stderr.readline()).decode().partition(";")[0]
+        assert (await _get(where, "/"))[1].startswith(b"<!doctype html>")
+        assert (await _get(where, "/data.json", "evil.example"))[0] == 403
+        assert b"s3cret" not in (await _get(where, "/data.json"))[1]
+        await live.say("pi-01", "Failed")
+        async with asyncio.timeout(60):
+            while json.loads((await _get(where, "/data.json"))[1])["totals"]["failed"] != 1:
+                await asyncio.sleep(0.05)
+        assert b'state="failed"} 1.0' in (await _get(where, "/metrics"))[1]
+    finally:
+        process.terminate()
+        out, err = await process.communicate()
+    assert (process.returncode, out) == (0, b""), err

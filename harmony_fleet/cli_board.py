@@ -1,0 +1,58 @@
+"""`harmony fleet metrics` and `dashboard`: options and help. The work is in `commands.board`."""
+
+# ruff: noqa: PLC0415 - what a command needs is imported when it runs
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from harmony_fleet.cli_options import Creds, Server, TlsCa, common_of, guarded
+
+Listen = Annotated[str, typer.Option(metavar="ADDRESS:PORT", help="Where, on loopback; port 0 takes a free one.")]
+MaybeListen = Annotated[
+    str | None, typer.Option(metavar="ADDRESS:PORT", help="Answer there, on loopback, instead of printing once.")
+]
+
+
+def metrics(
+    ctx: typer.Context,
+    *,
+    listen: MaybeListen = None,
+    server: Server = None,
+    creds: Creds = None,
+    tls_ca: TlsCa = None,
+) -> int:
+    """Print the fleet's metrics as Prometheus reads them; with --listen, answer /metrics until ended.
+
+    \b
+    harmony fleet metrics
+    harmony fleet metrics --listen 127.0.0.1:9464
+    """
+    from harmony_fleet.commands import board
+
+    common = common_of(ctx, server, creds, tls_ca, "table")
+    if listen is None:
+        return guarded(common, lambda: board.scrape(common))
+    return guarded(common, lambda: board.listen(common, listen, "/metrics"))
+
+
+def dashboard(
+    ctx: typer.Context,
+    *,
+    listen: Listen = "127.0.0.1:8080",
+    server: Server = None,
+    creds: Creds = None,
+    tls_ca: TlsCa = None,
+) -> int:
+    """Show the fleet in a browser, on loopback, until ended. It shows codes and names only, and changes nothing.
+
+    \b
+    harmony fleet dashboard
+    harmony fleet dashboard --listen 127.0.0.1:9000
+    """
+    from harmony_fleet.commands import board
+
+    common = common_of(ctx, server, creds, tls_ca, "table")
+    return guarded(common, lambda: board.listen(common, listen, "/"))
