@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import anyio
 
@@ -270,7 +270,7 @@ async def run(settings: Settings) -> None:
     try:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(control.run)
-            tasks.start_soon(local.serve, state_dir, lambda: [status.wire() for status in engine.statuses()], anew)
+            tasks.start_soon(local.serve, state_dir, lambda: _told(control, engine), anew)
             tasks.start_soon(engine.run, lambda: notify.notify("READY=1"))
             tasks.start_soon(notify.feed_watchdog, engine.progress.stuck)
             await _until_signal()
@@ -283,6 +283,11 @@ async def run(settings: Settings) -> None:
                 await part.reconciler.close()
         ledger.close()
         held.close()
+
+
+def _told(control: NatsControl, engine: Engine) -> dict[str, Any]:
+    """What the state directory's socket tells."""
+    return {"connected": control.connected(), "statuses": [status.wire() for status in engine.statuses()]}
 
 
 def _bound_the_stop() -> None:

@@ -1,4 +1,4 @@
-"""The command ``harmony-agent``: run, check, status, plan, version. Prints for people; exit codes are the contract's.
+"""The command ``harmony-agent``: run, check, status, plan, join, version. Prints for people, exits by the contract.
 
 argparse and plain text, so that the running agent stays small.
 """
@@ -16,7 +16,7 @@ from typing import Final
 
 import anyio
 
-from harmony_agent import __version__, app, check, plan
+from harmony_agent import __version__, app, check, join, plan
 from harmony_agent.adapters import local, notify
 from harmony_agent.adapters.host import AlreadyRunning
 from harmony_agent.adapters.ledger import LedgerUnreadable, read_only
@@ -36,6 +36,7 @@ examples:
   harmony-agent run --config agent.toml  run in the foreground
   harmony-agent status                   how each resource is, from the running agent
   harmony-agent plan manifest.json       what would be done here for a manifest; does nothing
+  harmony-agent join pi-01.bundle        become a fleet's device, as root
 """
 
 
@@ -47,7 +48,7 @@ def parser() -> argparse.ArgumentParser:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    verbs = top.add_subparsers(dest="verb", required=True, metavar="run|check|status|plan|version")
+    verbs = top.add_subparsers(dest="verb", required=True, metavar="run|check|status|plan|join|version")
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--config", help=f"TOML; else $HARMONY_AGENT_CONFIG, else {DEFAULT_PATH}")
     run = verbs.add_parser("run", parents=[common], help="run until stopped")
@@ -57,6 +58,10 @@ def parser() -> argparse.ArgumentParser:
     status.add_argument("-o", "--output", choices=("table", "json"), default="table")
     planned = verbs.add_parser("plan", parents=[common], help="say what would be done here; does nothing")
     planned.add_argument("manifest", nargs="?", help="a manifest in JSON; without it: what was accepted last")
+    joined = verbs.add_parser("join", help="become the device of a bundle, as root; may be run again")
+    joined.add_argument("bundle", help="as harmony device enroll wrote it")
+    joined.add_argument("--wait", type=float, default=60.0, metavar="SECONDS", help="for the connection (60)")
+    joined.add_argument("--replace", action="store_true", help="also where this is another device already")
     verbs.add_parser("version", help="print the version")
     return top
 
@@ -64,9 +69,8 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """The console script."""
     arguments = parser().parse_args(argv)
-    if arguments.verb == "version":
-        print(__version__)
-        return OK
+    if arguments.verb in ("version", "join"):
+        return _unconfigured(arguments)
     try:
         settings = load(arguments.config, os.environ)
     except InvalidSettings as error:
@@ -86,6 +90,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
 
 
+def _unconfigured(arguments: argparse.Namespace) -> int:
+    """What needs no configuration."""
+    if arguments.verb == "join":
+        return join.run(arguments.bundle, seconds=arguments.wait, replace=arguments.replace)
+    print(__version__)
+    return OK
+
+
 def _dispatch(arguments: argparse.Namespace, settings: Settings) -> int:
     if arguments.verb == "run":
         notify.set_up_logging(settings.agent.device_id, verbose=arguments.verbose)
@@ -101,7 +113,7 @@ def _dispatch(arguments: argparse.Namespace, settings: Settings) -> int:
 def _status(settings: Settings, output: str) -> int:
     state_dir = Path(settings.agent.state_dir)
     try:
-        statuses = local.ask(state_dir)
+        statuses = local.ask(state_dir)["statuses"]
     except OSError:
         return _stopped(state_dir)
     if output == "json":
