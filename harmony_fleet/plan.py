@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from harmony_fleet.alike import content_of
-from harmony_fleet.changes import Change, changes, changes_by_digest
+from harmony_fleet.alike import bind_alike, changes_alike, content_of
+from harmony_fleet.changes import Change, changes_by_digest
 from harmony_fleet.errors import Conflict, InvalidInput, Refused
 from harmony_fleet.signing import UNSIGNED, Signing
 from harmony_fleet.state import Deployment, Desired, Device
@@ -65,7 +65,7 @@ def plan(wish: Wish, found: Deployment, device: Device) -> Plan:
     _check_generation(manifest, generation)
     if generation > MAX_GENERATION:
         raise Conflict("GenerationExhausted", f"cannot write {found.key}: no generation is left", "use another name")
-    wire = wish.signing.sign(manifest.bind(found.key.device, wish.lineage, generation, supersedes))
+    wire = wish.signing.sign(bind_alike(manifest, found.key.device, wish.lineage, generation, supersedes))
     _check_kinds(wire, device)
     _check_trust(wire, device)
     _check_prune(wire, found)
@@ -101,6 +101,8 @@ def believed(found: Deployment, device: Device, signing: Signing) -> Deployment:
     """
     desired, told = found.desired, device.info.trust if device.info is not None else None
     if not signing.keys or told is None or not told.require or (desired.manifest is None and not desired.problem):
+        return found
+    if desired.manifest is not None and not signing.problem(desired.manifest):  # signed by every active key
         return found
     value = desired.manifest.wire() if desired.manifest is not None else desired.raw
     if not signing.forged(value, told.keys):
@@ -312,4 +314,4 @@ def _changes(wire: WireManifest, found: Deployment) -> tuple[Change, ...]:
     standing, status = found.desired.manifest, found.actual.status
     if standing is None and status is not None:
         return changes_by_digest({key: item.spec_digest for key, item in status.resources.items()}, wire)
-    return changes(standing, wire)
+    return changes_alike(standing, wire)

@@ -64,11 +64,13 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Signing:
-    """The active keys; of none, manifests stay as they are."""
+    """The active keys; of none, manifests stay as they are. Made anew for each look at the buckets."""
 
     keys: tuple[Key, ...] = ()
     old: tuple[Key, ...] = ()
     """those that sign no more"""
+    _judged: dict[int, tuple[WireManifest, str]] = field(default_factory=dict, repr=False, compare=False)
+    """by identity: what was found of a manifest, kept with it so that no other has its identity"""
 
     @property
     def retired(self) -> frozenset[str]:
@@ -86,6 +88,11 @@ class Signing:
         """How what stands isn't signed as it would be now: a code and ids; empty where it is, or no key is."""
         if not self.keys:
             return ""
+        if id(wire) not in self._judged:
+            self._judged[id(wire)] = (wire, self._problem(wire))
+        return self._judged[id(wire)][1]
+
+    def _problem(self, wire: WireManifest) -> str:
         there = {item.key: item.signature for item in wire.signatures or ()}
         lacking = [key.id for key in self.keys if key.id not in there]
         if lacking:
