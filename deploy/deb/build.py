@@ -27,6 +27,8 @@ from environment import MACHINES, PYTHONS, ROOT, Target, copy_sources, libraries
 HERE: Final = Path(__file__).resolve().parent
 RELEASES: Final = {"bookworm": 12, "trixie": 13}
 MAINTAINER: Final = "Harmony maintainers <maintainers@harmony.invalid>"
+# What is Debian's to hold the text of, by a word of it.
+COMMON: Final = {"apache license|apache-2": "Apache-2.0", "gnu lesser general public license": "LGPL-2.1"}
 SCRIPTS: Final = ("preinst", "postinst", "prerm", "postrm")
 
 
@@ -163,7 +165,9 @@ class Build:
         text = (HERE / "copyright").read_text(encoding="utf-8")
         for path in sorted(self.licences.iterdir()) if self.kind.home else []:
             name, _, body = path.read_text(encoding="utf-8").partition("\n")
-            text += f"\n{'=' * 78}\n{path.name} in /{self.kind.home}: {name}\n{'=' * 78}\n\n{body.strip()}\n"
+            common = [line for said, line in COMMON.items() if re.search(said, name + body, re.IGNORECASE)]
+            body = f"See /usr/share/common-licenses/{common[0]}." if common else body.strip()
+            text += f"\n{'=' * 78}\n{path.name} in /{self.kind.home}: {name}\n{'=' * 78}\n\n{body}\n"
         return text
 
     def pack(self, out: Path, compression: str) -> Path:
@@ -214,7 +218,7 @@ def main() -> int:
     parser.add_argument("--arch", action="append", choices=sorted(MACHINES), help="default: all")
     parser.add_argument("--package", action="append", choices=sorted(PACKAGES), help="default: all")
     parser.add_argument("--version", default=project_version(), help="default: that of the sources")
-    parser.add_argument("--compression", default="xz", choices=("xz", "gzip"), help="gzip is made faster")
+    parser.add_argument("--compression", default="xz", choices=("xz", "none"), help="none is made faster")
     parser.add_argument("--out", type=Path, default=ROOT / "dist")
     asked = parser.parse_args()
     made = set()

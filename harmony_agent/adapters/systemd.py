@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
@@ -29,10 +30,11 @@ class SystemdUnits:
         self, scope: Scope, directory: str, keep: str, *, patience: float = JOB_PATIENCE, gather: float = 5.0
     ) -> None:
         self._scope: Scope = scope
-        self._files = UnitFiles(directory, keep)
+        unprivileged = scope == "system" and os.geteuid() != 0
+        self._files = UnitFiles(directory, keep, to_root=unprivileged)
         self._threads = Threads()
         self._bus = Bus(scope)
-        self._links = Enablement(self._bus, directory)
+        self._links = Enablement(self._bus, directory, on_disk=unprivileged)
         self._sight = Sight(self._bus, self._files, self._links, self._threads)
         self._reloads = Reloads(self._reload, gather)
         self._patience = patience

@@ -80,8 +80,8 @@ def _unfinished(entry: str) -> str:
     return f"{_UNFINISHED[0]}{hashlib.sha256(entry.encode()).hexdigest()[:16]}{_UNFINISHED[1]}"
 
 
-def put_file(folder: int, entry: str, content: bytes, mode: int, check: Check) -> None:
-    """Write beside, fsync, rename, fsync the directory. Leaves nothing behind when it fails."""
+def put_file(folder: int, entry: str, content: bytes, mode: int, check: Check, *, to_root: bool = False) -> None:
+    """Write beside, give it to root if asked to, fsync, rename, fsync the directory. Leaves nothing when it fails."""
     beside = _unfinished(entry)
     with contextlib.suppress(FileNotFoundError):
         os.unlink(beside, dir_fd=folder)
@@ -90,6 +90,8 @@ def put_file(folder: int, entry: str, content: bytes, mode: int, check: Check) -
         with open(os.open(beside, flags, 0o600, dir_fd=folder), "wb") as file:
             file.write(content)
             file.flush()
+            if to_root:
+                os.fchown(file.fileno(), 0, 0)
             os.fchmod(file.fileno(), mode)
             os.fsync(file.fileno())
         check()

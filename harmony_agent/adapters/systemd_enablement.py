@@ -11,6 +11,7 @@ import time
 from collections.abc import Collection
 from typing import Final
 
+import anyio
 import anyio.to_thread
 
 from harmony_agent.adapters.systemd_bus import MANAGER, PROPERTIES, ROOT, Bus, NoSuchUnit
@@ -18,15 +19,21 @@ from harmony_agent.core.errors import Transient
 
 _RACY_NS: Final = 100_000_000
 """A directory that changed so lately may change once more without another time of change."""
+_PATIENCE: Final = 30.0
 _LINKS: Final = (".wants", ".requires", ".upholds")
 Stamp = tuple[tuple[str, int], ...]
 
 
 class Enablement:
-    """Asks and changes enablement over `bus`; `directory` is where our unit files are."""
+    """Asks and changes enablement over `bus`; `directory` is where our unit files are.
 
-    def __init__(self, bus: Bus, directory: str) -> None:
+    `on_disk` makes and removes the links without the manager, by `systemctl`, with the rights that this process has:
+    the manager would ask polkit, which isn't told the unit's name there, and a yes would be one for every unit.
+    """
+
+    def __init__(self, bus: Bus, directory: str, *, on_disk: bool = False) -> None:
         self._bus = bus
+        self._on_disk = on_disk
         self._directory = directory
         self._paths: tuple[int, list[str]] = (0, [])
         self._folders: dict[str, tuple[int, list[str]]] = {}
@@ -82,10 +89,16 @@ class Enablement:
 
     async def enable(self, name: str) -> None:
         """Enable durably."""
-        await self._bus.manager("EnableUnitFiles", "asbb", [name], False, False)
+        if self._on_disk:
+            await _systemctl("enable", name)
+        else:
+            await self._bus.manager("EnableUnitFiles", "asbb", [name], False, False)
 
     async def disable(self, name: str, *, runtime: bool) -> None:
         """Disable, durably and, with `runtime`, until the next boot as well."""
+        if self._on_disk:
+            await _systemctl("disable", name)
+            return
         for until_boot in (False, True) if runtime else (False,):
             try:
                 await self._bus.manager("DisableUnitFiles", "asb", [name], until_boot)
@@ -94,12 +107,32 @@ class Enablement:
 
     async def mask(self, name: str) -> None:
         """Mask durably."""
-        await self._bus.manager("MaskUnitFiles", "asbb", [name], False, False)
+        if self._on_disk:
+            await _systemctl("mask", name)
+        else:
+            await self._bus.manager("MaskUnitFiles", "asbb", [name], False, False)
 
     async def unmask(self, name: str, *, runtime: bool) -> bool:
         """Unmask; whether anything changed."""
+        if self._on_disk:
+            masked = await anyio.to_thread.run_sync(os.path.islink, f"{self._directory}/{name}")
+            await _systemctl("unmask", name)
+            return masked
         changes = await self._bus.manager("UnmaskUnitFiles", "asb", [name], runtime)
         return bool(changes)
+
+
+async def _systemctl(verb: str, name: str) -> None:
+    """A change of links on the disk alone: of /, as of another system's root. Raises Transient."""
+    argv = ["systemctl", "--root=/", "--no-ask-password", "--quiet", verb, "--", name]
+    try:
+        with anyio.fail_after(_PATIENCE):
+            done = await anyio.run_process(argv, check=False)
+    except (OSError, TimeoutError) as error:
+        raise Transient("UnitFileError", f"cannot {verb} {name}: systemctl gave no answer") from error
+    if done.returncode != 0:
+        said = done.stderr.decode(errors="replace").strip()[-200:]
+        raise Transient("UnitFileError", f"cannot {verb} {name}: {said}")
 
 
 def _among(directory: str, paths: list[str]) -> bool:

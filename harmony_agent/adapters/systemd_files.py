@@ -49,10 +49,14 @@ class OnDisk:
 
 
 class UnitFiles:
-    """One unit directory, and the directory in which former files are kept aside (mode 0700)."""
+    """One unit directory, and the directory in which former files are kept aside (mode 0700).
 
-    def __init__(self, directory: str, keep: str) -> None:
+    What is made in the directory is given to root with `to_root`: who else runs as the agent's user must not own it.
+    """
+
+    def __init__(self, directory: str, keep: str, *, to_root: bool = False) -> None:
         self.directory = directory
+        self._to_root = to_root
         self._keep = keep
         self._digests: dict[tuple[int, ...], str] = {}
         self._swept = False
@@ -160,7 +164,7 @@ class UnitFiles:
         """Put a file at `place`, after keeping `keep` aside. `check` raises where it took too long to go on."""
         self._aside(name, place, keep, check)
         with naming("write", place), self._folder(place, make=True) as folder:
-            put_file(folder, os.path.basename(place), content, 0o644, check)
+            put_file(folder, os.path.basename(place), content, 0o644, check, to_root=self._to_root)
 
     def remove(self, name: str, place: str, keep: str, check: Check) -> None:
         """Take a file or link away, after keeping `keep` aside; an empty drop-in directory goes with its last file."""
@@ -180,7 +184,7 @@ class UnitFiles:
             else:
                 with opened(f"{self._keep}/{name}") as kept:
                     content, mode = read_file(value, kept), _mode(value, kept)
-                put_file(folder, os.path.basename(place), content, mode, check)
+                put_file(folder, os.path.basename(place), content, mode, check, to_root=self._to_root)
 
     def drop_kept(self, name: str) -> None:
         """Remove all that was kept aside for `name`."""
@@ -239,6 +243,8 @@ class UnitFiles:
             if make:
                 with contextlib.suppress(FileExistsError):
                     os.mkdir(folder, 0o755, dir_fd=directory)
+                    if self._to_root:
+                        os.chown(folder, 0, 0, dir_fd=directory, follow_symlinks=False)
                     os.fsync(directory)
             with opened(folder, directory) as inside:
                 yield inside

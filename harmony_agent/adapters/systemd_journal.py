@@ -49,7 +49,8 @@ async def finished(scope: Scope, name: str, since: str) -> bool:
 
 
 async def _read(scope: Scope, name: str, *options: str) -> str:
-    which = ["--user", f"--user-unit={name}"] if scope == "user" else [f"--unit={name}"]
+    # Not --user, which would pass over a journal that isn't kept by user, as one in memory isn't.
+    which = [f"--user-unit={name}"] if scope == "user" else [f"--unit={name}"]
     argv = ["journalctl", *which, "--no-pager", "--quiet", *options]
     chunks: deque[bytes] = deque()
     held = 0

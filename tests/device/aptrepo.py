@@ -84,6 +84,14 @@ class Repository:
         self.sign()
         return self
 
+    def take(self, *debs: Path) -> "Repository":
+        """Offer packages that were built elsewhere, and sign the index again."""
+        for deb in debs:
+            shutil.copyfile(deb, self._tree / deb.name)
+            self._packages[deb.name] = f"{call('dpkg-deb', '--field', str(deb)).strip()}\n"
+        self.sign()
+        return self
+
     def drop(self, name: str, version: str) -> None:
         """Take one package out, and sign the index again."""
         deb = f"{name}_{version}_all.deb"
