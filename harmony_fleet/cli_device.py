@@ -174,3 +174,44 @@ def list_(ctx: typer.Context, *, output: Form = "table") -> int:
 
     common = common_of(ctx, None, None, None, output)
     return guarded(common, lambda: authority.enrolled(common))
+
+
+@app.command()
+def setup(
+    ctx: typer.Context,
+    *,
+    login: Annotated[str, typer.Argument(metavar="USER@HOST", help="Root, or a user with sudo and no password.")],
+    bundle: Annotated[Path, typer.Argument(metavar="BUNDLE", help="As enroll or rotate wrote it.")],
+    package: Annotated[
+        list[Path] | None, typer.Option("--package", metavar="FILE", help="A .deb to install; may be repeated.")
+    ] = None,
+    packages: Annotated[
+        Path, typer.Option("--packages", metavar="DIR", help="Else the right ones of this folder.")
+    ] = Path("dist"),
+    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Of ssh.")] = None,
+    identity: Annotated[Path | None, typer.Option("--identity", metavar="FILE", help="The key for ssh.")] = None,
+    timeout: Annotated[str, typer.Option(metavar="TIME", help="For the first heartbeat.")] = "2m",
+    server: Server = None,
+    creds: Creds = None,
+    tls_ca: TlsCa = None,
+) -> int:
+    """Install the packages over ssh, join, wait for the first heartbeat. May be repeated.
+
+    ssh must reach it by a key; its host key must be known.
+
+    \b
+    harmony device setup pi@raspberrypi.local pi-01.bundle
+    """
+    from harmony_fleet.authority.ssh import Remote
+    from harmony_fleet.commands import device_setup
+
+    common, seconds = common_of(ctx, server, creds, tls_ca, "table"), seconds_of(timeout)
+
+    def work() -> int:
+        remote = Remote.of(login, port, identity)
+        return device_setup.setup(
+            common,
+            device_setup.Setup(remote, bundle.absolute(), [one.absolute() for one in package or ()], packages, seconds),
+        )
+
+    return guarded(common, work)
