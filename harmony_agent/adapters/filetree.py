@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
 
+from harmony_agent.adapters import linux
 from harmony_agent.topology.files import TEMP_PREFIX, TEMP_SUFFIX, Mark, Trouble
 
 _WALK: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -127,17 +128,27 @@ class Tree:
         root = self.root_of(path)
         if root is None:
             raise Obstacle(Trouble("PathOutsideRoots", f"cannot touch {path}: no root of the configuration holds it"))
-        *names, name = path[len(root) + 1 :].split("/")
-        fd = _open_root(root, bool(names), self.administrator)
+        above, _, name = path.rpartition("/")
+        fd = linux.open_without_links(above or "/", _LIST)
+        if fd is None:  # a link on the way to the root, a parent that isn't there or can't be listed, an old kernel
+            fd = self._walk(root, path)
         try:
-            where = root
-            for index, part in enumerate(names):
-                fd, above = _step(fd, part, root, names, index), fd
-                os.close(above)
-                where = f"{where}/{part}"
             yield Place(fd, name, path)
         finally:
             os.close(fd)
+
+    def _walk(self, root: str, path: str) -> int:
+        """The same, part by part, and what is in the way."""
+        names = path[len(root) + 1 :].split("/")[:-1]
+        fd = _open_root(root, bool(names), self.administrator)
+        try:
+            for index, part in enumerate(names):
+                fd, above = _step(fd, part, root, names, index), fd
+                os.close(above)
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd
 
 
 def _open_root(root: str, walk_on: bool, administrator: int) -> int:

@@ -41,7 +41,7 @@ WAIT_SECONDS: Final = (0.05, 1.0)
 """Between two tries to connect: the first comes soon, each next one later up to the last; all with jitter."""
 _CONNECT_SECONDS: Final = 3
 _CLOSE_SECONDS: Final = 1.0
-_LOOK_SECONDS: Final = 2.0
+_LOOK_SECONDS: Final = 5.0
 _ALIVE_SECONDS: Final = 0.5
 _WRONG_SEQUENCE: Final = (10071, 10164)
 _STREAM_NOT_FOUND: Final = 10059
