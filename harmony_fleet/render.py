@@ -5,7 +5,6 @@ What comes from a device is text, never markup or an escape sequence of a termin
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Iterable, Sequence
@@ -14,6 +13,7 @@ from enum import StrEnum
 from io import StringIO
 from typing import Any, Final, TextIO
 
+from pydantic_core import to_json
 from rich.console import Console
 from rich.text import Text
 from ruamel.yaml import YAML
@@ -69,7 +69,8 @@ def plain(value: object, style: str | None = None) -> Text:
 def machine(value: Any, output: Output) -> str:
     """`value` as JSON or YAML text. A list is several YAML documents."""
     if output is Output.JSON:
-        return json.dumps(value, indent=2, ensure_ascii=False, sort_keys=False)
+        # The standard library indents in Python: 30,000 results took it a second.
+        return to_json(value, indent=2, inf_nan_mode="constants").decode()
     yaml = YAML(typ="safe", pure=True)
     yaml.Representer = _Representer
     yaml.default_flow_style = False

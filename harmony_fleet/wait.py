@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from harmony_fleet.alike import specs_alike
 from harmony_fleet.errors import ExitCode
 from harmony_fleet.kv import Entry, Store
 from harmony_fleet.state import read_device, to_actual
@@ -42,9 +43,8 @@ class Target:
 
 def target_of(wire: WireManifest, answered: int = 0) -> Target:
     """What to wait for once `wire` is desired."""
-    specs = {score.key: score.spec_digest() for score in wire.scores}
     key = DeploymentKey(wire.device, wire.deployment)
-    return Target(key, wire.lineage, wire.generation, wire.removed, answered, specs)
+    return Target(key, wire.lineage, wire.generation, wire.removed, answered, specs_alike(wire))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from harmony_fleet import alike
-from harmony_fleet.alike import content_of, decode_alike
+from harmony_fleet.alike import bind_alike, changes_alike, content_of, decode_alike, specs_alike
+from harmony_fleet.changes import changes
 from scores import Container, File, Manifest
 from scores.canonical import canonical
 from scores.manifest import InvalidManifest, decode
@@ -66,6 +68,19 @@ def test_those_alike_share_their_scores_and_what_they_say() -> None:
     assert content_of(first) is content_of(second)
     assert content_of(first) == first.content() == second.content()
     assert content_of(Manifest(deployment="web", removed=True)) == Manifest(deployment="x", removed=True).content()
+
+
+def test_what_is_made_of_those_alike_is_as_made_of_each() -> None:
+    old, new = (Manifest(deployment="web", scores=[File(name="f", path="/f", content=text)]) for text in "ab")
+    for name in ("pi-1", "pi-2"):
+        wire = bind_alike(new, name, OURS, 2, None)
+        assert wire.canonical() == new.bind(name, OURS, 2).canonical()
+        assert changes_alike(old.bind(name, OURS, 1), wire) == changes(old, new)
+        assert specs_alike(wire) == {"File/f": wire.scores[0].spec_digest()}
+        assert changes_alike(None, wire) == changes(None, new)
+    assert bind_alike(new, "pi-3", OURS, 3, OURS).canonical() == new.bind("pi-3", OURS, 3, OURS).canonical()
+    with pytest.raises(ValidationError):
+        bind_alike(new, "PI", OURS, 2, None)
 
 
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
