@@ -91,8 +91,8 @@ def test_readiness_with_its_thresholds_and_delay_gates_what_comes_after(life: Li
     assert asked(life, "/ready")[0] >= 1.4
     assert not life.device.exists("/srv/life/page")
 
-    life.device.write(f"{ROOT}/ready", "")
     before = len(asked(life, "/ready"))
+    life.device.write(f"{ROOT}/ready", "")
     status = life.wait().wire()
     assert status["generation"] == generation
     assert status["resources"][SITE]["status"]["ready"] is True
