@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from harmony_fleet.authority.keep import Authority
 from harmony_fleet.authority.setup import Wanted
 from harmony_fleet.context import Context, load_context
 from scores.bundle import Bundle
-from tests.natsserver import NatsServer
+from tests.natsserver import NatsServer, free_ports
 
 OBJECTS = "files"
 
@@ -84,3 +86,49 @@ class GuardedServer(NatsServer):
         ca = self.home / "authority" / "ca.pem"
         tls = ssl.create_default_context(cafile=str(ca))
         return {"user_credentials": str(creds or self.home / "authority" / "operator.creds"), "tls": tls}
+
+
+class _Node(NatsServer):
+    """One server of a cluster, on an address of loopback of its own."""
+
+    def __init__(self, folder: Path, made: str, host: str, port: int) -> None:
+        super().__init__(folder, host=host, port=port)
+        self._made = made.replace('"0.0.0.0:', f'"{host}:')
+
+    @property
+    def url(self) -> str:
+        return f"tls://{self.host}:{self.port}"
+
+    def _conf(self) -> str:
+        return self._made
+
+
+class GuardedCluster:
+    """Three servers as `harmony server init` makes them for three hosts, and their home."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.home = folder, folder / "home"
+        self.home.mkdir(parents=True)
+        port, route_port = free_ports(2)
+        hosts = tuple(f"127.0.0.{number}" for number in (1, 2, 3))
+        nodes = setup.init(
+            self.home, setup.checked(Wanted("fleet", folder / "nats", hosts, port=port, route_port=route_port))
+        )
+        signing.new(self.home)
+        self.servers = [
+            _Node(folder / node.name, (folder / "nats" / node.name / "server.conf").read_text(), node.host, node.port)
+            for node in nodes
+        ]
+
+    @property
+    def url(self) -> str:
+        return self.servers[0].url
+
+    async def pushed(self, command: Callable[..., Awaitable[Any]]) -> None:
+        """The accounts and the buckets, as soon as there is a leader."""
+        for _ in range(60):
+            ran = await command("server", "push")
+            if ran.code == 0:
+                return
+            await asyncio.sleep(0.5)
+        raise AssertionError(ran.err)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import stat
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from scores.keys import (
 )
 from tests.integration.agent import Agent, Plane, converged, eventually, manifest, said
 from tests.integration.operator import Operator
-from tests.natsauthority import OBJECTS, GuardedServer
+from tests.natsauthority import OBJECTS, GuardedCluster, GuardedServer
 
 
 @pytest.fixture
@@ -268,6 +268,31 @@ async def test_servers_that_are_away(guarded: GuardedServer) -> None:
         assert names == [device_reader("pi-02")]
         for bucket in DEVICE_WRITES:
             assert not (await client.jetstream().stream_info(kv_stream(bucket))).config.allow_rollup_hdrs
+
+
+async def test_a_cluster_of_three(tmp_path: Path) -> None:
+    """Told by one of them, all refuse; an answer to a device may come from one that is a little behind."""
+    with ExitStack() as stack:
+        cluster = GuardedCluster(tmp_path / "cluster")
+        for server in cluster.servers:
+            stack.enter_context(server)
+        command = Command(cluster)
+        await cluster.pushed(command)
+        bundles = [await command.enroll(name) for name in ("pi-01", "pi-02", "pi-03")]
+        async with AsyncExitStack() as running:
+            agents = [agent_of(cluster, path, tmp_path / path.stem) for path in bundles]
+            for agent, server in zip(agents, cluster.servers, strict=True):
+                agent.urls = [server.url]
+                await running.enter_async_context(agent.run())
+            for agent in agents:
+                await eventually(agent.control.connected, "it did not connect")
+            assert (await command("device", "revoke", "pi-03")).code == 0
+            await eventually(lambda: not agents[2].control.connected(), "another server goes on with it")
+            file = tmp_path / "web.json"
+            scores = [{"kind": "File", "name": "f", "path": "/srv/cli/f", "content": "x"}]
+            file.write_text(json.dumps({"api": "harmony/v1", "deployment": "cli", "scores": scores}))
+            ran = await command("apply", str(file), "-d", "pi-01", "-d", "pi-02", "--wait", "--timeout", "60s")
+            assert ran.code == 0, ran.err
 
 
 # -- files

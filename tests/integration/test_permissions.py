@@ -11,6 +11,7 @@ import base64
 import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import nats
@@ -40,6 +41,7 @@ from scores.keys import (
     kv_subject,
 )
 from tests.natsauthority import OBJECTS, GuardedServer
+from tests.natsserver import NatsServer
 
 ME, OTHER = "pi-01", "pi-02"
 OWN = [(DESIRED, f"{ME}.web"), (ACTUAL, f"{ME}.web"), (INFO, f"info.{ME}"), (HEARTBEAT, f"heartbeat.{ME}")]
@@ -363,17 +365,41 @@ async def test_bounds(guarded: GuardedServer) -> None:
         assert not device.client.is_connected
 
 
-# -- buckets that were there before
+# -- that the attacks are real
 
 
-async def test_buckets_that_let_a_write_purge_are_hardened(guarded: GuardedServer) -> None:
-    async with as_operator(guarded) as client:
+ONE_ACCOUNT = """
+accounts { FLEET { jetstream: enabled, users: [
+  { user: operator, password: x }
+  { user: device, password: x, permissions: {
+      publish: ["$KV.actual-state.pi-01.*"], subscribe: ["_INBOX_pi-01.>"] } } ] } }
+"""
+
+
+async def test_in_one_account_an_answer_is_stored_under_a_neighbour_s_key(tmp_path: Path) -> None:
+    """The device may publish to nothing but its own key. Where this is refused one day, one account is enough."""
+    with NatsServer(tmp_path, config=ONE_ACCOUNT) as server:
+        async with server.client(user="operator", password="x") as operator:
+            await operator.jetstream().create_key_value(bucket=ACTUAL)
+            async with server.client(user="device", password="x", inbox_prefix=device_inbox(ME)) as device:
+                await device.publish(kv_subject(ACTUAL, f"{ME}.web"), b"x", reply=kv_subject(ACTUAL, f"{OTHER}.web"))
+                await device.request(kv_subject(ACTUAL, f"{ME}.web"), b"last", timeout=10)
+            found = await operator.jetstream().get_last_msg(kv_stream(ACTUAL), kv_subject(ACTUAL, f"{OTHER}.web"))
+            assert b"KV_actual-state" in (found.data or b"")
+
+
+async def test_buckets_that_let_a_write_purge_the_others_are_hardened(guarded: GuardedServer) -> None:
+    """The last test of this server: it loses the heartbeats."""
+    async with as_operator(guarded) as client, as_device(guarded) as device:
         js = client.jetstream()
         for bucket in DEVICE_WRITES:
             config = (await js.stream_info(kv_stream(bucket))).config
             assert not config.allow_rollup_hdrs
             config.allow_rollup_hdrs = True
             await js.update_stream(config)
+        await device.ask(kv_subject(HEARTBEAT, f"heartbeat.{ME}"), b"x", {"Nats-Rollup": "all"})
+        state = (await js.stream_info(kv_stream(HEARTBEAT), subjects_filter=">")).state
+        assert list(state.subjects or {}) == [kv_subject(HEARTBEAT, f"heartbeat.{ME}")]
         async with Connection(guarded.context()) as connection:
             await live.harden(connection)
         for bucket in DEVICE_WRITES:
