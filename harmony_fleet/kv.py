@@ -15,13 +15,13 @@ import json
 import re
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Final
 
 from harmony_fleet.authority.live import enrolled, make_readers
-from harmony_fleet.connection import CONNECT_SECONDS, REQUEST_SECONDS, ApiError, Connection, Inbox, NoResponders
+from harmony_fleet.connection import CONNECT_SECONDS, REQUEST_SECONDS, ApiError, Connection, NoResponders
+from harmony_fleet.consumer import PULL_SECONDS, Consumer, Entry
 from harmony_fleet.context import Context
 from harmony_fleet.errors import Conflict, InvalidInput, Unreachable
 from scores.keys import BUCKETS, DESIRED, DEVICE_WRITES, HISTORY, kv_stream, kv_subject
@@ -31,26 +31,8 @@ _HEADROOM: Final = 512
 """Bytes of a message that its headers and subject may need."""
 _KEY: Final = re.compile(r"[-/_=a-zA-Z0-9]+(\.[-/_=a-zA-Z0-9]+)*")
 _EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
-_BATCH: Final = 1000
-_BATCH_BYTES: Final = 8 * 1024 * 1024
-_PULL_SECONDS: Final = 2.0
 _MAX_FILTERS: Final = 64
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NO_MESSAGE, _NO_STREAM, _STREAM_EXISTS, _WRONG_SEQUENCE = 10037, 10059, 10058, (10071, 10164)
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A key's newest entry. `value` is None where the key is absent; `revision` 0 where it never was.
-
-    `created` is JetStream's own timestamp.
-    """
-
-    bucket: str
-    key: str
-    value: bytes | None
-    revision: int
-    created: datetime | None
 
 
 class Store:
@@ -184,7 +166,7 @@ class Store:
                 async with self._consumer(bucket, filters) as consumer:
                     while consumer is not None and consumer.ended in ("", "408", "409"):
                         await consumer.pull(no_wait=False)
-                        async for entry, _pending in consumer.batch(_PULL_SECONDS + 1):
+                        async for entry, _pending in consumer.batch(PULL_SECONDS + 1):
                             mark = (entry.revision, entry.created)
                             if (wanted is None or entry.key in wanted) and seen.get(entry.key) != mark:
                                 seen[entry.key] = mark
@@ -192,7 +174,7 @@ class Store:
             await asyncio.sleep(0.25)
 
     @contextlib.asynccontextmanager
-    async def _consumer(self, bucket: str, filters: Sequence[str]) -> AsyncIterator[_Consumer | None]:
+    async def _consumer(self, bucket: str, filters: Sequence[str]) -> AsyncIterator[Consumer | None]:
         """A pull consumer of the newest entries; None where the bucket is missing. Removed at the end."""
         stream = kv_stream(bucket)
         config = {
@@ -212,7 +194,7 @@ class Store:
             return
         inbox = await self._nats.inbox()
         try:
-            yield _Consumer(self._nats, inbox, bucket, info)
+            yield Consumer(self._nats, inbox, bucket, info)
         finally:
             await inbox.close()
             with contextlib.suppress(Unreachable):
@@ -241,45 +223,6 @@ class Store:
             if not self.connected:
                 raise
             return None
-
-
-class _Consumer:
-    """One pull consumer: `pull` asks for a batch, `batch` gives it, `ended` is the status that closed it.
-
-    `ended` is "" before the first batch and None after silence.
-    """
-
-    def __init__(self, connection: Connection, inbox: Inbox, bucket: str, info: dict[str, Any]) -> None:
-        self._nats = connection
-        self._inbox = inbox
-        self._bucket = bucket
-        self._next = f"$JS.API.CONSUMER.MSG.NEXT.{kv_stream(bucket)}.{info['name']}"
-        self.pending = int(info["num_pending"])
-        self.ended: str | None = ""
-
-    async def pull(self, *, no_wait: bool) -> None:
-        """Ask for what is there, or wait for `_PULL_SECONDS` for what comes."""
-        until = {"no_wait": True} if no_wait else {"expires": int(_PULL_SECONDS * 1e9)}
-        request = {"batch": _BATCH, "max_bytes": _BATCH_BYTES} | until
-        await self._nats.publish(self._next, json.dumps(request).encode(), reply=self._inbox.subject)
-
-    async def batch(self, silence: float) -> AsyncIterator[tuple[Entry, int]]:
-        """The batch's entries, each with the count of those behind it, until a status or seconds of `silence`."""
-        prefix = kv_subject(self._bucket, "")
-        for _ in range(_BATCH):
-            message = await self._inbox.next(silence)
-            if message is None:
-                self.ended = None
-                return
-            headers = message.headers or {}
-            if not message.reply.startswith("$JS.ACK."):
-                self.ended = headers.get("Status", "")
-                return
-            revision, created, pending = _place(message.reply)
-            absent = "KV-Operation" in headers or "Nats-Marker-Reason" in headers
-            value = None if absent else bytes(message.data)
-            yield Entry(self._bucket, message.subject.removeprefix(prefix), value, revision, created), pending
-        self.ended = "408"
 
 
 def _bucket_config(bucket: str, replicas: int) -> dict[str, Any]:
@@ -317,13 +260,3 @@ def _checked(key: str) -> str:
     if not _KEY.fullmatch(key):
         raise InvalidInput("InvalidKey", "cannot use this as a key", "use the names of devices and deployments")
     return key
-
-
-def _place(reply: str) -> tuple[int, datetime, int]:
-    """Revision, time and the count of entries behind it, from a reply subject of either form.
-
-    ``$JS.ACK[.<domain>.<account>].<stream>.<consumer>.<tries>.<revision>.<n>.<nanoseconds>.<pending>…``
-    """
-    tokens = reply.split(".")
-    fields = tokens[5:] if len(tokens) == 9 else tokens[7:]
-    return int(fields[0]), _EPOCH + timedelta(microseconds=int(fields[2]) // 1000), int(fields[3])

@@ -1,4 +1,4 @@
-"""Tables for people, JSON and YAML for programs. Writes to the console it is given; decides nothing.
+"""Consoles and grids for people, JSON and YAML for programs. Decides nothing; the tables stand in `tables`.
 
 What comes from a device is text, never markup or an escape sequence of a terminal.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from datetime import datetime
 from enum import StrEnum
 from io import StringIO
 from typing import Any, Final, TextIO
@@ -19,25 +18,16 @@ from rich.text import Text
 from ruamel.yaml import YAML
 from ruamel.yaml.representer import SafeRepresenter
 
-from harmony_fleet import status
-from harmony_fleet.apply import Result
-from harmony_fleet.changes import Change, FieldChange
-from harmony_fleet.plan import Plan
-from harmony_fleet.state import Deployment, Device
-from scores.status import DeploymentStatus
-
-_STYLES: Final = {
+STYLES: Final = {
     **dict.fromkeys(("Converged", "Ready", "Completed", "fresh", "created", "updated", "added"), "green"),
     **dict.fromkeys(("Progressing", "Pending", "Removing", "Waiting", "changed", "Held"), "yellow"),
     **dict.fromkeys(("Failed", "Degraded", "Blocked", "Fenced", "Rejected", "Unreadable", "stale", "removed"), "red"),
     **dict.fromkeys(("Removed", "unchanged", "never", "Unknown"), "dim"),
 }
-_DONE: Final = {"create": "created", "update": "updated", "remove": "removing", "unchanged": "unchanged"}
 Row = list[Text]
-_WIDE: Final = 110
+WIDE: Final = 110
 _MIN_LAST: Final = 16
 _MIN_NAME: Final = 24
-_SIGNS: Final = {"added": "+", "changed": "~", "removed": "-"}
 
 
 class Output(StrEnum):
@@ -63,7 +53,7 @@ def console(stream: TextIO) -> Console:
 def plain(value: object, style: str | None = None) -> Text:
     """`value` as text of one line, with what a terminal would act on replaced."""
     text = "".join(char if char.isprintable() else "?" for char in str(value).strip().replace("\n", " "))
-    return Text(text, style=_STYLES.get(text, "") if style is None else style)
+    return Text(text, style=STYLES.get(text, "") if style is None else style)
 
 
 def machine(value: Any, output: Output) -> str:
@@ -137,175 +127,18 @@ def _print_last(line: Text, last: Text, start: int, to: Console) -> None:
     if not last.plain or last.cell_len <= room or room >= _MIN_LAST:
         wrapped = list(last.wrap(to, max(room, 1)))
     else:
-        to.print(_stripped(line), soft_wrap=True)
+        to.print(stripped(line), soft_wrap=True)
         line, start = Text(" " * 4), 4
         wrapped = list(last.wrap(to, max(to.width - start, 1)))
     for part in wrapped or [last]:
-        to.print(_stripped(line.append_text(part)), soft_wrap=True)
+        to.print(stripped(line.append_text(part)), soft_wrap=True)
         line = Text(" " * start)
 
 
-def _stripped(line: Text) -> Text:
+def stripped(line: Text) -> Text:
+    """Without spaces at its end."""
     line.rstrip()
     return line
-
-
-def plans_table(plans: Sequence[Plan], to: Console) -> None:
-    """What an apply is about to do: a line a deployment, under it what becomes of its resources.
-
-    Devices at which the same becomes of them share it.
-    """
-    groups: dict[object, list[Plan]] = {}
-    for item in plans:
-        groups.setdefault((item.wire.deployment, item.action, item.changes), []).append(item)
-    for group in groups.values():
-        for item in group:
-            name = plain(item.name, "bold")
-            to.print(Text.assemble(name, f"  {item.action}  generation {item.wire.generation}"), soft_wrap=True)
-            for warning in item.warnings:
-                to.print(Text.assemble(("  warning: ", "yellow"), plain(warning, "")), soft_wrap=True)
-        for change in group[0].changes:
-            to.print(change_lines(change), soft_wrap=True)
-
-
-def change_lines(change: Change) -> Text:
-    """``~ File/motd``, and its fields below: ``content: 3 bytes, sha256:… → 4 bytes, sha256:…``."""
-    text = Text.assemble("  ", (_SIGNS[change.how], _STYLES.get(change.how, "")), " ", plain(change.key, ""))
-    for item in change.fields:
-        text.append(f"\n      {_field_words(item)}")
-    return text
-
-
-def _field_words(item: FieldChange) -> Text:
-    name = plain(item.field, "").plain
-    if item.before is None and item.after is None:
-        return Text(f"{name}: changed")
-    if item.before == item.after:
-        return Text(f"{name}: changed, not shown")
-    before, after = (plain("(unset)" if value is None else value, "").plain for value in (item.before, item.after))
-    return Text(f"{name}: {before} → {after}")
-
-
-def results_table(results: Sequence[Result], to: Console) -> None:
-    """How an apply ended."""
-    grid(["DEVICE", "DEPLOYMENT", "RESULT", "GEN>", "PHASE", "REASON"], map(_result_row, results), to)
-
-
-def _result_row(item: Result) -> Row:
-    wire, verdict, error = item.plan.wire, item.verdict, item.error
-    done = "removed" if verdict and verdict.phase == "Removed" else _DONE[item.plan.action]
-    reason = (error.code, error.message) if error else (verdict.reason, verdict.message) if verdict else ("", "")
-    return [
-        plain(wire.device),
-        plain(wire.deployment),
-        plain("not written", "red") if error else plain(done, None if done != "removed" else ""),
-        Text(str(wire.generation)),
-        plain(verdict.phase if verdict else "-"),
-        _words(*reason),
-    ]
-
-
-def _words(reason: str, message: str) -> Text:
-    return plain(": ".join(part for part in (reason, message) if part), "")
-
-
-def status_table(shown: Sequence[status.Row], to: Console) -> None:
-    """Deployments: where each is, and of what generation (enforced/desired)."""
-    grid(["DEVICE", "DEPLOYMENT", "PHASE", "GEN>", "READY>", "AGE>", "REASON"], map(_status_row, shown), to)
-
-
-def _status_row(row: status.Row) -> Row:
-    notes = [row.reason, "device silent" if row.silent else "", "of another lineage" if row.lineage_differs else ""]
-    return [
-        plain(row.device),
-        plain(row.deployment),
-        plain(row.phase, "dim" if row.silent else None),
-        Text(f"{row.generation or '-'}/{row.wanted or '-'}"),
-        Text(f"{row.ready}/{row.total}"),
-        Text(status.age(row.age)),
-        plain(", ".join(filter(None, notes)), ""),
-    ]
-
-
-def resources_table(shown: Sequence[status.Row], to: Console) -> None:
-    """The resources of each deployment, with what is behind told below. SINCE is the device's own clock."""
-    for at, row in enumerate(shown):
-        cells = _status_row(row)
-        if at:
-            to.print()
-        name = plain(f"{row.device}/{row.deployment}", "bold")
-        age = f"  {row.ready}/{row.total} ready  {cells[5]} ago" if row.status else ""
-        line = Text.assemble(name, "  ", cells[2], f"  generation {cells[3]}{age}  ", cells[6])
-        to.print(_stripped(line), soft_wrap=True)
-        if row.message:
-            to.print(Text.assemble("  ", plain(row.message, "dim")), soft_wrap=True)
-        if row.status and row.status.resources:
-            grid(["  RESOURCE", "PHASE", "SINCE", "DRIFT", "REASON"], _resource_rows(row.status, silent=row.silent), to)
-
-
-def _resource_rows(told: DeploymentStatus, *, silent: bool) -> Iterable[Row | Text]:
-    for key, item in sorted(told.resources.items()):
-        yield [
-            Text.assemble("  ", plain(key, "")),
-            plain(item.phase, "dim" if silent else None),
-            plain(item.since[5:16].replace("T", " "), ""),
-            plain(f"{item.drift.action} {item.drift.count}x" if item.drift else "-", ""),
-            plain(item.reason, ""),
-        ]
-        if item.message:
-            yield Text.assemble("    ", plain(item.message, "dim"))
-        if item.drift:
-            yield Text.assemble("    ", plain(f"drift in {', '.join(item.drift.fields)}", "dim"))
-
-
-def desired_table(found: Iterable[Deployment], now: datetime, to: Console) -> None:
-    """What is desired."""
-    rows = (_desired_row(item, now) for item in found)
-    grid(["DEVICE", "DEPLOYMENT", "GEN>", "AGE>", "LINEAGE", "RESOURCES"], rows, to)
-
-
-def _desired_row(item: Deployment, now: datetime) -> Row:
-    manifest, created = item.desired.manifest, item.desired.created
-    if manifest is None:
-        told = Text(f"can't be read: {item.desired.problem}", "red")
-    elif manifest.removed:
-        told = Text("to be removed", "yellow")
-    else:
-        told = plain(", ".join(score.key for score in manifest.scores) or "none", "")
-    return [
-        plain(item.key.device),
-        plain(item.key.deployment),
-        Text(str(manifest.generation) if manifest else "-"),
-        Text(status.age(now - created if created else None)),
-        plain(manifest.lineage[:8] if manifest else "-", ""),
-        told,
-    ]
-
-
-def devices_table(devices: Sequence[Device], now: datetime, to: Console) -> None:
-    """Devices: whether each is heard of, and what it is capable of; that below each where the terminal is narrow."""
-    wide = to.width >= _WIDE
-    header = ["DEVICE", "STATE", "HEARD>", "OS", "AGENT", "BOOT", "LABELS", *(["KINDS"] if wide else [])]
-    rows: list[Row | Text] = []
-    for device in devices:
-        row, kinds = _device_row(device, now), plain(", ".join(status.kinds(device)), "")
-        rows.append([*row, kinds] if wide else row)
-        if not wide and kinds.plain:
-            rows.append(Text.assemble("  ", plain(kinds.plain, "dim")))
-    grid(header, rows, to)
-
-
-def _device_row(device: Device, now: datetime) -> Row:
-    info = device.info
-    return [
-        plain(device.name),
-        plain(status.heartbeat_state(device, now)),
-        Text(status.age(now - device.heard if device.heard else None)),
-        plain(f"{info.os.id} {info.os.version_id} {info.os.arch}" if info else device.problem or "-", ""),
-        plain(info.agent_version if info else "-", ""),
-        plain(info.boot_id[:8] if info else "-", ""),
-        plain(", ".join(f"{key}={value}" for key, value in sorted(info.labels.items())) if info else "-", ""),
-    ]
 
 
 def out() -> Console:

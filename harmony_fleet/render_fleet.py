@@ -13,10 +13,11 @@ from harmony_fleet.drift import RESPONSES, Finding, codes
 from harmony_fleet.errors import HarmonyError
 from harmony_fleet.fleetplan import FleetPlan
 from harmony_fleet.plan import Plan
-from harmony_fleet.render import Row, change_lines, grid, plain
+from harmony_fleet.render import Row, grid, plain
 from harmony_fleet.roster.model import Roster
 from harmony_fleet.state import Device
 from harmony_fleet.status import age, heartbeat_state
+from harmony_fleet.tables import change_lines
 from harmony_fleet.view import Tally
 from scores.keys import DeploymentKey
 

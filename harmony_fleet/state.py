@@ -14,8 +14,9 @@ from typing import Any, Final, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from harmony_fleet.alike import decode_alike
+from harmony_fleet.consumer import Entry
 from harmony_fleet.errors import InvalidInput
-from harmony_fleet.kv import Entry, Store
+from harmony_fleet.kv import Store
 from scores.base import Model
 from scores.canonical import NotCanonical, read
 from scores.keys import (

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Literal
 
+from harmony_fleet.consumer import Entry
 from harmony_fleet.errors import Unreachable
-from harmony_fleet.kv import Entry, Store
+from harmony_fleet.kv import Store
 from harmony_fleet.state import STALE_AFTER, to_actual, to_desired
 from scores.keys import ACTUAL, DESIRED, HEARTBEAT, INFO, DeploymentKey, parse_deployment_key
 from scores.status import DeploymentStatus

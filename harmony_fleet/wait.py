@@ -12,8 +12,9 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from harmony_fleet.alike import specs_alike
+from harmony_fleet.consumer import Entry
 from harmony_fleet.errors import ExitCode
-from harmony_fleet.kv import Entry, Store
+from harmony_fleet.kv import Store
 from harmony_fleet.state import read_device, to_actual
 from scores.keys import ACTUAL, DeploymentKey
 from scores.manifest import WireManifest

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
-from harmony_fleet import render
+from harmony_fleet import render, tables
 from harmony_fleet.apply import Options, Result, Run, Show, plan_all
 from harmony_fleet.apply import apply as apply_manifests
 from harmony_fleet.apply import delete as delete_deployment
@@ -33,7 +33,7 @@ class Choice:
 def _show(common: Common, progress: Progress) -> Show:
     def planned(plans: Sequence[Plan]) -> None:
         if common.output is Output.TABLE:
-            render.plans_table(plans, render.out())
+            tables.plans_table(plans, render.out())
         for plan in plans if common.output is not Output.TABLE else ():
             for warning in plan.warnings:
                 sys.stderr.write(f"warning: {warning}\n")
@@ -104,7 +104,7 @@ def _show_results(common: Common, results: Sequence[Result], *, dry_run: bool) -
     elif dry_run:
         note("dry run: nothing was written")
     else:
-        render.results_table(results, render.out())
+        tables.results_table(results, render.out())
     hints = {result.error.hint if result.error else result.verdict.hint if result.verdict else "" for result in results}
     for words in sorted(hints):
         hint(words)
@@ -121,7 +121,7 @@ def diff(common: Common, file: str, choice: Choice, options: Options, lineage: s
         devices = await choose_devices(store, choice.devices or ([] if choice.selectors else named), choice.selectors)
         plans = await plan_all(store, manifests, devices, made)
         if common.output is Output.TABLE:
-            render.plans_table(plans, render.out())
+            tables.plans_table(plans, render.out())
         else:
             write({"dry_run": True, "results": [Result(plan).as_json() for plan in plans]}, common.output)
         return ExitCode.DONE if all(plan.action == "unchanged" for plan in plans) else ExitCode.NOT_CONVERGED

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from harmony_fleet import render, render_fleet, view
+from harmony_fleet import render, render_fleet, tables, view
 from harmony_fleet.apply import Result, Run, Show
 from harmony_fleet.commands.common import Common, hint, note, run, write
 from harmony_fleet.commands.roster import roster_file
@@ -218,7 +218,7 @@ def _show_results(common: Common, under_way: Run, told: dict[str, Any]) -> None:
         return
     bad = [result for result in results if result.exit_code is not ExitCode.DONE]
     if results:
-        render.results_table(results if len(results) <= _FEW else bad[:_FEW], render.out())
+        tables.results_table(results if len(results) <= _FEW else bad[:_FEW], render.out())
     lost = unwritten(results)
     if lost:
         note(f"{len(results) - len(lost)} of {len(results)} were written; the roster stays at generation "

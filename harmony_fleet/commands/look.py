@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harmony_fleet import render
+from harmony_fleet import render, tables
 from harmony_fleet.commands.common import Common, note, run, write
 from harmony_fleet.errors import ExitCode, InvalidInput
 from harmony_fleet.kv import Store
@@ -27,7 +27,7 @@ def get(common: Common, deployment: str | None, device: str | None, *, show_valu
         _must_exist(found, deployment, "desired-state")
         if common.output is Output.TABLE:
             if found:
-                render.desired_table(found, await store.now(), render.out())
+                tables.desired_table(found, await store.now(), render.out())
             else:
                 note("no deployments are desired: harmony apply writes the first")
         else:
@@ -88,9 +88,9 @@ def _show_rows(common: Common, shown: Sequence[Row], view: StatusView) -> None:
     if common.output is not Output.TABLE:
         write([row.as_json() for row in shown], common.output)
     elif view.resources:
-        render.resources_table(shown, render.out())
+        tables.resources_table(shown, render.out())
     else:
-        render.status_table(shown, render.out())
+        tables.status_table(shown, render.out())
         if len(shown) == 1 and shown[0].message:
             note(shown[0].message)
 
@@ -105,7 +105,7 @@ def devices(common: Common, selectors: Sequence[str]) -> ExitCode:
             now = await store.now() if found else None
             write([device_json(device, now) for device in found if now], common.output)
         elif found:
-            render.devices_table(found, await store.now(), render.out())
+            tables.devices_table(found, await store.now(), render.out())
         else:
             what = "carries these labels" if labels else "told of itself yet: does harmony-agent run there?"
             note(f"no device {what}")

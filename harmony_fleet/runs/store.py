@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from harmony_fleet.consumer import Entry
 from harmony_fleet.errors import Conflict, InvalidInput
-from harmony_fleet.kv import Entry, Store
+from harmony_fleet.kv import Store
 from harmony_fleet.runs.advance import cancel
 from scores.canonical import NotCanonical, read
 from scores.keys import TASK_RUNS

@@ -23,8 +23,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from harmony_fleet.consumer import Entry
 from harmony_fleet.context import Context
-from harmony_fleet.kv import Entry, Store
+from harmony_fleet.kv import Store
 from harmony_fleet.roster.file import RosterFile
 from harmony_fleet.view import WATCHED, FleetView, keep
 from scores.keys import ACTUAL, kv_subject

@@ -15,8 +15,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from harmony_fleet.board import metrics, page
 from harmony_fleet.board.data import board
 from harmony_fleet.board.http import Answer, address, answer
+from harmony_fleet.consumer import Entry
 from harmony_fleet.errors import InvalidInput
-from harmony_fleet.kv import Entry
 from harmony_fleet.view import FleetView
 from scores.keys import ACTUAL, DESIRED, HEARTBEAT, INFO
 from tests.unit.fleet.build import NOW, file, status, wire

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.text import Text
 from ruamel.yaml import YAML
 
-from harmony_fleet import render
+from harmony_fleet import render, tables
 from harmony_fleet.render import Output
 from harmony_fleet.state import Device
 from harmony_fleet.status import rows
@@ -42,33 +42,33 @@ def told() -> Any:
 @pytest.mark.parametrize("width", [80, 120])
 def test_tables_fit(width: int) -> None:
     many = [device(), Device("garage-pi-with-a-long-name", None, None)]
-    tables = [
-        shown(render.status_table, told(), width=width),
-        shown(render.resources_table, told(), width=width),
-        shown(render.devices_table, many, NOW + timedelta(seconds=7), width=width),
-        shown(render.desired_table, [found(wire(file("a"), file("b")))], NOW, width=width),
+    told_tables = [
+        shown(tables.status_table, told(), width=width),
+        shown(tables.resources_table, told(), width=width),
+        shown(tables.devices_table, many, NOW + timedelta(seconds=7), width=width),
+        shown(tables.desired_table, [found(wire(file("a"), file("b")))], NOW, width=width),
     ]
-    for lines in tables:
+    for lines in told_tables:
         assert max(map(len, lines)) <= width, "\n".join(lines)
         assert [line for line in lines if line != line.rstrip()] == []
 
 
 def test_a_status_line() -> None:
-    header, line = shown(render.status_table, told())
+    header, line = shown(tables.status_table, told())
     assert header.split() == ["DEVICE", "DEPLOYMENT", "PHASE", "GEN", "READY", "AGE", "REASON"]
     assert line.split() == ["pi-01", "web", "Degraded", "3/3", "1/3", "5s", "OwnershipConflict"]
 
 
 def test_resources_tell_what_is_behind() -> None:
-    text = "\n".join(shown(render.resources_table, told()))
+    text = "\n".join(shown(tables.resources_table, told()))
     for part in ("OwnershipConflict", "a container of that name isn't ours", "repaired 3x", "drift in content, mode"):
         assert part in text
 
 
 def test_kinds_are_a_column_where_there_is_room() -> None:
-    assert "KINDS" not in shown(render.devices_table, [device()], NOW)[0]
-    assert "KINDS" in shown(render.devices_table, [device()], NOW, width=140)[0]
-    assert "Container (podman 4.3.1)" in shown(render.devices_table, [device()], NOW)[2]
+    assert "KINDS" not in shown(tables.devices_table, [device()], NOW)[0]
+    assert "KINDS" in shown(tables.devices_table, [device()], NOW, width=140)[0]
+    assert "Container (podman 4.3.1)" in shown(tables.devices_table, [device()], NOW)[2]
 
 
 def test_the_last_column_wraps_below_itself_or_below_the_line() -> None:

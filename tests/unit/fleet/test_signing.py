@@ -11,10 +11,10 @@ import pytest
 
 from harmony_fleet import signing
 from harmony_fleet.cli import main
+from harmony_fleet.consumer import Entry
 from harmony_fleet.drift import classify
 from harmony_fleet.errors import HarmonyError
 from harmony_fleet.fleetplan import Scope, plan_fleet
-from harmony_fleet.kv import Entry
 from harmony_fleet.plan import Wish, plan
 from harmony_fleet.signing import UNSIGNED, Signing
 from harmony_fleet.state import Deployment, to_desired

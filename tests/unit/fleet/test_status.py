@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from harmony_fleet.consumer import Entry
 from harmony_fleet.errors import InvalidInput
-from harmony_fleet.kv import Entry
 from harmony_fleet.load import load
 from harmony_fleet.state import Actual, Deployment, Desired, Device, to_actual, to_desired
 from harmony_fleet.status import age, device_json, heartbeat_state, kinds, masked, rows

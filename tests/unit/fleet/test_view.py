@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harmony_fleet.kv import Entry
+from harmony_fleet.consumer import Entry
 from harmony_fleet.view import FleetView, LastError, Told, Wanted, group_of
 from scores.keys import ACTUAL, DESIRED, HEARTBEAT, INFO
 from scores.manifest import Manifest
