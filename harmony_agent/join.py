@@ -149,12 +149,17 @@ def _toml(path: Path) -> dict[str, Any]:
 def _files(bundle: Bundle, found: Mapping[str, Any]) -> list[File]:
     """All that is written, the configuration that names the others last."""
     given: dict[str, dict[str, Any]] = {
-        "agent": {"device_id": bundle.device, "kinds": list(bundle.kinds)},
+        "agent": {"device_id": bundle.device},
         "nats": {"servers": list(bundle.servers), "credentials": str(CREDENTIALS)},
-        "files": {"roots": list(bundle.roots)},
-        "systemd": {"scope": bundle.profile, "units": list(bundle.units)},
-        "labels": dict(bundle.labels),
     }
+    said = bundle.model_fields_set
+    if "profile" in said:
+        given["systemd"] = {"scope": bundle.profile}
+    if "labels" in said:
+        given["labels"] = dict(bundle.labels)
+    for name, section in (("kinds", "agent"), ("roots", "files"), ("units", "systemd")):
+        if name in said:
+            given.setdefault(section, {})[name] = list(getattr(bundle, name))
     files = [File(CREDENTIALS, bundle.credentials.encode())]
     if bundle.tls_ca is not None:
         given["nats"]["tls_ca"] = str(CA)
@@ -187,7 +192,7 @@ def to_toml(tables: Mapping[str, Mapping[str, Any]]) -> str:
     lines = ["# Written by harmony-agent join. What it doesn't know stays through the next one."]
     for table, values in tables.items():
         lines += ["", f"[{table}]"] if table else []
-        lines += [f"{json.dumps(key)} = {_spelt(value)}" for key, value in values.items()]
+        lines += [f"{_spelt(key)} = {_spelt(value)}" for key, value in values.items()]
     return "\n".join([*lines, ""])
 
 

@@ -25,7 +25,10 @@ Root = Annotated[
     list[str] | None, typer.Option("--root", metavar="PATH", help="Files may be below it; else /srv. May be repeated.")
 ]
 Unit = Annotated[list[str] | None, typer.Option("--unit", metavar="GLOB", help="Units that it may touch; else all.")]
-Profile = Annotated[Literal["user", "system"], typer.Option(help="system is near to root; see docs/threat-model.md.")]
+Profile = Annotated[
+    Literal["user", "system"] | None,
+    typer.Option(help="user, or system, which is near to root; see docs/threat-model.md."),
+]
 Reach = Annotated[
     list[str] | None, typer.Option("--reach", metavar="URL", help="Servers as the device reaches them, if otherwise.")
 ]
@@ -44,7 +47,11 @@ def _device() -> None:
 
 
 def _asked(
-    reach: list[str] | None, label: list[str] | None, root: list[str] | None, unit: list[str] | None, profile: str
+    reach: list[str] | None,
+    label: list[str] | None,
+    root: list[str] | None,
+    unit: list[str] | None,
+    profile: str | None,
 ) -> Asked:
     from harmony_fleet.authority.enroll import Asked
 
@@ -63,7 +70,7 @@ def enroll(
     label: Label = None,
     root: Root = None,
     unit: Unit = None,
-    profile: Profile = "user",
+    profile: Profile = None,
     reach: Reach = None,
     server: Server = None,
     creds: Creds = None,
@@ -95,7 +102,7 @@ def rotate(
     label: Label = None,
     root: Root = None,
     unit: Unit = None,
-    profile: Profile = "user",
+    profile: Profile = None,
     reach: Reach = None,
     server: Server = None,
     creds: Creds = None,

@@ -25,14 +25,14 @@ from scores.names import format_time, is_name
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a device shall be told besides its credentials; None leaves the agent's defaults."""
+    """What a device shall be told besides its credentials; None leaves what stands there, or the agent's defaults."""
 
     servers: Sequence[str] = ()
     labels: Mapping[str, str] | None = None
     roots: Sequence[str] | None = None
     units: Sequence[str] | None = None
     kinds: Sequence[str] | None = None
-    profile: str = "user"
+    profile: str | None = None
 
 
 def enroll(authority: Authority, home: Path, device: str, asked: Asked) -> Bundle:
@@ -124,9 +124,8 @@ def _issue(authority: Authority, home: Path, device: str, asked: Asked, *, befor
         "tls_ca": (authority.folder / "ca.pem").read_text("ascii"),
         "credentials": text,
         "trusted_keys": signing.trusted_keys(home),
-        "profile": asked.profile,
     }
-    for name in ("labels", "roots", "units", "kinds"):
+    for name in ("labels", "roots", "units", "kinds", "profile"):
         value = getattr(asked, name)
         if value is not None:
             fields[name] = value

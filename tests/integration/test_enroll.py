@@ -317,8 +317,8 @@ async def test_nothing_is_written_over(guarded: GuardedServer, tmp_path: Path) -
     "words",
     [["--host", "a b"], ["--host", "a", "--host", "b"], ["--host", "a", "--name", "A"], ["--host", "a", "--at", "x"]],
 )
-async def test_an_init_that_makes_no_sense(tmp_path: Path, words: list[str], guarded: GuardedServer) -> None:
-    command = Command(guarded)
+async def test_an_init_that_makes_no_sense(tmp_path: Path, words: list[str], resting: GuardedServer) -> None:
+    command = Command(resting)
     assert (await command("server", "init", str(tmp_path / "new"), *words)).code == 2
 
 
@@ -346,7 +346,13 @@ async def test_a_bundle_that_is_none(
 
 
 @pytest.fixture(scope="module")
-def module_bundle(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    server = GuardedServer(tmp_path_factory.mktemp("files"))
+def resting(tmp_path_factory: pytest.TempPathFactory) -> GuardedServer:
+    """One that nobody starts: for what needs no more than files."""
+    server = GuardedServer(tmp_path_factory.mktemp("files") / "guarded")
     server.port = 4222
-    return server.bundle("pi-01", labels={"site": "home"}).wire()
+    return server
+
+
+@pytest.fixture(scope="module")
+def module_bundle(resting: GuardedServer) -> dict[str, Any]:
+    return resting.bundle("pi-01", labels={"site": "home"}).wire()
