@@ -12,7 +12,8 @@ import pytest
 
 from harmony_fleet.cli import main
 
-COMMANDS = ["apply", "diff", "get", "status", "wait", "delete", "logs", "devices", "schema", "fleet", "upgrade"]
+COMMANDS = ["apply", "diff", "get", "status", "wait", "delete", "logs", "devices", "schema"]
+COMMANDS += ["fleet", "upgrade", "server", "device"]
 
 
 @pytest.fixture(autouse=True)
