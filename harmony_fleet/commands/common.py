@@ -12,7 +12,7 @@ from typing import Any
 
 from rich.text import Text
 
-from harmony_fleet import render
+from harmony_fleet import connection, render
 from harmony_fleet.context import Context, home_of, load_context
 from harmony_fleet.errors import ExitCode, HarmonyError
 from harmony_fleet.kv import Store
@@ -40,8 +40,10 @@ class Common:
 def run(common: Common, work: Callable[[Store], Awaitable[ExitCode]], seconds: float | None = None) -> ExitCode:
     """Connect, for at most `seconds`, and work."""
 
+    most = connection.CONNECT_SECONDS
+
     async def main() -> ExitCode:
-        async with Store(common.context(), min(5.0, seconds) if seconds else 5.0) as store:
+        async with Store(common.context(), min(most, seconds) if seconds else most) as store:
             return await work(store)
 
     return asyncio.run(main())

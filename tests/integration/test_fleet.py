@@ -302,8 +302,11 @@ async def test_no_value_is_shown(live: Site) -> None:
     assert "s3cret" not in "".join(ran.out + ran.err for ran in said)
 
 
-async def test_without_a_server_it_is_code_4(live: Site, nats_server: NatsServer) -> None:
+async def test_without_a_server_it_is_code_4(
+    live: Site, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     nats_server.stop()
+    monkeypatch.setattr("harmony_fleet.connection.CONNECT_SECONDS", 0.3)
     for verb in ("status", "doctor", "verify", "plan", "apply", "reconcile"):
         await live("fleet", verb, code=4)
 

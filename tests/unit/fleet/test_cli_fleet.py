@@ -108,7 +108,8 @@ def test_files_of_scores(home: Path, name: str, text: str, good: bool) -> None:
 
 
 @pytest.mark.parametrize("verb", ["status", "doctor", "verify", "plan", "apply", "reconcile"])
-def test_without_a_server_it_is_code_4(verb: str) -> None:
+def test_without_a_server_it_is_code_4(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harmony_fleet.connection.CONNECT_SECONDS", 0.3)
     assert main(["fleet", "init"]) == 0
     assert main(["fleet", verb]) == 4
 
