@@ -36,7 +36,7 @@ logging.getLogger("asyncio").addFilter(lambda record: not record.getMessage().st
 
 TIMEOUT: Final = 2.0
 """Seconds that one request may take."""
-PING_SECONDS: Final = 2
+PING_SECONDS: Final = 4
 WAIT_SECONDS: Final = (0.05, 1.0)
 """Between two tries to connect: the first comes soon, each next one later up to the last; all with jitter."""
 _CONNECT_SECONDS: Final = 3

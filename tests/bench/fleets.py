@@ -32,9 +32,10 @@ async def _measure(server: NatsServer, home: Path, count: int) -> list[Row]:
             await asyncio.to_thread(fleet.command, home, server.url, "fleet", "apply", "--no-wait", "-o", "json")
             await fleet.settled(store, count, 1)
         floors, took = [], {"fleet status": [], "fleet plan": []}  # type: ignore[var-annotated]
+        _, found = await fleet.ours(store)
+        counts = {bucket: len(part) for bucket, part in found.items()}
         for _ in range(2):
-            floor, found = await fleet.bare(store)
-            floors.append(floor)
+            floors.append(await fleet.bare(server.url, counts))
             for name, seconds in took.items():
                 one = await asyncio.to_thread(fleet.command, home, server.url, *name.split(), "-o", "json")
                 seconds.append(one.seconds)

@@ -97,7 +97,10 @@ def _until_said(words: list[str], column: int) -> float:
     process = spawn(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
         assert process.stdout is not None
-        return float(process.stdout.readline().split()[column]) - begun
+        line = process.stdout.readline().split()
+        if not line:
+            raise RuntimeError("it ended before it said anything")
+        return float(line[column]) - begun
     finally:
         end(process)
 
