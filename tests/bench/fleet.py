@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from harmony_fleet import view as fleet_view
 from harmony_fleet.consumer import Entry
 from harmony_fleet.context import Context
 from harmony_fleet.kv import Store
@@ -176,6 +177,7 @@ def fed(found: dict[str, dict[str, Entry]]) -> float:
 
 async def kept_up(store: Store, url: str, found: dict[str, dict[str, Entry]]) -> float:
     """Statuses a second that the view keeps up with, from publish to count, while another process publishes."""
+    fleet_view.RELIST_SECONDS = 3600.0  # type: ignore[misc]  # what is listed again is no news
     view = FleetView()
     watching = asyncio.create_task(keep(store, view))
     total = sum(map(len, found.values()))
