@@ -63,14 +63,18 @@ class Draft:
         job.check()
         self._swap(check(self._place, expect))
         self._stands = False
-        self._place.sync()
         self.status = self._place.stat() if self._fd < 0 else os.fstat(self._fd)
+        self._let_go()  # before the sync, so that the event of it is over when this is
+        self._place.sync()
 
-    def close(self) -> None:
-        """Remove what isn't finished, as far as that can be done, and let go of descriptors."""
+    def _let_go(self) -> None:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+    def close(self) -> None:
+        """Remove what isn't finished, as far as that can be done, and let go of descriptors."""
+        self._let_go()
         if self._stands:
             with suppress(OSError):
                 discard(self._place, self._place.temp)
