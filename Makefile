@@ -4,10 +4,10 @@ BIN := .venv/bin
 ROOT := $(shell id -u)
 
 .DEFAULT_GOAL := help
-.PHONY: help bench bench-peers bench-fleet deb venv system demo test test-vm test-soak test-quick check lint types arch format lock audit-updater clean
+.PHONY: help bench bench-peers bench-fleet deb venv system demo test test-vm test-arm64 test-soak test-quick check lint types arch format lock audit-updater clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: system venv ## Show the main job on a disposable device (root), or on your own user manager
 	$(BIN)/python -m tests.demo
@@ -55,8 +55,21 @@ bench-fleet: venv ## Fleets of 1,000 and 10,000 simulated devices against bare f
 audit-updater: venv ## What the root updater is made of, and every command that it can ever run
 	$(BIN)/python deploy/audit_updater.py
 
-deb: venv ## The Debian packages, into dist/; DEB_SUITE and DEB_ARCH limit for what
+test-arm64: system venv .cache/.arm64-packages ## The packages for arm64 on an emulated Debian 12 and 13 (root; minutes)
+	$(BIN)/python -m pytest tests/arm64 --timeout 3600 --capture=no $(PYTEST_ARGS)
+
+.cache/.arm64-packages: tests/arm64/apt-packages.txt
+	apt-get update -qq
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$(cat $<) >/dev/null
+	@mkdir -p .cache && touch $@
+
+deb: venv $(if $(filter 0,$(ROOT)),.cache/.deb-packages) ## The Debian packages, into dist/; DEB_SUITE and DEB_ARCH limit for what
 	$(BIN)/python deploy/deb/build.py $(DEB_SUITE:%=--suite %) $(DEB_ARCH:%=--arch %)
+
+.cache/.deb-packages: deploy/deb/apt-packages.txt
+	apt-get update -qq
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$(cat $<) >/dev/null
+	@mkdir -p .cache && touch $@
 
 venv: .venv/.made ## Make .venv with the locked versions
 

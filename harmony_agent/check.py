@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -51,6 +52,7 @@ async def run(settings: Settings) -> int:
     """Print every finding; 0 all well, 4 only NATS is missing, 5 something on the device is."""
     findings = [_state_dir(settings), _trust(settings)]
     findings += [_root(root) for root in settings.files.roots if "File" in settings.agent.kinds]
+    findings += await _sandbox(settings)
     findings += [await _capability(settings, kind) for kind in settings.agent.kinds if kind != "File"]
     device_well = all(finding.well for finding in findings)
     findings.append(await _nats(settings))
@@ -83,6 +85,25 @@ def _root(root: str) -> Finding:
     if not os.access(root, os.W_OK | os.X_OK):
         return Finding("File root", False, f"{root} can't be written by uid {os.getuid()}: chown it, or leave it out")
     return Finding("File root", True, root)
+
+
+async def _sandbox(settings: Settings) -> list[Finding]:
+    """What the service of the package may write, where systemd has one: it was told at the last daemon-reload."""
+    argv = ["systemctl", "show", "--property=ProtectSystem,ReadWritePaths", "harmony-agent.service"]
+    try:
+        with anyio.fail_after(_CONNECT_SECONDS):
+            shown = (await anyio.run_process(argv, check=False)).stdout.decode(errors="replace")
+    except (OSError, TimeoutError):
+        return []
+    found = dict(line.split("=", 1) for line in shown.splitlines() if "=" in line)
+    if found.get("ProtectSystem") != "strict":
+        return []
+    # A path with a space is in quotes; the sign says that it may be missing.
+    opened = [path.strip('"').removeprefix("-") for path in re.findall(r'"[^"]*"|\S+', found.get("ReadWritePaths", ""))]
+    wanted = settings.files.roots if "File" in settings.agent.kinds else ()
+    closed = [root for root in wanted if not any(root == path or root.startswith(f"{path}/") for path in opened)]
+    remedy = "systemctl daemon-reload, then systemctl restart harmony-agent"
+    return [Finding("sandbox", False, f"harmony-agent.service can't write {root} yet: {remedy}") for root in closed]
 
 
 async def _capability(settings: Settings, kind: str) -> Finding:

@@ -58,7 +58,7 @@ def run(*argv: str, **environment: str) -> str:
         argv, capture_output=True, text=True, check=False, cwd=ROOT, env={**os.environ, **environment}
     )
     if done.returncode:
-        raise SystemExit(f"cannot run {argv[0]}: {done.stderr.strip()}")
+        raise SystemExit(f"{argv[0]} ended with {done.returncode}: {(done.stderr or done.stdout).strip()}")
     return done.stdout.strip()
 
 
@@ -211,6 +211,14 @@ def build(name: str, target: Target, version: str, out: Path, compression: str =
         return made.pack(out, compression)
 
 
+def lint(debs: list[Path]) -> None:
+    """Exit where lintian finds an error or warns."""
+    if shutil.which("lintian") is None:
+        sys.stdout.write("lintian isn't installed: the packages are not checked\n")
+        return
+    run("lintian", "--fail-on", "error,warning", "--allow-root", *map(str, debs))
+
+
 def main() -> int:
     """Build what the command line names; every package for every target, when it names none."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -219,6 +227,7 @@ def main() -> int:
     parser.add_argument("--package", action="append", choices=sorted(PACKAGES), help="default: all")
     parser.add_argument("--version", default=project_version(), help="default: that of the sources")
     parser.add_argument("--compression", default="xz", choices=("xz", "none"), help="none is made faster")
+    parser.add_argument("--no-lint", action="store_true", help="don't run lintian")
     parser.add_argument("--out", type=Path, default=ROOT / "dist")
     asked = parser.parse_args()
     made = set()
@@ -226,6 +235,8 @@ def main() -> int:
         for arch in asked.arch or MACHINES:
             for name in asked.package or PACKAGES:
                 made.add(build(name, Target(suite, arch), asked.version, asked.out, asked.compression))
+    if not asked.no_lint:
+        lint(sorted(made))
     for path in sorted(made):
         sys.stdout.write(f"{path.stat().st_size / 1e6:6.1f} MB  {path}\n")
     return 0

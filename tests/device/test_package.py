@@ -12,7 +12,7 @@ from scores import Manifest, SystemUpgrade
 from tests.device.aptrepo import Repository
 from tests.device.lab import Lab
 from tests.device.life import PI, eventually, one_of_each
-from tests.device.packages import AGENT, HOME, UPDATER, Installed, built, fresh
+from tests.device.packages import AGENT, HOME, ROOTS, UPDATER, Installed, built, fresh
 from tests.device.prepare import USER
 from tests.device.upgrades import LATER
 
@@ -52,6 +52,7 @@ def test_the_life_of_a_device_with_the_packages(lab: Lab, suite: str) -> None:
         site.join()
         site.load_image()
         the_sandbox_is_tight(site)
+        a_root_that_is_not_opened_yet_is_named(site)
         every_kind_converges(site, suite, lab)
         an_upgrade_by_hand_touches_no_workload(site, suite, lab)
         removed_it_leaves_the_workloads_running(site, suite, lab)
@@ -74,6 +75,15 @@ def nothing_runs_before_it_joins(site: Installed) -> None:
         assert sorted(shown) == ["ActiveState=inactive", "Result=success", "UnitFileState=enabled"]
     assert site.device.uid(USER) >= 1000
     assert site.device.read_text("/etc/subuid") == f"{USER}:100000:65536\n"
+
+
+def a_root_that_is_not_opened_yet_is_named(site: Installed) -> None:
+    config = site.device.read_text("/etc/harmony/agent.toml")
+    site.device.write("/etc/harmony/agent.toml", config.replace(ROOTS[1], "/var/other"))
+    said = site.device.run(["harmony-agent", "check"], check=False)
+    assert said.rc == 5
+    assert "sandbox: harmony-agent.service can't write /var/other yet: systemctl daemon-reload" in said.stdout
+    site.device.write("/etc/harmony/agent.toml", config)
 
 
 def the_sandbox_is_tight(site: Installed) -> None:
