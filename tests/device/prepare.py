@@ -20,6 +20,7 @@ PACKAGES = [
     *("systemd", "systemd-sysv", "dbus", "dbus-user-session", "libpam-systemd", "udev", "polkitd"),
     *("podman", "runc", "netavark", "aardvark-dns", "iptables", "uidmap", "slirp4netns", "fuse-overlayfs"),
     *("python3", "python3-venv", "ca-certificates", "iproute2", "procps", "strace", "faketime", "gpgv"),
+    *("openssh-server", "sudo", "make"),
 ]
 PACKAGES_ON = {"bookworm": [], "trixie": ["passt", "nftables"]}  # podman 5.4's defaults
 
@@ -43,6 +44,8 @@ _FILES = {
     # A container that ignores SIGTERM would stretch a stop to 90 s.
     "/etc/systemd/system.conf.d/harmony-device.conf": "[Manager]\nDefaultTimeoutStopSec=5s\n",
     "/etc/systemd/user.conf.d/harmony-device.conf": "[Manager]\nDefaultTimeoutStopSec=5s\n",
+    # What is enabled by itself at the first boot; a test that wants it starts it.
+    "/etc/systemd/system-preset/00-harmony-device.preset": "disable ssh.service\ndisable ssh.socket\n",
     "/etc/machine-id": "",
     # No mirror is reachable from a device; a test of apt writes the sources it wants.
     "/etc/apt/sources.list": "",
@@ -51,7 +54,8 @@ _FILES = {
 _REMOVED = ("/etc/hostname", "/etc/resolv.conf")
 # Timers that would work behind a test's back.
 _UNWANTED = ("apt-daily.timer", "apt-daily-upgrade.timer", "dpkg-db-backup.timer", "fstrim.timer", "e2scrub_all.timer",
-             "e2scrub_reap.service", "podman-auto-update.timer", "podman-auto-update.service")  # fmt: skip
+             "e2scrub_reap.service", "podman-auto-update.timer", "podman-auto-update.service",
+             "ssh.service", "ssh.socket")  # fmt: skip
 # tmpfiles would make subvolumes of the first two; the last keeps the journal over a reboot.
 _FOLDERS = ("/var/lib/machines", "/var/lib/portables", "/var/log/journal")
 
@@ -69,8 +73,8 @@ def prepare(root: Path) -> None:
         (root / path[1:]).unlink(missing_ok=True)
     shutil.rmtree(root / "etc/apt/sources.list.d")
     (root / "etc/apt/sources.list.d").mkdir()
-    for unit in _UNWANTED:
-        for link in root.glob(f"etc/systemd/*/*.wants/{unit}"):
+    for link in root.glob("etc/systemd/*/*.wants/*"):  # where a link leads isn't looked at: not into this tree
+        if link.name in _UNWANTED:
             link.unlink()
     target = root / BUSYBOX_TAR[1:]
     target.parent.mkdir(parents=True)
