@@ -159,7 +159,10 @@ class Store(Protocol):
         ...
 
     def names(self) -> Collection[str]:
-        """Every name of this kind that is wanted or owned."""
+        """Every name of this kind that is wanted or owned.
+
+        The very same object means that nothing of what is wanted or owned has changed since.
+        """
         ...
 
     async def note(self, name: str, facts: Facts) -> None:

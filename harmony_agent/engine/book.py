@@ -63,6 +63,9 @@ class Book:
         self.statuses: dict[Key, ResourceStatus] = {}
         self._unwanted: dict[Key, None] = dict.fromkeys(self.records)
         """keys of records that no manifest wants (or none yet, after a start): mostly none, and often asked for"""
+        self.revision = 0
+        """another one whenever `desired` or `records` changed"""
+        self._stores: dict[str, KindStore] = {}
         self._changed = changed
         self._unwritten: set[Key] = set()
         self._writing = anyio.Lock()
@@ -74,7 +77,7 @@ class Book:
 
     def store(self, kind: str) -> KindStore:
         """What the reconciler of `kind` may see."""
-        return KindStore(self, kind)
+        return self._stores.setdefault(kind, KindStore(self, kind))
 
     def deployment(self, name: str) -> Deployment:
         """The deployment, made if it is new."""
@@ -93,6 +96,7 @@ class Book:
         for key in deployment.keys - wanted.keys():
             del self.desired[key]
         self.desired.update(wanted)
+        self.revision += 1
         for key in wanted:
             self._unwanted.pop(key, None)
         self._unwanted |= {key: None for key in before if key not in wanted and key in self.records}
@@ -177,6 +181,7 @@ class Book:
 
     def _remember(self, record: Record) -> None:
         self.records[record.key] = record
+        self.revision += 1
         if record.key not in self.desired:
             self._unwanted[record.key] = None
 
@@ -221,6 +226,7 @@ class Book:
             await self.ledger.forget(*keys)
             for key in keys:
                 self.records.pop(key, None)
+                self.revision += 1
                 self._unwanted.pop(key, None)
             self._unwritten.difference_update(keys)
 
@@ -274,6 +280,7 @@ class KindStore:
     def __init__(self, book: Book, kind: str) -> None:
         self._book = book
         self._kind = kind
+        self._names: tuple[int, Collection[str]] = (-1, ())
 
     def desired(self, name: str) -> Desired[Any] | None:
         """What is wanted of `name`."""
@@ -285,8 +292,10 @@ class KindStore:
 
     def names(self) -> Collection[str]:
         """Every name of the kind that is wanted or owned."""
-        keys = self._book.desired.keys() | self._book.records.keys()
-        return [key.name for key in keys if key.kind == self._kind]
+        if self._names[0] != self._book.revision:
+            keys = self._book.desired.keys() | self._book.records.keys()
+            self._names = (self._book.revision, tuple(key.name for key in keys if key.kind == self._kind))
+        return self._names[1]
 
     async def note(self, name: str, facts: Facts) -> None:
         """Replace the facts of `name`, durably."""

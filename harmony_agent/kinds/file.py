@@ -84,6 +84,7 @@ class FileReconciler:
         self._allow_setuid = allow_setuid
         self._surveys: dict[str, _Survey] = {}
         self._looked: dict[str, _Survey] = {}
+        self._listed: tuple[Collection[str] | None, Sequence[_Survey], Sequence[Spot]] = (None, (), ())
         self._states: dict[str, FileState] = {}
         self._digests: dict[str, tuple[str, str]] = {}
         self._names: dict[str, set[str]] = {}
@@ -106,10 +107,8 @@ class FileReconciler:
 
     async def relist(self) -> Mapping[str, FileState]:
         """All of them at a glance."""
-        names = list(self._store.names())
-        surveys = [self._survey(name) for name in names]
-        self._forget_others(names)
-        sights = await self._files.glance([spot for survey in surveys for spot in survey.spots])
+        names, surveys, spots = self._list()
+        sights = await self._files.glance(spots)
         states: dict[str, FileState] = {}
         index = 0
         for name, survey in zip(names, surveys, strict=True):
@@ -130,6 +129,15 @@ class FileReconciler:
             if state is not None:
                 states[name] = state
         return states
+
+    def _list(self) -> tuple[Collection[str], Sequence[_Survey], Sequence[Spot]]:
+        """Every name, its survey, and all spots; made anew only where anything changed."""
+        names = self._store.names()
+        if names is not self._listed[0]:
+            surveys = [self._survey(name) for name in names]
+            self._forget_others(names)
+            self._listed = (names, surveys, [spot for survey in surveys for spot in survey.spots])
+        return names, self._listed[1], self._listed[2]
 
     async def observe(self, name: str) -> FileState | None:
         """The wanted path and those that are still owned besides, closely."""
