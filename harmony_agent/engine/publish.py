@@ -19,8 +19,9 @@ from harmony_agent.engine.loops import AGAIN, Alarm, defect
 from harmony_agent.engine.value import Value
 from harmony_agent.topology import Clock
 from harmony_agent.topology.control import BucketMissing, Conflict, ControlPlane, Unreachable
+from scores.canonical import canonical
 from scores.keys import ACTUAL, DeploymentKey
-from scores.status import DeploymentPhase, DeploymentStatus
+from scores.status import DeploymentPhase, DeploymentStatus, ResourceStatus
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +34,8 @@ PATIENCE: Final = 5.0
 MAX_BYTES: Final = 1024 * 1024 - 4096
 """Of a status: what a server carries by default, less its headers."""
 
+_EMPTY: Final = b'"resources":{}'
+"""Nothing else in a status can look so: in a text its quotes have a backslash before them."""
 _OVERRULED: Final = ("Converged", "Progressing", "Degraded")
 _TWIN: Final = {
     "phase": "Degraded",
@@ -82,6 +85,7 @@ class Publisher:
         self.twin = False
         """whether a second agent writes as this device"""
         self._ledger_lost = False
+        self._texts: dict[str, Texts] = {}
 
     def changed(self, deployment: str) -> None:
         """The deployment's status may differ now."""
@@ -157,7 +161,7 @@ class Publisher:
             self._keep_since(deployment, await value.read())
             self._values[deployment] = value
             status = self.status(deployment) or status
-        await value.write(bounded(status))
+        await value.write(bounded(status, self._texts.setdefault(deployment, {})))
 
     async def _flush(self, deployment: str) -> None:
         """What the statuses say becomes durable, too; a full disk makes it late, not wrong."""
@@ -208,9 +212,26 @@ class Publisher:
         self._due[deployment] = self._clock.monotonic() + AGAIN
 
 
-def bounded(status: DeploymentStatus) -> bytes:
+Texts = dict[str, tuple[ResourceStatus, bytes]]
+"""The resources of a deployment as they were last written: of a thousand, most are as before."""
+
+
+def encode(status: DeploymentStatus, known: Texts) -> bytes:
+    """What `status.canonical()` gives, with each resource that didn't change taken from `known`, which is renewed."""
+    texts: Texts = {}
+    for key, one in sorted(status.resources.items()):
+        before = known.get(key)
+        texts[key] = before if before is not None and before[0] is one else (one, one.canonical())
+    known.clear()
+    known.update(texts)
+    inner = b",".join(b"%s:%s" % (canonical(key), text) for key, (_, text) in texts.items())
+    rest = status.model_copy(update={"resources": {}}).canonical()
+    return rest.replace(_EMPTY, b'"resources":{%s}' % inner, 1)
+
+
+def bounded(status: DeploymentStatus, known: Texts) -> bytes:
     """The bytes of a status that NATS carries: of one that is too large, the resources keep phase and reason."""
-    data = status.canonical()
+    data = encode(status, known)
     if len(data) <= MAX_BYTES:
         return data
     cut = {key: one.model_copy(update={"message": "", "status": None}) for key, one in status.resources.items()}

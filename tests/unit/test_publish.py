@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from harmony_agent.engine.publish import MAX_BYTES, MIN_INTERVAL, PATIENCE, SETTLE, _Pace, bounded
+from harmony_agent.engine.publish import MAX_BYTES, MIN_INTERVAL, PATIENCE, SETTLE, Texts, _Pace, bounded, encode
 from harmony_agent.engine.value import MAX_CONFLICTS, Value
 from harmony_agent.topology.control import BucketMissing, Conflict, ControlPlane, Unreachable
 from scores.status import DeploymentStatus, FileDetail, ResourceStatus
@@ -225,11 +225,29 @@ def status(count: int, letter: str) -> DeploymentStatus:
 
 
 def test_a_usual_status_is_written_whole() -> None:
-    assert bounded(status(10, "m")) == status(10, "m").canonical()
+    assert bounded(status(10, "m"), {}) == status(10, "m").canonical()
+
+
+def test_what_did_not_change_is_not_encoded_again_and_the_bytes_are_the_same() -> None:
+    """Whatever stands in the texts, what is new, what is another and what is gone."""
+    known: Texts = {}
+    first = status(12, '"resources":{}')
+    assert encode(first, known) == first.canonical()
+    texts = dict(known)
+    assert encode(first, known) == first.canonical()
+    assert all(known[key] is text or known[key] == text for key, text in texts.items())
+    less = first.model_copy(update={"resources": dict(list(first.resources.items())[3:])})
+    assert encode(less, known) == less.canonical()
+    assert known.keys() == less.resources.keys()
+    other = first.model_copy(update={"resources": {**first.resources, **status(5, "other").resources}})
+    assert encode(other, known) == other.canonical()
+    none = first.model_copy(update={"resources": {}, "message": 'a "resources":{} b'})
+    assert encode(none, known) == none.canonical()
+    assert known == {}
 
 
 def test_a_status_that_is_too_large_keeps_phases_and_reasons() -> None:
-    data = bounded(status(1000, "\U0001f600"))
+    data = bounded(status(1000, "\U0001f600"), {})
     assert len(data) <= MAX_BYTES
     read = DeploymentStatus.model_validate_json(data)
     assert len(read.resources) == 1000
