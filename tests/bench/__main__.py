@@ -43,14 +43,19 @@ def parts(control: Plane, url: str, folder: Path, *, full: bool) -> dict[str, Pa
     async def size() -> list[Row]:
         return [*resting.measure_size(), *await asyncio.to_thread(resting.measure_updater, folder)]
 
+    async def rest() -> list[Row]:
+        """An agent rests here while another's units and containers are killed on a device: each counts its own."""
+        idle = asyncio.create_task(resting.measure_idle(control, url, folder, seconds))
+        killed = await asyncio.to_thread(kills.measure)
+        return [*killed, *await idle]
+
     return {
         "change": lambda: changes.measure(control, url, folder),
         "growth": lambda: changes.measure_growth(control, url, folder),
         "noop": noop,
         "first": first,
         "edit": lambda: repairs.measure_file(control, url, folder),
-        "kill": lambda: asyncio.to_thread(kills.measure),
-        "idle": lambda: resting.measure_idle(control, url, folder, seconds),
+        "rest": rest,
         "start": lambda: resting.measure_start(control, url, folder),
         "fleet": lambda: fleets.measure(folder),
         "size": size,
@@ -97,7 +102,7 @@ def main() -> int:
 
 
 def _names() -> list[str]:
-    return ["change", "growth", "noop", "first", "edit", "kill", "idle", "start", "fleet", "size"]
+    return ["change", "growth", "noop", "first", "edit", "rest", "start", "fleet", "size"]
 
 
 if __name__ == "__main__":
