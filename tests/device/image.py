@@ -74,6 +74,10 @@ class Images:
         name = f"{suite}-deps-{_digest(base.name, house.name)}"
         return self._layer(suite, name, lambda: self._build_deps(base, house))
 
+    def wheels(self, suite: str) -> Path:
+        """A folder with all that `make venv` fetches on `suite`."""
+        return wheels.everything(self._pool.cache, PYTHON[suite])
+
     @functools.cached_property
     def _wheel(self) -> Path:
         return wheels.project(self._pool.cache)

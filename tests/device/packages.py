@@ -21,6 +21,7 @@ from tests.device.control import Control
 from tests.device.lab import Lab, ServedLan
 from tests.device.life import PI, Life
 from tests.device.machine import Device
+from tests.device.network import Lan
 from tests.device.prepare import BUSYBOX, BUSYBOX_TAR, USER
 from tests.device.storage import REPOSITORY
 from tests.device.tools import call
@@ -113,11 +114,17 @@ def unjoined(lab: Lab, suite: str) -> Iterator[tuple[Device, ServedLan]]:
     with contextlib.ExitStack() as stack:
         lan = lab.lan()
         stack.callback(lan.close)
-        device = lab.device(suite, lan, bare=True, boot=False)
+        device = untouched(lab, suite, lan)
         stack.callback(device.close)
-        call("chroot", str(device.root), "userdel", "--remove", USER)
-        for path in (f"var/lib/systemd/linger/{USER}", "etc/subuid", "etc/subgid"):
-            (device.root / path).unlink()
-        (device.root / "etc/subuid").touch()
-        (device.root / "etc/subgid").touch()
         yield device.boot(), lan
+
+
+def untouched(lab: Lab, suite: str, lan: Lan, hostname: str | None = None) -> Device:
+    """A device on which nothing of ours is; not booted yet."""
+    device = lab.device(suite, lan, bare=True, boot=False, hostname=hostname)
+    call("chroot", str(device.root), "userdel", "--remove", USER)
+    for path in (f"var/lib/systemd/linger/{USER}", "etc/subuid", "etc/subgid"):
+        (device.root / path).unlink()
+    (device.root / "etc/subuid").touch()
+    (device.root / "etc/subgid").touch()
+    return device

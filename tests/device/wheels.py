@@ -23,6 +23,8 @@ _KEPT_FOR = 24 * 3600.0
 _PACKAGES = ("scores", "harmony_agent", "harmony_updater", "harmony_fleet")
 # Pure Python that its authors publish without a wheel: built here first, so that nothing is built for another Python.
 _SOURCE_ONLY = ("nkeys",)
+# pyproject.toml's build system with what it wants for an editable install, and that of the above.
+_BUILDERS = ("hatchling", "editables", "setuptools", "wheel")
 # glibc of Debian 12 is 2.36; pip wants every older platform named that a wheel may be built for.
 _GLIBC = ("2_36", "2_35", "2_34", "2_31", "2_28", "2_27", "2_24", "2_17", "2_12", "2_5")
 
@@ -53,13 +55,8 @@ def dependencies(cache: Path, python: str) -> Path:
 
 
 def _download(folder: Path, python: str, wanted: list[str], pinned: list[str]) -> None:
-    tag = "cp" + python.replace(".", "")
     argv = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--only-binary=:all:"]
-    argv += ["--dest", str(folder), "--implementation", "cp", "--python-version", python]
-    argv += [option for abi in (tag, "abi3", "none") for option in ("--abi", abi)]
-    for glibc in _GLIBC:
-        argv += ["--platform", f"manylinux_{glibc}_{platform.machine()}"]
-    argv += ["--platform", f"manylinux2014_{platform.machine()}", "--platform", f"manylinux1_{platform.machine()}"]
+    argv += ["--dest", str(folder), *_platform(python)]
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as constraints:
         constraints.write("\n".join(pinned) + "\n")
         constraints.flush()
@@ -68,6 +65,38 @@ def _download(folder: Path, python: str, wanted: list[str], pinned: list[str]) -
             call(*build, "--wheel-dir", str(folder), "--constraint", constraints.name, requirement, timeout=300)
         argv += ["--find-links", str(folder), "--constraint", constraints.name]
         call(*argv, *wanted, timeout=600)
+
+
+def _platform(python: str) -> list[str]:
+    """pip's options for another Python than the one that runs this, on this machine's kind."""
+    options = ["--implementation", "cp", "--python-version", python]
+    options += [option for abi in ("cp" + python.replace(".", ""), "abi3", "none") for option in ("--abi", abi)]
+    for glibc in _GLIBC:
+        options += ["--platform", f"manylinux_{glibc}_{platform.machine()}"]
+    return [
+        *options,
+        "--platform",
+        f"manylinux2014_{platform.machine()}",
+        "--platform",
+        f"manylinux1_{platform.machine()}",
+    ]
+
+
+def everything(cache: Path, python: str, repository: Path = REPOSITORY) -> Path:
+    """A folder with all that `make venv` fetches: what the lock file names, and what builds the project."""
+    lock = repository / "requirements.lock"
+    target = cache / "wheels" / f"all-{python}-{platform.machine()}-{_digest([lock.read_text(encoding='utf-8')])}"
+    with locked(cache / "wheels.lock"):
+        if not target.exists():
+            _into(target, lambda folder: _download_everything(folder, python, lock))
+    return target
+
+
+def _download_everything(folder: Path, python: str, lock: Path) -> None:
+    argv = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--dest", str(folder)]
+    locked_ones = ["--no-deps", "--require-hashes", "--requirement", str(lock)]
+    call(*argv, *_platform(python), *locked_ones, timeout=600)
+    call(*argv, *_platform(python), "--only-binary=:all:", *_BUILDERS, timeout=600)
 
 
 def project(cache: Path, repository: Path = REPOSITORY) -> Path:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,27 +12,14 @@ from ruamel.yaml import YAML
 
 from harmony_fleet.cli import app
 from scores.manifest import Manifest, validate
+from tests import guide
 
-ROOT = Path(__file__).parents[2]
 GUIDES = ("install.md", "operate.md")
-PROMPTS = ("operator$ ", "server# ", "device# ", "$ ", "# ")
-
-
-def blocks(name: str, language: str) -> list[str]:
-    """What stands in fenced blocks of a language."""
-    text = (ROOT / "docs" / name).read_text("utf-8")
-    return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
 
 
 def commands(name: str) -> list[list[str]]:
     """Every line that is typed, as words."""
-    lines = [line for block in blocks(name, "console") for line in block.splitlines()]
-    found = []
-    for line in lines:
-        prompt = next((prompt for prompt in PROMPTS if line.startswith(prompt)), None)
-        assert prompt is not None, line
-        found.append(shlex.split(line.removeprefix(prompt)))
-    return found
+    return [shlex.split(typed.line) for block in guide.blocks(name) for typed in block.typed]
 
 
 @pytest.mark.parametrize("name", GUIDES)
@@ -53,7 +39,7 @@ def test_every_command_is_one(name: str) -> None:
 
 
 def test_the_file_of_the_install_guide_is_a_deployment() -> None:
-    [text] = blocks("install.md", "yaml")
+    [text] = [block.text for block in guide.blocks("install.md") if block.language == "yaml"]
     assert text.startswith("# web.yaml\n")
     manifest = validate(Manifest, {"deployment": "web", "scores": YAML(typ="safe").load(text)})
     assert [score.key for score in manifest.scores] == ["File/page", "SystemdUnit/web.service"]
@@ -61,10 +47,17 @@ def test_the_file_of_the_install_guide_is_a_deployment() -> None:
 
 @pytest.mark.parametrize("name", [*GUIDES, "threat-model.md", "fleet.md"])
 def test_links_lead_somewhere(name: str) -> None:
-    text = (ROOT / "docs" / name).read_text("utf-8")
+    text = (guide.DOCS / name).read_text("utf-8")
     for target in re.findall(r"\]\(([^)]+)\)", text):
         path, _, anchor = target.partition("#")
-        page = ROOT / "docs" / path
+        page = guide.DOCS / path
         assert page.exists(), target
         titles = re.findall(r"^#+ (.*)$", page.read_text("utf-8"), re.MULTILINE) if anchor else []
         assert not anchor or anchor in [re.sub(r"[^a-z0-9 -]", "", title.lower()).replace(" ", "-") for title in titles]
+
+
+def test_what_is_shown_is_looked_for_in_its_order() -> None:
+    said = "NAME   AGE\npi-01  3 s  yes\n"
+    assert guide.unseen(["NAME AGE", "pi-01 … yes"], said) == []
+    assert guide.unseen(["pi-01 … yes", "NAME AGE"], said) == ["NAME AGE"]
+    assert guide.unseen(["pi-01 … no"], said) == ["pi-01 … no"]
