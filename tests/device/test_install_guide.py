@@ -18,6 +18,7 @@ import pytest
 from tests import guide
 from tests.device import newcomer
 from tests.device.lab import Lab
+from tests.device.life import eventually
 from tests.device.machine import Device
 from tests.device.packages import ARCH, DEBIAN, untouched
 from tests.device.terminal import Terminal
@@ -104,9 +105,30 @@ def test_a_newcomer_s_run_of_the_guide(site: Site) -> None:
         assert site.machines[name].read_text("/srv/web/index.html") == page
 
     site.follow(guide.section("operate.md", "Every day"))
+    the_server_is_lost(site)
     site.follow(guide.section("operate.md", "Take a device out"))
     nothing_is_left(site.machines["pi-01"])
     assert site.machines["pi-02"].read_text("/srv/web/index.html") == page
+
+
+def the_server_is_lost(site: Site) -> None:
+    """Another machine in its place has nothing of it but its name."""
+    nats = site.machines["nats"]
+    nats.systemctl("disable", "--now", "harmony-nats.service")
+    nats.run(["userdel", "harmony-nats"])
+    for path in ("/var/lib/harmony-nats", "/usr/local/bin/nats-server", "/etc/systemd/system/harmony-nats.service"):
+        nats.remove(path)
+    nats.run(["cp", "-r", f"/home/{newcomer.OPERATOR}/.config/harmony/nats", newcomer.TREE], user=newcomer.OPERATOR)
+    site.follow([block for block in guide.section("install.md", "2. The server") if block.prompt == "nats#"])
+    push, apply = guide.section("operate.md", "NATS is lost")
+    site.follow([push])
+    eventually(lambda: told(site), "the devices say again what they enforce", 300)
+    site.follow([apply])
+
+
+def told(site: Site) -> bool:
+    _, said = site.terminals["nats$"].type("harmony status --resources", LONG)
+    return "pi-01/web" in said and "pi-02/web" in said
 
 
 def nothing_is_left(pi: Device) -> None:
