@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from harmony_fleet.alike import message_of
 from harmony_fleet.errors import Conflict, InvalidInput, Refused
 from harmony_fleet.roster import durable
 from scores.manifest import WireManifest
@@ -58,8 +59,11 @@ class Key:
 
     def signature(self, message: bytes) -> Signature:
         """This key's signature of `message`."""
-        made = self._private.sign(message).signature
-        return Signature(key=self.id, signature=base64.b64encode(made).decode("ascii"))
+        return Signature(key=self.id, signature=self.signed(message))
+
+    def signed(self, message: bytes) -> str:
+        """The same as it is spelt."""
+        return base64.b64encode(self._private.sign(message).signature).decode("ascii")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +85,7 @@ class Signing:
         """The manifest with a signature by each active key."""
         if not self.keys:
             return wire
-        message = signed_bytes(wire.wire())
+        message = message_of(wire)
         return wire.model_copy(update={"signatures": [key.signature(message) for key in self.keys]})
 
     def problem(self, wire: WireManifest) -> str:
@@ -97,8 +101,8 @@ class Signing:
         lacking = [key.id for key in self.keys if key.id not in there]
         if lacking:
             return f"SignatureMissing {' '.join(lacking)}"
-        message = signed_bytes(wire.wire())
-        wrong = [key.id for key in self.keys if key.signature(message).signature != there[key.id]]
+        message = message_of(wire)
+        wrong = [key.id for key in self.keys if key.signed(message) != there[key.id]]
         if wrong:
             return f"SignatureInvalid {' '.join(wrong)}"
         return f"SignatureUnknownKey {' '.join(sorted(there))}" if len(there) > len(self.keys) else ""
@@ -118,7 +122,7 @@ class Signing:
             message = signed_bytes(value) if told else b""
         except ValueError:
             return True
-        return not any(own[one["key"]].signature(message).signature == one.get("signature") for one in told)
+        return not any(own[one["key"]].signed(message) == one.get("signature") for one in told)
 
 
 UNSIGNED: Final = Signing()

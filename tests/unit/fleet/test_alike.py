@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from harmony_fleet import alike
-from harmony_fleet.alike import bind_alike, changes_alike, content_of, decode_alike, specs_alike
+from harmony_fleet.alike import bind_alike, changes_alike, content_of, decode_alike, message_of, specs_alike
 from harmony_fleet.changes import changes
 from scores import Container, File, Manifest
 from scores.canonical import canonical
 from scores.manifest import InvalidManifest, decode
+from scores.signatures import signed_bytes
 from tests.unit.fleet.build import OURS
 
 NAMES = ("pi-1", "pi-2", "web", "device", "Pi")
@@ -90,3 +91,35 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         assert content_of(manifest) == manifest.content()
         assert len(alike._DECODED.known) < 20
         assert len(alike._CONTENTS.known) < 20
+
+
+SIGNATURES = st.lists(
+    st.tuples(st.sampled_from(["0" * 16, "1" * 16, "A" * 16]), st.sampled_from(["A", "B"]), st.sampled_from("AQB")),
+    max_size=5,
+)
+
+
+@settings(deadline=None, max_examples=80)
+@given(st.lists(st.tuples(st.sampled_from(NAMES), SIGNATURES, st.booleans()), min_size=1, max_size=8))
+def test_a_signed_manifest_is_decoded_as_alone(values: list[tuple[str, list[tuple[str, str, str]], bool]]) -> None:
+    for name, signed, spaced in values:
+        told = value(name, "x", "a", 1)
+        if signed:
+            told["signatures"] = [{"key": key, "signature": first * 85 + last + "=="} for key, first, last in signed]
+        data = canonical(told).replace(b"[{", b"[ {" if spaced else b"[{")
+        assert outcome(lambda: decode_alike(data, name, "web")) == outcome(  # noqa: B023 - called at once
+            lambda: decode(data, device=name, deployment="web")  # noqa: B023
+        )
+
+
+def test_what_is_signed_is_the_same_for_those_alike() -> None:
+    manifest = Manifest(deployment="web", scores=[File(name="f", path="/f", content='"device":"x"')])
+    entry = {"key": "0" * 16, "signature": "A" * 86 + "=="}
+    for name in ("pi-1", "pi-2", "x"):
+        told = manifest.bind(name, OURS, 1).wire()
+        wires = [decode_alike(canonical(told | {"signatures": [entry]}), name, "web"), manifest.bind(name, OURS, 1)]
+        wires += [bind_alike(manifest, name, OURS, 2, None), bind_alike(manifest, name, OURS, 2, OURS)]
+        for wire in wires:
+            assert message_of(wire) == signed_bytes(wire.wire()) == message_of(wire)
+    shared = [decode_alike(canonical(told | {"device": n, "signatures": [entry]}), n, "web") for n in ("pi-1", "pi-2")]
+    assert shared[0].scores is shared[1].scores
