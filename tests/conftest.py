@@ -1,15 +1,23 @@
 """How tests are spread over workers: a file stays together, for its fixtures; its two Debians may go to two workers."""
 
+import re
+
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from tests.device.image import SUITES
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Name the group of each test, as `--dist loadgroup` reads it."""
-    for item in items:
-        callspec = getattr(item, "callspec", None)
-        values = callspec.params.values() if callspec is not None else ()
-        suite = next((value for value in values if isinstance(value, str) and value in SUITES), "")
-        item.add_marker(pytest.mark.xdist_group(f"{item.path.name}-{suite}"))
+class Together(LoadScopeScheduling):
+    """Units of work: what a file has for one Debian, or all that it has."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file, _, parameters = nodeid.partition("::")
+        words = set(re.split(r"[\[\]-]", parameters))
+        return f"{file}-{next((suite for suite in SUITES if suite in words), '')}"
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Together:
+    """Not `--dist loadgroup`: it hands its groups over in an attribute that pytest no longer reads."""
+    return Together(config, log)
