@@ -10,7 +10,7 @@ from typing import Annotated, Final
 import typer
 
 from harmony_fleet import cli_board, cli_key, cli_roster
-from harmony_fleet.cli_options import Creds, Form, Server, TlsCa, common_of, guarded, seconds_of
+from harmony_fleet.cli_options import Creds, Form, Server, Timeout, TlsCa, common_of, guarded, seconds_of
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -52,7 +52,6 @@ AllowPrune = Annotated[
     typer.Option("--allow-prune", min=0, max=1000, metavar="N", help="How many resources may go at each device."),
 ]
 Wait = Annotated[bool | None, typer.Option("--wait/--no-wait", help="For the devices. On when on a terminal.")]
-Timeout = Annotated[str, typer.Option(metavar="TIME", help="How long to wait: 60s, 2m, 1m30s.")]
 
 
 @app.command()

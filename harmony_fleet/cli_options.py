@@ -26,6 +26,11 @@ TlsCa = Annotated[
 Form = Annotated[
     Literal["table", "json", "yaml"], typer.Option("-o", "--output", help="For people or for programs; errors too.")
 ]
+Deployment = Annotated[str, typer.Argument(help="The manifest's name on its device.")]
+Select = Annotated[
+    list[str] | None, typer.Option("--select", "-l", metavar="LABEL=VALUE", help="At devices with all these labels.")
+]
+Timeout = Annotated[str, typer.Option(metavar="TIME", help="How long to wait: 60s, 2m, 1m30s.")]
 
 
 def seconds_of(text: str, most: float = 86_400) -> float:
