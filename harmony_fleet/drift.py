@@ -11,7 +11,8 @@ from datetime import datetime
 from typing import Any, Final, Literal
 
 from harmony_fleet.alike import content_of
-from harmony_fleet.plan import believed, kind_problem
+from harmony_fleet.capable import kind_problem
+from harmony_fleet.plan import believed
 from harmony_fleet.projection import Projection
 from harmony_fleet.roster.model import RUN_PREFIX, Roster
 from harmony_fleet.signing import UNSIGNED, Signing

@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from harmony_fleet.alike import bind_alike, changes_alike, content_of
+from harmony_fleet.capable import check_kinds, check_trust
 from harmony_fleet.changes import Change, changes_by_digest
 from harmony_fleet.errors import Conflict, InvalidInput, Refused
 from harmony_fleet.signing import UNSIGNED, Signing
 from harmony_fleet.state import Deployment, Desired, Device
 from scores.manifest import FieldError, Manifest, WireManifest
 from scores.names import MAX_GENERATION
-from scores.status import DeviceInfo
 
 Action = Literal["create", "update", "remove", "unchanged"]
 
@@ -66,8 +66,8 @@ def plan(wish: Wish, found: Deployment, device: Device) -> Plan:
     if generation > MAX_GENERATION:
         raise Conflict("GenerationExhausted", f"cannot write {found.key}: no generation is left", "use another name")
     wire = wish.signing.sign(bind_alike(manifest, found.key.device, wish.lineage, generation, supersedes))
-    _check_kinds(wire, device)
-    _check_trust(wire, device)
+    check_kinds(wire, device)
+    check_trust(wire, device)
     _check_prune(wire, found)
     return Plan(
         _action(wire, found),
@@ -211,72 +211,6 @@ def _respelt(standing: WireManifest, found: Deployment) -> bool:
         and newer.generation == standing.generation
         and newer.reason in ("GenerationReused", "SignatureInvalid")
     )
-
-
-def kind_problem(manifest: Manifest, device: Device) -> str:
-    """What keeps the device from this manifest's kinds, as a code and the kinds; empty where nothing does."""
-    info = device.info
-    kinds = sorted({score.kind for score in manifest.scores}) if info is not None else []
-    refused = [kind for kind in kinds if info is not None and kind not in info.kinds]
-    lacking = [kind for kind in kinds if info is not None and _lacks(info, kind)]
-    if refused:
-        return f"KindNotAllowed {' '.join(refused)}"
-    return f"MissingCapability {' '.join(lacking)}" if lacking else ""
-
-
-def _check_kinds(wire: WireManifest, device: Device) -> None:
-    """What the device says it can't do is refused here already."""
-    info = device.info
-    if info is None:
-        return
-    refused = [(at, score.kind) for at, score in enumerate(wire.scores) if score.kind not in info.kinds]
-    if refused:
-        kinds = ", ".join(sorted({kind for _, kind in refused}))
-        raise Refused(
-            "KindNotAllowed",
-            f"cannot apply {wire.deployment} to {device.name}: its configuration doesn't allow {kinds}",
-            f"allow it with kinds in the agent's configuration there; now: {', '.join(info.kinds) or 'none'}",
-            [FieldError(f"scores[{at}].kind", "KindNotAllowed") for at, _ in refused],
-        )
-    lacking = [(at, score.kind) for at, score in enumerate(wire.scores) if _lacks(info, score.kind)]
-    if lacking:
-        what = ", ".join(sorted({_lacks(info, kind) for _, kind in lacking}))
-        raise Refused(
-            "MissingCapability",
-            f"cannot apply {wire.deployment} to {device.name}: it has no {what}",
-            "on the device, harmony-agent check says how to mend it",
-            [FieldError(f"scores[{at}].kind", "MissingCapability") for at, _ in lacking],
-        )
-
-
-def _check_trust(wire: WireManifest, device: Device) -> None:
-    """A device that says that it believes only certain keys isn't written what it would refuse."""
-    told = device.info.trust if device.info is not None else None
-    signed = [item.key for item in wire.signatures or ()]
-    if told is None or not told.require or set(signed) & set(told.keys):
-        return
-    trusts = f"cannot apply {wire.deployment} to {device.name}: it believes only what {' '.join(told.keys)} signed"
-    if not signed:
-        raise Refused(
-            "SignatureMissing", f"{trusts}, and there is no signing key here", "write it where the signing keys are"
-        )
-    raise Refused(
-        "SignatureUnknownKey",
-        f"{trusts}, and here {' '.join(signed)} signs",
-        "put the key of harmony fleet key list into [trust] keys there; or take a retired one up again with --undo",
-    )
-
-
-def _lacks(info: DeviceInfo, kind: str) -> str:
-    """What the device would need for this kind and doesn't have; empty where it has."""
-    has = info.capabilities
-    if kind == "SystemdUnit" and has.systemd is None:
-        return "systemd"
-    if kind == "Container" and has.podman is None:
-        return "podman"
-    if kind == "SystemUpgrade" and (has.updater is None or "AptFullUpgradeV1" not in has.updater.operations):
-        return "updater"
-    return ""
 
 
 def pruned(wire: WireManifest, found: Deployment) -> tuple[list[str], int]:

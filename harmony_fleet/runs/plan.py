@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from harmony_fleet.capable import kind_problem
 from harmony_fleet.errors import InvalidInput, Refused
-from harmony_fleet.plan import kind_problem
 from harmony_fleet.roster.model import RUN_PREFIX
 from harmony_fleet.state import Device
 from scores.manifest import FieldError, Manifest
