@@ -9,21 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harmony_fleet.cli_options import (
-    Creds,
-    Deployment,
-    Form,
-    Select,
-    Server,
-    Timeout,
-    TlsCa,
-    common_of,
-    guarded,
-    seconds_of,
-)
+from harmony_fleet.cli_options import Deployment, Select, Timeout, reaching, seconds_of
 
 if TYPE_CHECKING:
     from harmony_fleet.apply import Options
+    from harmony_fleet.commands.common import Common
 
 File = Annotated[str, typer.Argument(help="Manifests: .yaml, .json, .py, or - for standard input.")]
 Devices = Annotated[
@@ -50,8 +40,9 @@ def _options(
     return Options("", take_over, allow_prune, dry_run, seconds if waits else None)
 
 
+@reaching
 def apply(
-    ctx: typer.Context,
+    common: Common,
     *,
     file: File,
     device: Devices = None,
@@ -62,10 +53,6 @@ def apply(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change; write nothing.")] = False,
     take_over: TakeOver = False,
     lineage: LineageOption = None,
-    server: Server = None,
-    creds: Creds = None,
-    tls_ca: TlsCa = None,
-    output: Form = "table",
 ) -> int:
     """Send manifests to devices, wait until it is so.
 
@@ -79,16 +66,16 @@ def apply(
     """
     from harmony_fleet.commands import change
 
-    common = common_of(ctx, server, creds, tls_ca, output)
     options = _options(
         wait=wait, seconds=seconds_of(timeout), take_over=take_over, allow_prune=allow_prune, dry_run=dry_run
     )
     choice = change.Choice(device or [], select or [])
-    return guarded(common, lambda: change.apply(common, file, choice, options, lineage))
+    return change.apply(common, file, choice, options, lineage)
 
 
+@reaching
 def diff(
-    ctx: typer.Context,
+    common: Common,
     *,
     file: File,
     device: Devices = None,
@@ -96,10 +83,6 @@ def diff(
     allow_prune: AllowPrune = None,
     take_over: TakeOver = False,
     lineage: LineageOption = None,
-    server: Server = None,
-    creds: Creds = None,
-    tls_ca: TlsCa = None,
-    output: Form = "table",
 ) -> int:
     """Show what apply would change. Exit code 0: nothing, 1: something.
 
@@ -110,14 +93,14 @@ def diff(
     """
     from harmony_fleet.commands import change
 
-    common = common_of(ctx, server, creds, tls_ca, output)
     options = _options(wait=False, seconds=1, take_over=take_over, allow_prune=allow_prune, dry_run=True)
     choice = change.Choice(device or [], select or [])
-    return guarded(common, lambda: change.diff(common, file, choice, options, lineage))
+    return change.diff(common, file, choice, options, lineage)
 
 
+@reaching
 def delete(
-    ctx: typer.Context,
+    common: Common,
     *,
     deployment: Deployment,
     device: Devices = None,
@@ -126,10 +109,6 @@ def delete(
     timeout: Timeout = "60s",
     take_over: TakeOver = False,
     lineage: LineageOption = None,
-    server: Server = None,
-    creds: Creds = None,
-    tls_ca: TlsCa = None,
-    output: Form = "table",
 ) -> int:
     """Take a deployment off devices.
 
@@ -141,7 +120,6 @@ def delete(
     """
     from harmony_fleet.commands import change
 
-    common = common_of(ctx, server, creds, tls_ca, output)
     options = _options(wait=wait, seconds=seconds_of(timeout), take_over=take_over)
     choice = change.Choice(device or [], select or [])
-    return guarded(common, lambda: change.delete(common, deployment, choice, options, lineage))
+    return change.delete(common, deployment, choice, options, lineage)

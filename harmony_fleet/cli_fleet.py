@@ -5,12 +5,15 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from harmony_fleet import cli_board, cli_key, cli_roster
-from harmony_fleet.cli_options import Creds, Form, Server, Timeout, TlsCa, common_of, guarded, seconds_of
+from harmony_fleet.cli_options import Creds, Form, Server, Timeout, TlsCa, common_of, guarded, reaching, seconds_of
+
+if TYPE_CHECKING:
+    from harmony_fleet.commands.common import Common
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -55,9 +58,8 @@ Wait = Annotated[bool | None, typer.Option("--wait/--no-wait", help="For the dev
 
 
 @app.command()
-def status(
-    ctx: typer.Context, *, server: Server = None, creds: Creds = None, tls_ca: TlsCa = None, output: Form = "table"
-) -> int:
+@reaching
+def status(common: Common) -> int:
     """Show the roster's devices, and how many of them have each deployment.
 
     \b
@@ -65,14 +67,12 @@ def status(
     """
     from harmony_fleet.commands import fleet
 
-    common = common_of(ctx, server, creds, tls_ca, output)
-    return guarded(common, lambda: fleet.status(common))
+    return fleet.status(common)
 
 
 @app.command()
-def doctor(
-    ctx: typer.Context, *, server: Server = None, creds: Creds = None, tls_ca: TlsCa = None, output: Form = "table"
-) -> int:
+@reaching
+def doctor(common: Common) -> int:
     """Name every difference from the roster, and what is safe to do. Exit code 0 when it could look.
 
     \b
@@ -80,14 +80,12 @@ def doctor(
     """
     from harmony_fleet.commands import fleet
 
-    common = common_of(ctx, server, creds, tls_ca, output)
-    return guarded(common, lambda: fleet.doctor(common, verify=False))
+    return fleet.doctor(common, verify=False)
 
 
 @app.command()
-def verify(
-    ctx: typer.Context, *, server: Server = None, creds: Creds = None, tls_ca: TlsCa = None, output: Form = "table"
-) -> int:
+@reaching
+def verify(common: Common) -> int:
     """Look as doctor does. Exit code 1 where anything differs, or isn't managed.
 
     \b
@@ -95,8 +93,7 @@ def verify(
     """
     from harmony_fleet.commands import fleet
 
-    common = common_of(ctx, server, creds, tls_ca, output)
-    return guarded(common, lambda: fleet.doctor(common, verify=True))
+    return fleet.doctor(common, verify=True)
 
 
 @app.command()
@@ -130,8 +127,9 @@ def plan(
 
 
 @app.command()
+@reaching
 def apply(
-    ctx: typer.Context,
+    common: Common,
     *,
     file: Annotated[str | None, typer.Argument(metavar="[PLAN]", help="A plan that was kept.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="As plan.")] = False,
@@ -140,10 +138,6 @@ def apply(
     allow_prune: AllowPrune = None,
     wait: Wait = None,
     timeout: Timeout = "60s",
-    server: Server = None,
-    creds: Creds = None,
-    tls_ca: TlsCa = None,
-    output: Form = "table",
 ) -> int:
     """Write what the roster says, once every device's preconditions hold.
 
@@ -156,25 +150,17 @@ def apply(
     from harmony_fleet.commands import fleet
     from harmony_fleet.fleetplan import Scope
 
-    common = common_of(ctx, server, creds, tls_ca, output)
     scope = Scope(frozenset(device or ()), take_over, allow_prune)
     if dry_run:
-        return guarded(common, lambda: fleet.plan(common, scope, None))
+        return fleet.plan(common, scope, None)
     waits = sys.stdout.isatty() if wait is None else wait
     how = fleet.Apply(scope, file, seconds_of(timeout) if waits else None)
-    return guarded(common, lambda: fleet.apply(common, how))
+    return fleet.apply(common, how)
 
 
 @app.command()
-def reconcile(
-    ctx: typer.Context,
-    *,
-    timeout: Timeout = "60s",
-    server: Server = None,
-    creds: Creds = None,
-    tls_ca: TlsCa = None,
-    output: Form = "table",
-) -> int:
+@reaching
+def reconcile(common: Common, *, timeout: Timeout = "60s") -> int:
     """Apply, wait for every device, and look again. Exit code 1 where anything differs then.
 
     \b
@@ -182,20 +168,16 @@ def reconcile(
     """
     from harmony_fleet.commands import fleet
 
-    common = common_of(ctx, server, creds, tls_ca, output)
     how = fleet.Apply(wait_seconds=seconds_of(timeout), settled=True)
-    return guarded(common, lambda: fleet.apply(common, how))
+    return fleet.apply(common, how)
 
 
 @app.command()
+@reaching
 def controller(
-    ctx: typer.Context,
+    common: Common,
     *,
     interval: Annotated[str, typer.Option(metavar="TIME", help="How often projections are reconciled.")] = "30s",
-    server: Server = None,
-    creds: Creds = None,
-    tls_ca: TlsCa = None,
-    output: Form = "table",
 ) -> int:
     """Keep the fleet as its roster says, carry runs on, begin scheduled ones. Runs until it is ended.
 
@@ -204,8 +186,7 @@ def controller(
     """
     from harmony_fleet.commands import control
 
-    common = common_of(ctx, server, creds, tls_ca, output)
-    return guarded(common, lambda: control.controller(common, seconds_of(interval)))
+    return control.controller(common, seconds_of(interval))
 
 
 app.command()(cli_board.metrics)

@@ -4,38 +4,27 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from harmony_fleet.cli_options import (
-    Creds,
-    Deployment,
-    Form,
-    Select,
-    Server,
-    Timeout,
-    TlsCa,
-    common_of,
-    guarded,
-    seconds_of,
-)
+from harmony_fleet.cli_options import Deployment, Select, Timeout, common_of, guarded, reaching, seconds_of
+
+if TYPE_CHECKING:
+    from harmony_fleet.commands.common import Common
 
 MaybeDeployment = Annotated[str | None, typer.Argument(metavar="DEPLOYMENT", help="Only this one.")]
 OneDevice = Annotated[str, typer.Option("--device", "-d", metavar="NAME", help="Of this device.")]
 MaybeDevice = Annotated[str | None, typer.Option("--device", "-d", metavar="NAME", help="Of this device.")]
 
 
+@reaching
 def get(
-    ctx: typer.Context,
+    common: Common,
     *,
     deployment: MaybeDeployment = None,
     device: MaybeDevice = None,
     show_values: Annotated[bool, typer.Option("--show-values", help="With content of files, values of env.")] = False,
-    server: Server = None,
-    creds: Creds = None,
-    tls_ca: TlsCa = None,
-    output: Form = "table",
 ) -> int:
     """Show what is desired.
 
@@ -46,21 +35,17 @@ def get(
     """
     from harmony_fleet.commands import look
 
-    common = common_of(ctx, server, creds, tls_ca, output)
-    return guarded(common, lambda: look.get(common, deployment, device, show_values=show_values))
+    return look.get(common, deployment, device, show_values=show_values)
 
 
+@reaching
 def status(
-    ctx: typer.Context,
+    common: Common,
     *,
     deployment: MaybeDeployment = None,
     device: MaybeDevice = None,
     resources: Annotated[bool, typer.Option("--resources", "-r", help="Each resource: phase, reason, drift.")] = False,
     removed: Annotated[bool, typer.Option("--all", "-a", help="Removed deployments too.")] = False,
-    server: Server = None,
-    creds: Creds = None,
-    tls_ca: TlsCa = None,
-    output: Form = "table",
 ) -> int:
     """Show what is so, in the devices' own word.
 
@@ -73,22 +58,18 @@ def status(
     """
     from harmony_fleet.commands import look
 
-    common = common_of(ctx, server, creds, tls_ca, output)
     view = look.StatusView(resources, removed)
-    return guarded(common, lambda: look.status(common, deployment, device, view))
+    return look.status(common, deployment, device, view)
 
 
+@reaching
 def wait(
-    ctx: typer.Context,
+    common: Common,
     *,
     deployment: Deployment,
     device: OneDevice,
     outcome: Annotated[Literal["converged", "removed"], typer.Option("--for", help="What to wait for.")] = "converged",
     timeout: Timeout = "60s",
-    server: Server = None,
-    creds: Creds = None,
-    tls_ca: TlsCa = None,
-    output: Form = "table",
 ) -> int:
     """Wait until a device converged, or removed it.
 
@@ -99,21 +80,17 @@ def wait(
     from harmony_fleet.commands import ask
     from scores.keys import DeploymentKey
 
-    common = common_of(ctx, server, creds, tls_ca, output)
     seconds, removed = seconds_of(timeout), outcome == "removed"
-    return guarded(common, lambda: ask.wait(common, DeploymentKey(device, deployment), seconds, removed=removed))
+    return ask.wait(common, DeploymentKey(device, deployment), seconds, removed=removed)
 
 
+@reaching
 def logs(
-    ctx: typer.Context,
+    common: Common,
     *,
     resource: Annotated[str, typer.Argument(help="As Container/web or SystemdUnit/web.service.")],
     device: OneDevice,
     lines: Annotated[int, typer.Option("-n", "--lines", min=1, max=1000, help="The last so many.")] = 100,
-    server: Server = None,
-    creds: Creds = None,
-    tls_ca: TlsCa = None,
-    output: Form = "table",
 ) -> int:
     """Show the last lines that a resource wrote.
 
@@ -122,19 +99,11 @@ def logs(
     """
     from harmony_fleet.commands import ask
 
-    common = common_of(ctx, server, creds, tls_ca, output)
-    return guarded(common, lambda: ask.logs(common, resource, device, lines))
+    return ask.logs(common, resource, device, lines)
 
 
-def devices(
-    ctx: typer.Context,
-    *,
-    select: Select = None,
-    server: Server = None,
-    creds: Creds = None,
-    tls_ca: TlsCa = None,
-    output: Form = "table",
-) -> int:
+@reaching
+def devices(common: Common, *, select: Select = None) -> int:
     """Show the devices and what they can do.
 
     Ages are by the server's clock alone. A heartbeat older than 30 s is stale.
@@ -145,8 +114,7 @@ def devices(
     """
     from harmony_fleet.commands import look
 
-    common = common_of(ctx, server, creds, tls_ca, output)
-    return guarded(common, lambda: look.devices(common, select or []))
+    return look.devices(common, select or [])
 
 
 def schema(

@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import typer
 
@@ -69,6 +71,35 @@ def guarded(common: Common, work: Callable[[], int]) -> int:
         return 1
     except BrokenPipeError:
         return reader_gone()
+
+
+def reaching(command: Callable[..., int]) -> Callable[..., int]:
+    """`command` as typer takes it: with its own options, and those of where to connect and in which form to answer.
+
+    These are its first argument, as Common; its errors are told.
+    """
+
+    def run(
+        ctx: typer.Context,
+        *,
+        server: Server = None,
+        creds: Creds = None,
+        tls_ca: TlsCa = None,
+        output: Form = "table",
+        **own: Any,
+    ) -> int:
+        common = common_of(ctx, server, creds, tls_ca, output)
+        return guarded(common, lambda: command(common, **own))
+
+    first, *shared, _ = inspect.signature(run).parameters.values()
+    _, *own = inspect.signature(command).parameters.values()
+    hints = get_type_hints(run, include_extras=True)
+    hints |= get_type_hints(command, localns={"Common": Any}, include_extras=True)  # Common is imported when it runs
+    functools.update_wrapper(run, command)
+    taken = [item.replace(annotation=hints[item.name]) for item in (first, *own, *shared)]
+    run.__signature__ = inspect.Signature(taken)  # type: ignore[attr-defined]
+    run.__annotations__ = hints
+    return run
 
 
 def reader_gone() -> int:

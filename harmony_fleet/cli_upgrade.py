@@ -4,11 +4,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from harmony_fleet.cli_options import Creds, Form, Server, TlsCa, common_of, guarded, seconds_of
+from harmony_fleet.cli_options import reaching, seconds_of
+
+if TYPE_CHECKING:
+    from harmony_fleet.commands.common import Common
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -28,8 +31,9 @@ def _upgrade() -> None:
 
 
 @app.command()
+@reaching
 def start(
-    ctx: typer.Context,
+    common: Common,
     *,
     deadline: Annotated[str, typer.Option(metavar="TIME", help="By when all must be done: 2h, 90m.")],
     max_unavailable: Annotated[int, typer.Option("--max-unavailable", metavar="N", help="Devices at once.")],
@@ -42,10 +46,6 @@ def start(
     everywhere: Annotated[bool, typer.Option("--all", help="Every enabled device of the roster.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the waves; write nothing.")] = False,
     watch: Annotated[bool, typer.Option("--watch/--no-watch", help="Carry it on to its end.")] = True,
-    server: Server = None,
-    creds: Creds = None,
-    tls_ca: TlsCa = None,
-    output: Form = "table",
 ) -> int:
     """Start a run, and carry it on to its end. Exit code 0: every device succeeded; 1: not so.
 
@@ -57,7 +57,6 @@ def start(
     """
     from harmony_fleet.commands import upgrade
 
-    common = common_of(ctx, server, creds, tls_ca, output)
     how = upgrade.Start(
         device or [],
         select or [],
@@ -69,19 +68,12 @@ def start(
         dry_run,
         watch,
     )
-    return guarded(common, lambda: upgrade.start(common, how))
+    return upgrade.start(common, how)
 
 
 @app.command()
-def watch(
-    ctx: typer.Context,
-    *,
-    name: RunName,
-    server: Server = None,
-    creds: Creds = None,
-    tls_ca: TlsCa = None,
-    output: Form = "table",
-) -> int:
+@reaching
+def watch(common: Common, *, name: RunName) -> int:
     """Carry a run on, from any machine. Several may: no attempt is made twice.
 
     \b
@@ -89,14 +81,12 @@ def watch(
     """
     from harmony_fleet.commands import upgrade
 
-    common = common_of(ctx, server, creds, tls_ca, output)
-    return guarded(common, lambda: upgrade.watch(common, name))
+    return upgrade.watch(common, name)
 
 
 @app.command("list")
-def list_runs(
-    ctx: typer.Context, *, server: Server = None, creds: Creds = None, tls_ca: TlsCa = None, output: Form = "table"
-) -> int:
+@reaching
+def list_runs(common: Common) -> int:
     """Show all runs.
 
     \b
@@ -104,20 +94,12 @@ def list_runs(
     """
     from harmony_fleet.commands import upgrade
 
-    common = common_of(ctx, server, creds, tls_ca, output)
-    return guarded(common, lambda: upgrade.list_runs(common))
+    return upgrade.list_runs(common)
 
 
 @app.command()
-def show(
-    ctx: typer.Context,
-    *,
-    name: RunName,
-    server: Server = None,
-    creds: Creds = None,
-    tls_ca: TlsCa = None,
-    output: Form = "table",
-) -> int:
+@reaching
+def show(common: Common, *, name: RunName) -> int:
     """Show a run, device by device. Exit code 1 where it failed or was cancelled.
 
     \b
@@ -125,20 +107,12 @@ def show(
     """
     from harmony_fleet.commands import upgrade
 
-    common = common_of(ctx, server, creds, tls_ca, output)
-    return guarded(common, lambda: upgrade.show(common, name))
+    return upgrade.show(common, name)
 
 
 @app.command()
-def cancel(
-    ctx: typer.Context,
-    *,
-    name: RunName,
-    server: Server = None,
-    creds: Creds = None,
-    tls_ca: TlsCa = None,
-    output: Form = "table",
-) -> int:
+@reaching
+def cancel(common: Common, *, name: RunName) -> int:
     """Begin no further wave. What began goes on: an active apt is never stopped.
 
     \b
@@ -146,5 +120,4 @@ def cancel(
     """
     from harmony_fleet.commands import upgrade
 
-    common = common_of(ctx, server, creds, tls_ca, output)
-    return guarded(common, lambda: upgrade.cancel(common, name))
+    return upgrade.cancel(common, name)
