@@ -71,8 +71,14 @@ def _free_netns(name: str) -> None:
         call("ip", "netns", "delete", name)
 
 
+def mounted(target: str) -> bool:
+    """Whether something is mounted just there. Not os.path.ismount(), which takes a subvolume of btrfs for a mount."""
+    where = os.path.realpath(target).replace(" ", r"\040")
+    return any(line.split(" ")[4] == where for line in Path("/proc/self/mountinfo").read_text("utf-8").splitlines())
+
+
 def _free_mount(target: str) -> None:
-    if os.path.ismount(target):
+    if mounted(target):
         _retry(lambda: call("umount", target))
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
-from tests.device.claims import FREE, Claim, Run
+from tests.device.claims import FREE, Claim, Run, mounted
 from tests.device.tools import HarnessError, call
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -76,7 +76,7 @@ class Pool:
             call("mkfs.btrfs", "--quiet", "--force", str(fresh))
             fresh.rename(self._file)
         self.path.mkdir(exist_ok=True)
-        if not os.path.ismount(self.path):
+        if not mounted(str(self.path)):
             try:
                 call("mount", "-t", "btrfs", "-o", "loop,noatime,discard=async", str(self._file), str(self.path))
             except HarnessError as error:
@@ -147,7 +147,7 @@ class Pool:
         with locked(self._gate), open(self._users, "wb") as users:
             if not _try_exclusive(users.fileno()):
                 raise HarnessError("cannot remove the device images: another process uses them; try again when it ends")
-            if os.path.ismount(self.path):
+            if mounted(str(self.path)):
                 self._clear_devices()
                 call("umount", str(self.path))
             shutil.rmtree(self.cache)
