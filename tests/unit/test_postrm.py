@@ -1,0 +1,65 @@
+"""What a purge does in the home, where whatever ran by Scores may have left links: it goes through none of them."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+POSTRM = Path(__file__).parents[2] / "deploy" / "deb" / "harmony-agent" / "postrm"
+
+
+def tidy(home: Path) -> None:
+    """Run the script's own functions, up to where it removes the user."""
+    functions, _, _ = POSTRM.read_text("utf-8").partition("remove_user() {")
+    script = home.parent / "tidy"
+    script.write_text(f'{functions}\ntidy_home "$1"\n', "utf-8")
+    subprocess.run(["/bin/sh", str(script), str(home)], check=True, capture_output=True, timeout=60)
+
+
+def elsewhere(folder: Path) -> list[Path]:
+    """What belongs to the rest of the device, below the names that the script removes in the home."""
+    kept = [
+        folder / name / "kept" for name in ("cni", "containers", "containers/storage", "systemd", "share/containers")
+    ]
+    for path in kept:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("")
+    return kept
+
+
+def test_nothing_is_removed_through_a_link(tmp_path: Path) -> None:
+    for number, link in enumerate((".config", ".local", ".local/share", ".cache", ".local/share/containers")):
+        home, folder = tmp_path / f"{number}" / "home", tmp_path / f"{number}" / "etc"
+        home.mkdir(parents=True)
+        kept = elsewhere(folder)
+        (home / link).parent.mkdir(parents=True, exist_ok=True)
+        (home / link).symlink_to(folder)
+        tidy(home)
+        assert [path for path in kept if not path.exists()] == [], link
+
+
+def test_caches_go_and_the_home_with_them(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    for name in (
+        ".cache/a",
+        ".config/cni/b",
+        ".config/containers",
+        ".local/share/containers/storage",
+        ".config/systemd",
+    ):
+        (home / name).mkdir(parents=True)
+    (home / ".cache" / "a" / "file").write_text("")
+    tidy(home)
+    assert not home.exists()
+
+
+def test_what_scores_made_stays(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    unit = home / ".config/systemd/user/web.service"
+    volume = home / ".local/share/containers/storage/volumes/data/_data/file"
+    for path in (unit, volume):
+        path.parent.mkdir(parents=True)
+        path.write_text("")
+    (home / ".cache").mkdir()
+    tidy(home)
+    assert (unit.exists(), volume.exists(), (home / ".cache").exists()) == (True, True, False)
