@@ -21,7 +21,6 @@ from harmony_agent.adapters.sealed import (
     create,
     delete,
     exists,
-    inode,
     insert,
     load,
     peek,
@@ -74,7 +73,6 @@ class SqliteLedger:
         self._manifests_db, self._manifests = stored or create(manifests, _MANIFESTS_TABLE, [])
         self._records_db, self._records = records or create(ledger, _RECORDS_TABLE, [])
         tidy(self._paths)
-        self._inodes = [inode(path) for path in self._paths]
 
     def manifests(self) -> Sequence[Stored]:
         """As they were at the opening."""
@@ -97,8 +95,8 @@ class SqliteLedger:
         await self._in_thread(lambda: delete(self._records_db, _RECORDS_TABLE, *keys))
 
     def intact(self) -> bool:
-        """Whether both paths still lead to the files that are open."""
-        return [inode(path) for path in self._paths] == self._inodes
+        """Whether both still stand in the files that are open."""
+        return self._manifests_db.intact() and self._records_db.intact()
 
     async def rebuild(self, manifests: Sequence[Stored], records: Sequence[Record]) -> None:
         """Make the directory and both databases again, each put in place with all that is known in it."""
@@ -111,7 +109,6 @@ class SqliteLedger:
         self.before_rebuild()
         self._manifests_db, self._manifests = create(path, _MANIFESTS_TABLE, manifests)
         self._records_db, self._records = create(ledger, _RECORDS_TABLE, records)
-        self._inodes = [inode(path) for path in self._paths]
 
     def close(self) -> None:
         """Close both."""

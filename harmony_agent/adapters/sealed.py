@@ -8,6 +8,9 @@ While it is open it has a write-ahead log, for a commit there costs one sync and
 would pass for an older state, so the commits are counted, in the database and, once they are durable, in a file beside
 it that is never synced: after a power cut that may be behind, but never ahead. A database that was closed in good order
 is one file again.
+
+The database's file is never opened here but by SQLite: to close a second descriptor of it would take SQLite's own locks
+away, and whoever else opened and closed the database then would take the log from under us.
 """
 
 from __future__ import annotations
@@ -26,8 +29,6 @@ T = TypeVar("T")
 
 _VERSION: Final = 1
 _COUNT: Final = "-count"
-_WAL: Final = b"\x02\x02"
-"""Bytes 18 and 19 of a database that has, or had when it was killed, a write-ahead log."""
 _WHOLE: Final = "CREATE TABLE whole (one INTEGER PRIMARY KEY, seals TEXT NOT NULL) STRICT"
 
 
@@ -92,10 +93,21 @@ class Sealed:
 
     def __init__(self, path: Path) -> None:
         self.database = sqlite3.connect(path, check_same_thread=False, timeout=5)
-        self.database.executescript("PRAGMA synchronous = FULL; PRAGMA cell_size_check = ON;")
+        # EXTRA: with a rollback journal, a commit that a power cut undoes would be behind its count
+        self.database.executescript("PRAGMA synchronous = EXTRA; PRAGMA cell_size_check = ON;")
         self._path = path
         self._count = -1
         self._log = False
+        self.stand()
+
+    def stand(self) -> None:
+        """Remember which files it is in now."""
+        places = (self._path, _with(self._path, "-wal"), _with(self._path, _COUNT))
+        self._inodes = {place: found for place in places if (found := inode(place))}
+
+    def intact(self) -> bool:
+        """Whether it is open and every path still leads to the file that is: a log that was unlinked keeps nothing."""
+        return bool(self._inodes) and all(inode(place) == known for place, known in self._inodes.items())
 
     def begin_log(self) -> None:
         """Before the first change: who only reads leaves the file as it is.
@@ -106,12 +118,14 @@ class Sealed:
             return
         if self._count < 0:
             self._count = os.open(_with(self._path, _COUNT), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        if os.fstat(self._count).st_size == 0:
+        if _said_durable(self._path) is None:
             self.counted(0)
             os.fsync(self._count)
             _sync_directory(self._path.parent)
         mode = self.database.execute("PRAGMA journal_mode = WAL").fetchone()[0]
         self._log = mode == "wal"  # where the file system can't: a rollback journal, which is right and slower
+        self.database.execute("PRAGMA user_version").fetchone()  # a log stands from the first look on
+        self.stand()
 
     def counted(self, commits: int) -> None:
         """So many are durable."""
@@ -121,17 +135,22 @@ class Sealed:
     def close(self) -> None:
         """All into the one file, if that can be done; what can't be is in the log."""
         try:
-            if self._count >= 0:
-                self.database.execute("PRAGMA journal_mode = DELETE").close()
-                if not _has_log(self._path):
-                    _with(self._path, _COUNT).unlink(missing_ok=True)
+            if self.database.execute("PRAGMA journal_mode = DELETE").fetchone()[0] == "delete":
+                _with(self._path, _COUNT).unlink(missing_ok=True)
         except (sqlite3.Error, OSError):
             pass  # another reads it just now, or the files were taken away: the next opening goes on from the log
         finally:
-            self.abandon()
+            self._let_go()
 
     def abandon(self) -> None:
-        """Let go of it, and leave its files as they are."""
+        """Let go of it, and leave its files as they are: the last to close a log would write it over and away."""
+        with contextlib.suppress(sqlite3.Error), contextlib.closing(_reader(self._path)) as reader:
+            reader.execute("PRAGMA user_version").fetchone()  # so the last is one that can't write
+            self._let_go()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        self._inodes = {}
         self.database.close()
         if self._count >= 0:
             os.close(self._count)
@@ -142,9 +161,8 @@ def _counted(commits: int) -> bytes:
     return b"%016x\n" % commits
 
 
-def _has_log(path: Path) -> bool:
-    with path.open("rb") as file:
-        return file.read(20)[18:] == _WAL
+def _reader(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=5)
 
 
 def _said_durable(path: Path) -> int | None:
@@ -196,18 +214,20 @@ def load(path: Path, table: Table[T]) -> tuple[Sealed, list[T]]:
     sealed: Sealed | None = None
     try:
         sealed = Sealed(path)
-        return sealed, _read(path, sealed.database, table)
+        rows = _read(path, sealed.database, table)
     except LedgerUnreadable:
         _abandon(sealed)
         raise
     except (sqlite3.Error, ValueError, KeyError, TypeError) as error:
         _abandon(sealed)
         raise LedgerUnreadable(path, f"it is damaged ({type(error).__name__})") from error
+    sealed.stand()
+    return sealed, rows
 
 
 def _read(path: Path, database: sqlite3.Connection, table: Table[T]) -> list[T]:
     """Every row, once the file, its version and each seal are found good."""
-    had_log, said = _has_log(path), _said_durable(path)  # before it is read: who writes meanwhile counts on
+    said = _said_durable(path)  # before it is read: who writes meanwhile counts on
     found = database.execute("PRAGMA quick_check(1)").fetchone()[0]
     if found != "ok":
         raise LedgerUnreadable(path, "it is damaged")
@@ -223,7 +243,8 @@ def _read(path: Path, database: sqlite3.Connection, table: Table[T]) -> list[T]:
     found = database.execute("SELECT seals, one FROM whole").fetchall()
     if [seals for seals, _count in found] != [_hex(whole)]:
         raise LedgerUnreadable(path, "it is damaged: it doesn't hold all of its rows, or a change half done")
-    if said is None and had_log and _has_log(path):  # not one that is just being closed
+    has_log = database.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
+    if said is None and has_log and _said_durable(path) is None:  # it may have come between: it is there before the log
         raise LedgerUnreadable(path, f"the count of its commits, {_with(path, _COUNT).name}, is gone or damaged")
     if said is not None and said > found[0][1]:
         raise LedgerUnreadable(path, f"it lost what was durable: its write-ahead log {path.name}-wal was cut or lost")
@@ -297,9 +318,7 @@ def _seal(row: Sequence[Any]) -> str:
 def peek(path: Path, table: Table[T]) -> list[T]:
     """Every row, though another process may be writing; writes nothing. Raises LedgerUnreadable."""
     try:
-        with contextlib.closing(
-            sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=5)
-        ) as database:
+        with contextlib.closing(_reader(path)) as database:
             database.execute("BEGIN")  # one state of it, whoever writes meanwhile
             return _read(path, database, table)
     except (sqlite3.Error, ValueError, KeyError, TypeError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import shutil
 import signal
@@ -13,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from harmony_agent.adapters.ledger import LedgerUnreadable, read_only
+from harmony_agent.adapters.ledger import _RECORDS_TABLE as RECORDS_TABLE
+from harmony_agent.adapters.ledger import LedgerUnreadable, SqliteLedger, read_only
+from harmony_agent.adapters.sealed import load
 from tests.unit.ledger.make import FILES, MANIFESTS, RECORDS, Damaged, build, known, record, stored
 
 PAGE = 4096
@@ -304,3 +307,75 @@ def test_a_ledger_of_an_agent_without_a_log_is_read_and_goes_on(tmp_path: Path) 
         _sql(tmp_path / name, "UPDATE whole SET one = 0")
     assert known(tmp_path) == (MANIFESTS, RECORDS)
     assert read_only(tmp_path) == (MANIFESTS, RECORDS)
+
+
+# -- who else has to do with it
+
+
+def _open_and_close(path: Path) -> None:
+    """As an operator's shell does, in a process of its own."""
+    program = "import sqlite3, sys; one = sqlite3.connect(sys.argv[1]); one.execute('PRAGMA quick_check'); one.close()"
+    subprocess.run([sys.executable, "-c", program, str(path)], check=True)
+
+
+async def test_who_opens_and_closes_it_beside_us_takes_no_log_away(tmp_path: Path) -> None:
+    """After a kill, too: SQLite's locks last while it is open, for nobody else in the process opens the file."""
+    place = await asyncio.to_thread(_killed, tmp_path / "state", 2)
+    ledger = SqliteLedger(place)
+    try:
+        for name in FILES:
+            await asyncio.to_thread(_open_and_close, place / name)
+            assert (place / f"{name}-wal").exists()
+        assert ledger.intact()
+        await ledger.put([record("later")])
+        await asyncio.to_thread(shutil.copytree, place, tmp_path / "after-a-power-cut")
+    finally:
+        ledger.close()
+    assert record("later") in known(tmp_path / "after-a-power-cut")[1]
+
+
+@pytest.mark.parametrize("suffix", ["-wal", "-count"])
+async def test_a_log_taken_away_under_it_is_noticed_and_made_good(tmp_path: Path, suffix: str) -> None:
+    ledger = SqliteLedger(tmp_path / "state")
+    await ledger.put(RECORDS)
+    assert ledger.intact()
+    (tmp_path / "state" / f"ledger.db{suffix}").unlink()
+    assert not ledger.intact()
+    await ledger.rebuild(MANIFESTS, RECORDS)
+    assert ledger.intact()
+    await ledger.put([record("new")])
+    assert ledger.intact()
+    await asyncio.to_thread(shutil.copytree, tmp_path / "state", tmp_path / "after-a-power-cut")
+    ledger.close()
+    assert not ledger.intact()
+    assert known(tmp_path / "after-a-power-cut") == (MANIFESTS, [*RECORDS, record("new")])
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_what_is_refused_is_left_as_it_is(tmp_path: Path, name: str) -> None:
+    place = _killed(tmp_path / "state", 2)
+    count = (place / f"{name}-count").read_bytes()
+    (place / f"{name}-count").write_bytes(b"garbage")
+    with pytest.raises(LedgerUnreadable, match="the count of its commits"):
+        known(place)
+    assert (place / f"{name}-wal").exists()
+    (place / f"{name}-count").write_bytes(count)
+    known(place)
+
+
+def test_a_life_that_wrote_nothing_ends_with_one_file_each_too(tmp_path: Path) -> None:
+    place = _killed(tmp_path / "state", 2)
+    before = known(place)
+    assert sorted(path.name for path in place.iterdir()) == sorted(FILES)
+    assert known(place) == before
+
+
+def test_a_count_that_a_power_cut_left_empty_is_made_good_before_the_log_is(tmp_path: Path) -> None:
+    place = build(tmp_path / "state")
+    (place / "ledger.db-count").write_bytes(bytes(17))
+    database, rows = load(place / "ledger.db", RECORDS_TABLE)
+    database.begin_log()
+    shutil.copytree(place, tmp_path / "after-a-power-cut")
+    database.close()
+    assert rows == RECORDS
+    assert known(tmp_path / "after-a-power-cut") == (MANIFESTS, RECORDS)
