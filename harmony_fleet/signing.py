@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import fcntl
 import os
 import stat
 from collections.abc import Collection, Iterator
@@ -184,7 +185,7 @@ def new(home: Path) -> Key:
     text = _PREFIX + base64.b64encode(bytes(private)).decode("ascii") + "\n"
     with _told(folder):
         _make_folder(folder)
-        durable.replace(str(folder / f"{name}{_ENDS['active']}"), text.encode("ascii"))
+        durable.replace(str(folder / f"{name}{_ENDS['active']}"), text.encode("ascii"), secret=True)
     return Key(name, bytes(private.verify_key), "active", private)
 
 
@@ -192,10 +193,18 @@ def turn(home: Path, name: str, state: State) -> bool:
     """Have a key sign no more (``retired``), or again (``active``); whether it changed. The file stays: a mistake can
     be undone. Raises InvalidInput, Refused.
     """
+    folder = keys_folder(home)
+    if not folder.exists():
+        raise _unknown(name)
+    with _told(folder), _alone(folder):
+        return _turn(home, name, state)
+
+
+def _turn(home: Path, name: str, state: State) -> bool:
     found = {key.id: key for key in all_keys(home)}
     key = found.get(name)
     if key is None:
-        raise InvalidInput("NotFound", f"cannot find the key {name[:64]!r}", "see: harmony fleet key list")
+        raise _unknown(name)
     if key.state == state:
         return False
     active = sum(1 for other in found.values() if other.state == "active")
@@ -209,10 +218,24 @@ def turn(home: Path, name: str, state: State) -> bool:
         raise Refused("TooManyKeys", f"cannot take {name} up again: {active} sign already", "retire one of them")
     folder = keys_folder(home)
     old, new_path = (folder / f"{name}{_ENDS[which]}" for which in (key.state, state))
-    with _told(folder):
-        os.rename(old, new_path)
-        _sync(folder)
+    os.rename(old, new_path)
+    _sync(folder)
     return True
+
+
+def _unknown(name: str) -> InvalidInput:
+    return InvalidInput("NotFound", f"cannot find the key {name[:64]!r}", "see: harmony fleet key list")
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """One at a time: two that retire a key each would leave none. The lock is the kernel's and goes with its holder."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
 
 
 @contextlib.contextmanager

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from harmony_fleet import signing
-from harmony_fleet.authority.keep import Authority, Issued
-from harmony_fleet.errors import InvalidInput, Refused
+from harmony_fleet.authority.keep import FOREVER, Authority, Issued
+from harmony_fleet.errors import Conflict, InvalidInput, Refused
 from harmony_fleet.roster import durable
 from scores.bundle import Bundle
 from scores.canonical import canonical
@@ -52,24 +52,32 @@ def rotate(authority: Authority, home: Path, device: str, asked: Asked, *, at_on
     issued = _known(authority, device)
     before = (*issued.before, issued.user)
     if at_once:
-        _withdraw(authority, before)
-        before = ()
+        return _issue(authority, home, device, asked, before=(), **_withdrawn(authority, before))
     return _issue(authority, home, device, asked, before=before)
 
 
-def settle(authority: Authority, device: str) -> int:
-    """Withdraw what was replaced; how many credentials that were."""
+def settle(authority: Authority, device: str, user: str) -> int:
+    """Withdraw what `user`, which is in use, replaced; how many credentials that were.
+
+    Raises Conflict where `user` was replaced in turn: to withdraw it would cut the device off.
+    """
     issued = _known(authority, device)
-    _withdraw(authority, issued.before)
-    authority.save(devices={**authority.state.devices, device: Issued(user=issued.user)})
+    if issued.user != user:
+        raise Conflict(
+            "RotatedMeanwhile",
+            f"cannot finish: {device} was given newer credentials meanwhile, which it doesn't use yet",
+            f"join it with the newest bundle, then: harmony device finish {device}",
+        )
+    devices = {**authority.state.devices, device: Issued(user=user)}
+    authority.save(devices=devices, **_withdrawn(authority, issued.before))
     return len(issued.before)
 
 
 def revoke(authority: Authority, device: str) -> None:
     """Withdraw all that the device has. It may be enrolled again."""
     issued = _known(authority, device)
-    _withdraw(authority, (*issued.before, issued.user))
-    authority.save(devices={name: one for name, one in authority.state.devices.items() if name != device})
+    devices = {name: one for name, one in authority.state.devices.items() if name != device}
+    authority.save(devices=devices, **_withdrawn(authority, (*issued.before, issued.user)))
 
 
 def allow_objects(authority: Authority, buckets: Sequence[str]) -> None:
@@ -88,8 +96,7 @@ def is_bucket(name: str) -> bool:
 def write_bundle(bundle: Bundle, path: Path) -> None:
     """For its owner's eyes alone. Raises InvalidInput."""
     try:
-        durable.replace(str(path.absolute()), canonical(bundle.wire()) + b"\n")
-        path.chmod(0o600)
+        durable.replace(str(path.absolute()), canonical(bundle.wire()) + b"\n", secret=True)
     except OSError as error:
         raise InvalidInput("NotWritable", f"cannot write {path}: {error.strerror}", "name another file") from None
 
@@ -107,13 +114,28 @@ def _known(authority: Authority, device: str) -> Issued:
     return issued
 
 
-def _withdraw(authority: Authority, users: Sequence[str]) -> None:
-    """In one save with the stamp that makes the servers take it."""
-    stamp = authority.next_stamp()
-    authority.save(revoked={**authority.state.revoked, **dict.fromkeys(users, stamp)}, stamp=stamp)
+def _withdrawn(authority: Authority, users: Sequence[str]) -> dict[str, Any]:
+    """What a save changes that withdraws them, with the stamp that makes the servers take it."""
+    revoked = {**authority.state.revoked, **dict.fromkeys(users, FOREVER)}
+    return {"revoked": revoked, "stamp": authority.next_stamp()}
 
 
-def _issue(authority: Authority, home: Path, device: str, asked: Asked, *, before: tuple[str, ...]) -> Bundle:
+def _trusted(home: Path) -> list[str]:
+    """Raises Refused where no key signs: a device that is told of none believes whoever writes to its NATS."""
+    keys = signing.trusted_keys(home)
+    if not keys:
+        raise Refused(
+            "NoSigningKey",
+            f"cannot make the bundle: there is no signing key in {signing.keys_folder(home)}",
+            "restore it from a backup, or make one: harmony fleet key new",
+        )
+    return keys
+
+
+def _issue(
+    authority: Authority, home: Path, device: str, asked: Asked, *, before: tuple[str, ...], **changes: Any
+) -> Bundle:
+    """Save nothing, and withdraw nothing (`changes`), before the bundle is known to be good."""
     public, text = authority.device(device)
     fields: dict[str, Any] = {
         "api": "harmony/v1",
@@ -123,7 +145,7 @@ def _issue(authority: Authority, home: Path, device: str, asked: Asked, *, befor
         "servers": list(asked.servers or authority.state.servers),
         "tls_ca": (authority.folder / "ca.pem").read_text("ascii"),
         "credentials": text,
-        "trusted_keys": signing.trusted_keys(home),
+        "trusted_keys": _trusted(home),
     }
     for name in ("labels", "roots", "units", "kinds", "profile"):
         value = getattr(asked, name)
@@ -133,5 +155,5 @@ def _issue(authority: Authority, home: Path, device: str, asked: Asked, *, befor
         bundle = validate(Bundle, fields)
     except InvalidManifest as error:
         raise InvalidInput(error.code, f"cannot make the bundle: {error}", "", error.errors) from None
-    authority.save(devices={**authority.state.devices, device: Issued(user=public, before=before)})
+    authority.save(devices={**authority.state.devices, device: Issued(user=public, before=before)}, **changes)
     return bundle

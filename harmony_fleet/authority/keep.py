@@ -26,6 +26,8 @@ from scores.keys import DEVICE_TAG
 from scores.names import DeviceName
 
 FOLDER: Final = "authority"
+FOREVER: Final = 2**53 - 1
+"""A key is given once, so what is withdrawn stays so: not until now, which a clock that went ahead once had passed."""
 _STATE: Final = "authority.json"
 _SEEDS: Final = {
     "operator": OPERATOR,
@@ -53,7 +55,7 @@ class State(Model):
     objects: tuple[str, ...] = ()
     devices: Mapping[DeviceName, Issued] = {}
     revoked: Mapping[str, int] = {}
-    """public key -> until when (seconds of the epoch) what was issued to it is void"""
+    """public key -> until when (seconds of the epoch) what was issued to it is void; `FOREVER` of each"""
     stamp: int = 0
     """when the accounts were signed last: each signature is later than the one before"""
 
@@ -130,7 +132,7 @@ class Authority:
 
     def put(self, name: str, data: bytes) -> None:
         """Write a file of the folder, whole, for its owner's eyes alone."""
-        durable.replace(str(self.folder / name), data)
+        durable.replace(str(self.folder / name), data, secret=True)
 
     def save(self, **changes: Any) -> None:
         """Write the state, changed."""

@@ -143,7 +143,7 @@ def finish(common: Common, device: str, seconds: float) -> ExitCode:
             )
         time.sleep(_POLL_SECONDS)
     with authority.locked():
-        count = enroll.settle(authority, device)
+        count = enroll.settle(authority, device, issued.user)
         _tell(lambda: asyncio.run(_push(authority, context)))
     note(f"{device} uses its new credentials; {count} before them are refused")
     return ExitCode.DONE

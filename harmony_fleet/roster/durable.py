@@ -34,9 +34,10 @@ def sweep(path: str) -> None:
         os.unlink(beside(path))
 
 
-def replace(path: str, data: bytes, keep: Sequence[int] = ()) -> None:
+def replace(path: str, data: bytes, keep: Sequence[int] = (), *, secret: bool = False) -> None:
     """Put `data` in the file's place, with its mode (0600 for a new one). Raises OSError; then the old one stands.
 
+    A `secret` is 0600 from its first byte on, however open the file before it was.
     `keep` are descriptors that the child inherits: a lock that shall last as long as it works.
     """
     folder = os.path.dirname(path)
@@ -45,23 +46,23 @@ def replace(path: str, data: bytes, keep: Sequence[int] = ()) -> None:
     except (OSError, AttributeError):
         fd = -1
     if fd < 0:
-        _replace_named(path, data)
+        _replace_named(path, data, secret=secret)
     else:
-        _replace_nameless(path, fd, data, keep)
+        _replace_nameless(path, fd, data, keep, secret=secret)
     _sync_folder(folder)
 
 
-def _fill(fd: int, path: str, data: bytes) -> None:
+def _fill(fd: int, path: str, data: bytes, *, secret: bool) -> None:
     with contextlib.suppress(FileNotFoundError):
-        os.fchmod(fd, stat.S_IMODE(os.stat(path).st_mode))
+        os.fchmod(fd, 0o600 if secret else stat.S_IMODE(os.stat(path).st_mode))
     with os.fdopen(fd, "wb", closefd=False) as file:
         file.write(data)
     os.fsync(fd)
 
 
-def _replace_nameless(path: str, fd: int, data: bytes, keep: Sequence[int]) -> None:
+def _replace_nameless(path: str, fd: int, data: bytes, keep: Sequence[int], *, secret: bool) -> None:
     try:
-        _fill(fd, path, data)
+        _fill(fd, path, data, secret=secret)
         argv = [sys.executable, "-I", "-S", "-c", _COMMIT, str(fd), beside(path), path]
         code = subprocess.run(  # noqa: S603 - our own interpreter and words
             argv,
@@ -80,10 +81,10 @@ def _replace_nameless(path: str, fd: int, data: bytes, keep: Sequence[int]) -> N
         raise OSError(0, "the new content couldn't be put in place")
 
 
-def _replace_named(path: str, data: bytes) -> None:
+def _replace_named(path: str, data: bytes, *, secret: bool) -> None:
     fd = os.open(beside(path), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
     try:
-        _fill(fd, path, data)
+        _fill(fd, path, data, secret=secret)
         os.replace(beside(path), path)
     except OSError:
         sweep(path)

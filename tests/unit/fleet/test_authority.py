@@ -1,0 +1,145 @@
+"""What is issued and withdrawn, on disk: whole or not at all, for good, and for nobody else's eyes."""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import json
+import os
+import stat
+import time
+from pathlib import Path
+
+import pytest
+
+from harmony_fleet import signing
+from harmony_fleet.authority import enroll, setup
+from harmony_fleet.authority.enroll import Asked
+from harmony_fleet.authority.keep import Authority
+from harmony_fleet.authority.setup import Wanted
+from harmony_fleet.errors import Conflict, InvalidInput, Refused
+from harmony_fleet.roster import durable
+from scores.bundle import Bundle
+
+PLAIN = Asked()
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    home = tmp_path / "home"
+    home.mkdir()
+    setup.init(home, setup.checked(Wanted("fleet", tmp_path / "nats", ("localhost",))))
+    signing.new(home)
+    return home
+
+
+def issued_at(bundle: Bundle) -> int:
+    """`iat` of the JWT in the credentials."""
+    body = bundle.credentials.splitlines()[1].split(".")[1]
+    return int(json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))["iat"])
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_what_is_withdrawn_stays_so_though_the_clock_went_ahead_when_it_was_issued(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, authority = time.time(), Authority.load(home)
+    monkeypatch.setattr(time, "time", lambda: now + 10 * 365 * 86_400)
+    bundle = enroll.enroll(authority, home, "pi-01", PLAIN)
+    user = authority.state.devices["pi-01"].user
+    monkeypatch.setattr(time, "time", lambda: now)
+    enroll.revoke(authority, "pi-01")
+    state = Authority.load(home).state
+    assert "pi-01" not in state.devices
+    assert state.revoked[user] >= issued_at(bundle) > now
+
+
+def test_a_bundle_that_cannot_be_made_withdraws_nothing(home: Path) -> None:
+    authority = Authority.load(home)
+    enroll.enroll(authority, home, "pi-01", PLAIN)
+    before = Authority.load(home).state
+    with pytest.raises(InvalidInput):
+        enroll.rotate(authority, home, "pi-01", Asked(servers=("http://localhost",)), at_once=True)
+    assert Authority.load(home).state == before
+    enroll.rotate(authority, home, "pi-01", PLAIN, at_once=True)
+    after = Authority.load(home).state
+    assert list(after.revoked) == [before.devices["pi-01"].user]
+    assert after.stamp > before.stamp
+
+
+def test_a_rotation_is_not_finished_for_credentials_that_were_replaced_in_turn(home: Path) -> None:
+    authority = Authority.load(home)
+    enroll.enroll(authority, home, "pi-01", PLAIN)
+    enroll.rotate(authority, home, "pi-01", PLAIN, at_once=False)
+    used = authority.state.devices["pi-01"].user
+    enroll.rotate(authority, home, "pi-01", PLAIN, at_once=False)
+    with pytest.raises(Conflict):
+        enroll.settle(authority, "pi-01", used)
+    assert dict(Authority.load(home).state.revoked) == {}
+    newest = authority.state.devices["pi-01"].user
+    assert enroll.settle(authority, "pi-01", newest) == 2
+    assert used in Authority.load(home).state.revoked
+    assert newest not in Authority.load(home).state.revoked
+
+
+def test_no_device_is_enrolled_to_believe_whatever_is_unsigned(home: Path) -> None:
+    for path in signing.keys_folder(home).iterdir():
+        path.unlink()
+    with pytest.raises(Refused, match="signing key"):
+        enroll.enroll(Authority.load(home), home, "pi-01", PLAIN)
+    assert not Authority.load(home).state.devices
+
+
+@pytest.mark.parametrize("nameless", [True, False])
+def test_a_secret_is_closed_though_the_file_before_it_was_open(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nameless: bool
+) -> None:
+    if not nameless:
+        monkeypatch.delattr(os, "O_TMPFILE")
+    path, seen = tmp_path / "pi-01.bundle", list[int]()
+    path.write_text("")
+    path.chmod(0o644)
+    fsync = os.fsync
+
+    def look(fd: int) -> None:
+        if stat.S_ISREG(os.fstat(fd).st_mode):
+            seen.append(stat.S_IMODE(os.fstat(fd).st_mode))
+        fsync(fd)
+
+    authority = Authority.load(home)
+    bundle = enroll.enroll(authority, home, "pi-01", PLAIN)
+    monkeypatch.setattr(os, "fsync", look)
+    enroll.write_bundle(bundle, path)
+    seed = authority.folder / "device-signer.seed"
+    seed.chmod(0o644)
+    authority.put(seed.name, seed.read_bytes())
+    assert (mode(path), mode(seed), set(seen)) == (0o600, 0o600, {0o600})
+    durable.replace(str(path), b"")
+    path.chmod(0o644)
+    durable.replace(str(path), b"no secret")
+    assert mode(path) == 0o644
+
+
+def test_keys_are_turned_by_one_at_a_time(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two that retire a key each, and both saw the other's, would leave none that signs."""
+    first, _second = signing.load(home).keys[0], signing.new(home)
+    read, tries = signing.all_keys, list[str]()
+
+    def while_another_tries(place: Path) -> list[signing.Key]:
+        fd = os.open(signing.keys_folder(place), os.O_RDONLY)
+        try:
+            with pytest.raises(BlockingIOError):
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            tries.append("refused")
+        finally:
+            os.close(fd)
+        return read(place)
+
+    monkeypatch.setattr(signing, "all_keys", while_another_tries)
+    assert signing.turn(home, first.id, "retired")
+    assert tries == ["refused"]
+    monkeypatch.undo()
+    assert len(signing.load(home).keys) == 1
