@@ -11,7 +11,7 @@ from typing import Final
 
 from harmony_fleet.authority.ssh import Remote
 from harmony_fleet.commands.common import Common, note
-from harmony_fleet.errors import ExitCode, InvalidInput, Unreachable
+from harmony_fleet.errors import ExitCode, HarmonyError, InvalidInput, Unreachable
 from harmony_fleet.kv import Store
 from scores.bundle import InvalidBundle, decode
 from scores.keys import HEARTBEAT, heartbeat_key
@@ -63,10 +63,18 @@ def setup(common: Common, wanted: Setup) -> ExitCode:
         there = f"{place}/{wanted.bundle.name}"
         remote.run(["harmony-agent", "join", there], 2 * _STEP, "join", as_root=True)
     finally:
-        remote.run(["rm", "--recursive", "--force", "--", place], _STEP, "remove what was copied")
+        _remove(remote, place)
     asyncio.run(_first_beat(common, device, before, wanted.seconds))
     note(f"{device} is there; harmony devices shows it. Remove {wanted.bundle}: whoever has it is {device}")
     return ExitCode.DONE
+
+
+def _remove(remote: Remote, place: str) -> None:
+    """Where it can't be done that is told, and hides no other error: the bundle would stay there unnoticed."""
+    try:
+        remote.run(["rm", "--recursive", "--force", "--", place], _STEP, "remove what was copied")
+    except HarmonyError as error:
+        note(f"{error.message}; it has the bundle, so remove it: ssh {remote.target} rm -r {place}")
 
 
 def _packages(remote: Remote, folder: Path, *, system: bool) -> list[Path]:
