@@ -85,6 +85,13 @@ def test_a_rotation_is_not_finished_for_credentials_that_were_replaced_in_turn(h
     assert newest not in Authority.load(home).state.revoked
 
 
+@pytest.mark.parametrize("host", ["::1", "[fd00::1]", "fd00::1%eth0", "-nats", "nats/", ""])
+def test_a_host_by_which_nothing_would_be_reached_is_refused(tmp_path: Path, host: str) -> None:
+    with pytest.raises(InvalidInput):
+        setup.checked(Wanted("fleet", tmp_path, (host,)))
+    assert setup.checked(Wanted("fleet", tmp_path, ("nats.lan", "10.0.0.1", "n3"))).hosts
+
+
 def test_no_device_is_enrolled_to_believe_whatever_is_unsigned(home: Path) -> None:
     for path in signing.keys_folder(home).iterdir():
         path.unlink()

@@ -1,11 +1,14 @@
-"""What a purge does in the home, where whatever ran by Scores may have left links: it goes through none of them."""
+"""What the packages' scripts remove: no more than theirs, and nothing through a link that a workload left in the home."""
 
 from __future__ import annotations
 
 import subprocess
 from pathlib import Path
 
-POSTRM = Path(__file__).parents[2] / "deploy" / "deb" / "harmony-agent" / "postrm"
+import pytest
+
+DEB = Path(__file__).parents[2] / "deploy" / "deb"
+POSTRM = DEB / "harmony-agent" / "postrm"
 
 
 def tidy(home: Path) -> None:
@@ -63,3 +66,15 @@ def test_what_scores_made_stays(tmp_path: Path) -> None:
     (home / ".cache").mkdir()
     tidy(home)
     assert (unit.exists(), volume.exists(), (home / ".cache").exists()) == (True, True, False)
+
+
+@pytest.mark.parametrize("name", ["agent", "updater"])
+def test_a_package_whose_libraries_were_taken_away_by_hand_can_be_removed(tmp_path: Path, name: str) -> None:
+    script, library = tmp_path / "prerm", tmp_path / name / "lib"
+    script.write_text((DEB / f"harmony-{name}" / "prerm").read_text("utf-8").replace("/opt/harmony", str(tmp_path)))
+    for there in (False, True):
+        if there:
+            (library / "a" / "__pycache__" / "b").mkdir(parents=True)
+        done = subprocess.run(["/bin/sh", str(script), "upgrade"], check=False, capture_output=True, timeout=60)
+        assert (done.returncode, done.stderr) == (0, b"")
+    assert (list(library.iterdir()), list((library / "a").iterdir())) == ([library / "a"], [])
