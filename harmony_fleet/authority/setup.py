@@ -24,7 +24,7 @@ from scores.names import is_name
 
 CONTEXT: Final = "context.toml"
 _HOST: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
-"""A name or an IPv4 address: the servers listen on IPv4, so an IPv6 address would be in every bundle and reach nothing."""
+"""A name or an IPv4 address: the servers listen on IPv4 alone, and an IPv6 address would stand in every bundle."""
 _SIZE: Final = re.compile(r"[1-9][0-9]{0,8}(KB|MB|GB|TB)?")
 _ODD: Final = set("\"'\\ %$")
 """What a unit file or the server's configuration would read otherwise."""

@@ -1,4 +1,4 @@
-"""What the packages' scripts remove: no more than theirs, and nothing through a link that a workload left in the home."""
+"""What the packages' scripts remove: no more than is theirs, and nothing through a link that a workload left."""
 
 from __future__ import annotations
 
