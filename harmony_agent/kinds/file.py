@@ -187,7 +187,8 @@ class FileReconciler:
             sight = observed.at if observed is not None else Sight(path)
             if desired.spec.adopt and sight.seen is not None and not self._is_made(path):
                 here = replace(here, former=ledger.describe(sight.seen))
-        return ledger.write([here.intending(desired.spec, wanted.digest), *others.values()])
+        seen = None if observed is None else observed.at.seen
+        return ledger.write([here.intending(desired.spec, wanted.digest, seen), *others.values()])
 
     def detail(self, name: str, observed: FileState | None) -> FileDetail | None:  # noqa: ARG002  # the protocol's
         """What stands at the path; None where it couldn't be looked at."""

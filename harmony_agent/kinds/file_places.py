@@ -62,11 +62,15 @@ class Place:
     made: tuple[str, ...] = ()
     former: Former | None = None
 
-    def intending(self, spec: File, digest: str) -> Place:
-        """The same place for this spec, which is about to be worked on."""
+    def intending(self, spec: File, digest: str, seen: Seen | None) -> Place:
+        """The same place for this spec, which is about to be worked on; `seen` is what stands there."""
         if self.proven and not self.vacant:
             return replace(self, type=spec.type)
-        intents = dict.fromkeys((*self.intents, intent(spec, digest)))
+        # What stands there is the last to be forgotten, however many specs were claimed since and never put.
+        standing = () if seen is None else (_token(seen),)
+        others = [token for token in self.intents if token not in standing]
+        stands = [token for token in self.intents if token in standing]
+        intents = dict.fromkeys((*others, *stands, intent(spec, digest)))
         return replace(self, type=spec.type, intents=tuple(intents)[-_MAX_INTENTS:])
 
     def may_be_ours(self, seen: Seen) -> bool:

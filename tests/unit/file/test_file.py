@@ -605,6 +605,23 @@ async def test_only_the_last_intents_of_many_are_remembered(world: World) -> Non
     assert len(record.facts["places"][0]["intents"]) == 32
 
 
+async def test_what_stands_is_ours_however_many_specs_were_claimed_since_and_never_put(world: World) -> None:
+    """Generations that come faster than a pass."""
+    for number in range(60):
+        spec = world.want(content=str(number))
+        desired, observed = world.store.desired("a"), await world.kind.observe("a")
+        assert desired is not None
+        world.store.claim("a", world.kind.facts("a", desired, observed), world.kind.claims(spec))
+        if number == 0:
+            plan = world.kind.plan("a", desired, observed)
+            assert isinstance(plan, Act)
+            for action in plan.actions:
+                await world.kind.apply(action)
+    assert world.content("/srv/a") == b"0"
+    assert (await world.settle()).plan == Converged()
+    assert world.content("/srv/a") == b"59"
+
+
 # -- the rest of the protocol
 
 
