@@ -1,6 +1,6 @@
-"""Three devices with agent and updater as services, and an operator's `harmony` command with a roster of its own.
+"""Three devices, of both Debians, with agent and updater as services, and an operator's `harmony` with its own roster.
 
-    site = FleetSite(lab, suite)
+    site = FleetSite(lab)
     site("fleet", "init")
     site.change("device", "add", "pi-01", "--class", "web")
 
@@ -51,13 +51,14 @@ class Ran:
 class FleetSite:
     """The devices by their ids, the command, and the control plane's hand. Close it."""
 
-    def __init__(self, lab: Lab, suite: str, *, updaters: bool = False, kinds: Sequence[str] = ()) -> None:
+    def __init__(self, lab: Lab, *, updaters: bool = False, kinds: Sequence[str] = ()) -> None:
         self.lan = lab.lan()
         self._folder = tempfile.TemporaryDirectory(prefix="hf-")
         self.folder = Path(self._folder.name)
         self.control = Control(self.lan.nats.host_url)
         self.control.__enter__()
-        self.devices = dict(zip(NAMES, lab.devices(len(NAMES), suite, self.lan), strict=True))
+        first, last = lab.devices(2, "bookworm", self.lan)
+        self.devices = dict(zip(NAMES, (first, lab.device("trixie", self.lan), last), strict=True))
         self.upgrading: dict[str, Upgrading] = {}
         for name, device in self.devices.items():
             if updaters:

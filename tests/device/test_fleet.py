@@ -24,8 +24,8 @@ UNIT = "SystemdUnit/web.service"
 
 
 @pytest.fixture
-def site(lab: Lab, suite: str) -> Iterator[FleetSite]:
-    made = FleetSite(lab, suite)
+def site(lab: Lab) -> Iterator[FleetSite]:
+    made = FleetSite(lab)
     yield made
     made.close()
 

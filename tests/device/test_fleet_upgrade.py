@@ -16,8 +16,8 @@ from tests.device.upgrades import sample, script
 
 
 @pytest.fixture
-def site(lab: Lab, suite: str) -> Iterator[FleetSite]:
-    made = FleetSite(lab, suite, updaters=True)
+def site(lab: Lab) -> Iterator[FleetSite]:
+    made = FleetSite(lab, updaters=True)
     for one in made.upgrading.values():
         one.has(sample("1.0"))
     made("fleet", "init")
