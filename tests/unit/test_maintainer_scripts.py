@@ -78,3 +78,21 @@ def test_a_package_whose_libraries_were_taken_away_by_hand_can_be_removed(tmp_pa
         done = subprocess.run(["/bin/sh", str(script), "upgrade"], check=False, capture_output=True, timeout=60)
         assert (done.returncode, done.stderr) == (0, b"")
     assert (list(library.iterdir()), list((library / "a").iterdir())) == ([library / "a"], [])
+
+
+STANDINS = """
+getent() { echo "fleet-agent:x:2000:2000:Harmony workloads:$HOME_:/usr/sbin/nologin"; }
+userdel() { return 8; }
+for name in usermod loginctl systemctl rm sed sleep; do eval "$name() { :; }"; done
+"""
+"""In place of all that would change this machine."""
+
+
+def test_a_user_who_cannot_be_removed_is_named_with_what_to_do(tmp_path: Path) -> None:
+    functions, _, _ = POSTRM.read_text("utf-8").partition("remove_group() {")
+    script = tmp_path / "purge"
+    script.write_text(f"{functions}\nHOME_={tmp_path}\n{STANDINS}\nremove_user\necho went on\n", "utf-8")
+    done = subprocess.run(["/bin/sh", str(script)], check=False, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "cannot remove the user fleet-agent" in done.stderr
+    assert "pgrep --uid 2000" in done.stderr
