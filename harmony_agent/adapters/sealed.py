@@ -53,8 +53,8 @@ class LedgerUnreadable(Exception):
 
     def __init__(self, path: Path, cause: str) -> None:
         super().__init__(
-            f"cannot use {path}: {cause}. Nothing was touched. Put back a good copy of {path.parent}, or move that "
-            "directory away and start again: what is exactly as wanted is then taken back, the rest is reported."
+            f"cannot use {path}: {cause}. Nothing was touched. Put back a good copy of {path.parent} with "
+            "nothing else in it, or move that directory away and start again: what is exactly as wanted is then taken back, the rest is reported."
         )
         self.path = path
 
@@ -91,10 +91,16 @@ def tidy(paths: Sequence[Path]) -> None:
 class Sealed:
     """An open database and the count of its commits."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, alone: bool = False) -> None:
+        """`alone`: a log's index is held in memory, and nobody else can read: where a full disk has no room for it."""
         self.database = sqlite3.connect(path, check_same_thread=False, timeout=5)
         # EXTRA: with a rollback journal, a commit that a power cut undoes would be behind its count
-        self.database.executescript("PRAGMA synchronous = EXTRA; PRAGMA cell_size_check = ON;")
+        pragmas = "PRAGMA synchronous = EXTRA; PRAGMA cell_size_check = ON;"
+        try:
+            self.database.executescript("PRAGMA locking_mode = EXCLUSIVE;" * alone + pragmas)
+        except sqlite3.Error:
+            self.database.close()
+            raise
         self._path = path
         self._count = -1
         self._log = False
@@ -108,6 +114,12 @@ class Sealed:
     def intact(self) -> bool:
         """Whether it is open and every path still leads to the file that is: a log that was unlinked keeps nothing."""
         return bool(self._inodes) and all(inode(place) == known for place, known in self._inodes.items())
+
+    def share(self) -> None:
+        """Let others read again, if the log fits into the one file: then it needs no index."""
+        with contextlib.suppress(sqlite3.Error):
+            if self.database.execute("PRAGMA journal_mode = DELETE").fetchone()[0] == "delete":
+                self.database.executescript("PRAGMA locking_mode = NORMAL; PRAGMA user_version;")
 
     def begin_log(self) -> None:
         """Before the first change: who only reads leaves the file as it is.
@@ -212,8 +224,12 @@ def load(path: Path, table: Table[T]) -> tuple[Sealed, list[T]]:
     if not path.exists() or path.stat().st_size == 0:
         raise LedgerUnreadable(path, "it is empty or gone")
     sealed: Sealed | None = None
+    alone = False
     try:
-        sealed = Sealed(path)
+        try:
+            sealed = Sealed(path)
+        except sqlite3.OperationalError:  # it needs no room to be read: a full disk is no reason to know nothing
+            sealed, alone = Sealed(path, alone=True), True
         rows = _read(path, sealed.database, table)
     except LedgerUnreadable:
         _abandon(sealed)
@@ -221,6 +237,8 @@ def load(path: Path, table: Table[T]) -> tuple[Sealed, list[T]]:
     except (sqlite3.Error, ValueError, KeyError, TypeError) as error:
         _abandon(sealed)
         raise LedgerUnreadable(path, f"it is damaged ({type(error).__name__})") from error
+    if alone:
+        sealed.share()
     sealed.stand()
     return sealed, rows
 

@@ -379,3 +379,23 @@ def test_a_count_that_a_power_cut_left_empty_is_made_good_before_the_log_is(tmp_
     database.close()
     assert rows == RECORDS
     assert known(tmp_path / "after-a-power-cut") == (MANIFESTS, RECORDS)
+
+
+FULL = f"""
+import resource, sys
+{LOOP.split("async def")[0]}
+resource.setrlimit(resource.RLIMIT_FSIZE, (20480, 20480))  # stands for a full disk: an index has 32 KiB
+ledger = SqliteLedger(Path(sys.argv[1]))
+print(len(ledger.manifests()), len(ledger.records()))
+"""
+
+
+def test_a_full_disk_keeps_nobody_from_reading_what_a_killed_one_left(tmp_path: Path) -> None:
+    place = _killed(tmp_path / "state", 2)
+    for name in FILES:
+        (place / f"{name}-shm").unlink()
+    shutil.copytree(place, tmp_path / "copy")
+    manifests, records = known(tmp_path / "copy")
+    read = subprocess.run([sys.executable, "-c", FULL, str(place)], capture_output=True, text=True, check=False)
+    assert read.stdout.split() == [str(len(manifests)), str(len(records))], read.stderr
+    assert read_only(place) == (manifests, records)
