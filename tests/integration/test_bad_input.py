@@ -13,7 +13,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -56,11 +55,17 @@ def told(agent: Agent) -> DeploymentStatus:
     return status
 
 
+async def judged(agent: Agent, revision: int) -> None:
+    """Wait until what was written as `revision` was read, and what follows from it is done."""
+    await eventually(lambda: agent.engine.intake.revision == revision, "it was not read")
+    async with agent.engine.intake._lock:
+        pass
+
+
 async def refused(agent: Agent, plane: Plane, data: Any) -> DeploymentStatus:
     """What the agent says once it has read `data`."""
     revision = await plane.put(data)
-    await eventually(lambda: agent.engine.intake.revision == revision, "it was not read")
-    await anyio.sleep(0.005)
+    await judged(agent, revision)
     status = told(agent)
     assert status.generation == 3
     return status
@@ -215,8 +220,7 @@ class Bench:
 
     async def feed(self, data: bytes) -> DeploymentStatus:
         revision = await self.plane.put(data)
-        await eventually(lambda: self.agent.engine.intake.revision == revision, "it was not read")
-        await anyio.sleep(0.003)
+        await judged(self.agent, revision)
         return told(self.agent)
 
     def close(self) -> None:
