@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import signal
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from rich.text import Text
 
@@ -17,6 +19,8 @@ from harmony_fleet.context import Context, home_of, load_context
 from harmony_fleet.errors import ExitCode, HarmonyError
 from harmony_fleet.kv import Store
 from harmony_fleet.render import Output
+
+_INSIST_SECONDS: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +47,39 @@ def run(common: Common, work: Callable[[Store], Awaitable[ExitCode]], seconds: f
     most = connection.CONNECT_SECONDS
 
     async def main() -> ExitCode:
+        _end_when_interrupted(asyncio.current_task())
         async with Store(common.context(), min(most, seconds) if seconds else most) as store:
             return await work(store)
 
-    return asyncio.run(main())
+    try:
+        return asyncio.run(main())
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+
+
+def _end_when_interrupted(task: asyncio.Task[Any] | None) -> None:
+    """Cancel the task on SIGINT, and again until it ends; a second SIGINT ends it on the spot.
+
+    asyncio's own handler cancels once, and `asyncio.wait_for` of Python 3.11, in which nats-py waits, loses that if the
+    answer came in the same moment.
+    """
+    loop = asyncio.get_running_loop()
+    times = 0
+
+    def cancel() -> None:
+        if task is not None:
+            task.cancel()
+        loop.call_later(_INSIST_SECONDS, cancel)
+
+    def interrupted() -> None:
+        nonlocal times
+        times += 1
+        if times > 1:
+            raise KeyboardInterrupt
+        cancel()
+
+    with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):  # no main thread, or no signals there
+        loop.add_signal_handler(signal.SIGINT, interrupted)
 
 
 def show_error(error: HarmonyError, output: Output) -> None:
