@@ -66,29 +66,35 @@ class Sight:
         self._links.retain(disk.keys())
         self._names = {path: some for path, every in self._names.items() if (some := every & disk.keys())}
         under = {name: (rows.get(name, ()), disk[name], links, self._bus.connections) for name in disk}
-        await self._read_all([name for name in disk if not self._holds(name, under[name])], under)
-        found = ((name, self._known[name].unit) for name in names if name in self._known)
-        return {name: unit for name, unit in found if unit is not None}
+        # What is told is what was read: an event meanwhile takes a unit out of what is known, not out of the world.
+        found = {name: self._known[name].unit for name in disk if self._holds(name, under[name])}
+        found |= await self._read_all([name for name in disk if name not in found], under)
+        units = ((name, found.get(name)) for name in names)
+        return {name: unit for name, unit in units if unit is not None}
 
     def _holds(self, name: str, under: _Under) -> bool:
         known = self._known.get(name)
         return known is not None and known.under == under
 
-    async def _read_all(self, names: Collection[str], under: Mapping[str, _Under]) -> None:
+    async def _read_all(self, names: Collection[str], under: Mapping[str, _Under]) -> dict[str, Unit | None]:
         """Read several at once. One that can't be read stays as it was known; no answer at all is an error."""
         limit = anyio.CapacityLimiter(_AT_ONCE)
         errors: list[Transient] = []
+        found: dict[str, Unit | None] = {}
 
         async def read(name: str) -> None:
             before = self._known.get(name)
             async with limit:
                 try:
-                    if not await self._relink(name, under[name]):
-                        await self._read(name, under[name])
+                    if await self._relink(name, under[name]):
+                        found[name] = self._known[name].unit
+                    else:
+                        found[name] = await self._read(name, under[name])
                 except Transient as error:
                     errors.append(error)
                     if before is not None:
                         self._known[name] = before
+                        found[name] = before.unit
 
         async with anyio.create_task_group() as group:
             for name in names:
@@ -96,6 +102,7 @@ class Sight:
         for error in errors:
             if error.phase == "Unknown":
                 raise error
+        return found
 
     async def look(self, name: str) -> Unit | None:
         """One, fresh and whole."""
