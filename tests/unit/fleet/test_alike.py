@@ -86,6 +86,8 @@ def test_what_is_made_of_those_alike_is_as_made_of_each() -> None:
 
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(alike, "_MOST", 2000)
+    for kept in ("_DECODED", "_CONTENTS"):  # without what other tests left there
+        monkeypatch.setattr(alike, kept, alike._Kept())
     for generation in range(1, 100):
         manifest = decode_alike(canonical(value("pi-1", "x", "a", generation)), "pi-1", "web")
         assert content_of(manifest) == manifest.content()
