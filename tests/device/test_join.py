@@ -14,12 +14,15 @@ from pathlib import Path
 
 import pytest
 
+from scores import File, SystemUpgrade
+from tests.device.aptrepo import Repository
 from tests.device.joining import Authority
 from tests.device.lab import Lab, ServedLan
-from tests.device.life import PI
+from tests.device.life import PI, one_of_each
 from tests.device.machine import Device
 from tests.device.packages import AGENT, UPDATER, Installed, built, unjoined
 from tests.device.tools import call
+from tests.device.upgrades import LATER
 
 CONFIG = "/etc/harmony"
 PLACE = "/root/pi-01.bundle"
@@ -49,7 +52,7 @@ def test_from_a_login_over_ssh_to_a_revoked_device(lab: Lab, suite: str) -> None
         it_is_set_up_over_ssh(site, authority, bundle, built(lab, suite, "0.1.0"))
         it_is_configured(site)
         what_is_refused_changes_nothing(site, bundle)
-        a_signed_manifest_converges(site, authority)
+        a_signed_manifest_of_every_kind_converges(site, authority, built(lab, suite, "0.1.0"))
         again_another_and_a_rotated_one(site, authority, bundle)
         said = "\n".join(device.messages())
         assert not any(line in said for line in secrets(bundle))
@@ -86,12 +89,23 @@ def it_is_configured(site: Installed) -> None:
     assert "MISSING" not in site.device.run(["harmony-agent", "check"]).stdout
 
 
-def a_signed_manifest_converges(site: Installed, authority: Authority) -> None:
-    scores = [{"kind": "File", "name": "f", "path": "/data/files/f", "content": "joined\n"}]
-    file = authority.folder / "web.json"
-    file.write_text(json.dumps({"api": "harmony/v1", "deployment": "web", "scores": scores}))
-    authority("apply", str(file), "--device", PI, "--wait", "--timeout", "60s")
+def a_signed_manifest_of_every_kind_converges(site: Installed, authority: Authority, debs: list[Path]) -> None:
+    """Written over TLS by the operator's command. The upgrade finds nothing to upgrade, and reboots all the same."""
+    site.device.know_users()
+    site.load_image()
+    site.synchronise()
+    Repository(authority.folder / "apt").take(*debs).give(site.device)
+    file = File(name="f", path="/data/files/f", content="joined\n")
+    os_upgrade = SystemUpgrade(name="os", attempt_id="attempt-1", run_uid="run-1", expires_at=LATER)
+    scores = [score.wire() for score in (file, *one_of_each(), os_upgrade)]
+    place = authority.folder / "web.json"
+    place.write_text(json.dumps({"api": "harmony/v1", "deployment": "web", "scores": scores}))
+    authority("apply", str(place), "--device", PI, "--no-wait")
+    site.device.await_reboot(180)
+    authority("wait", "web", "--device", PI, "--timeout", "120s")
     assert site.device.read_text("/data/files/f") == "joined\n"
+    told = site.device.run(["harmony-agent", "status"]).stdout
+    assert (told.count(" Ready "), told.count(" Completed ")) == (4, 1), told
 
 
 def again_another_and_a_rotated_one(site: Installed, authority: Authority, bundle: Path) -> None:

@@ -111,9 +111,7 @@ def every_kind_converges(site: Installed, suite: str, lab: Lab) -> None:
 
 
 def upgrade(site: Installed) -> None:
-    lines = "d /run/systemd/timesync\nf /run/systemd/timesync/synchronized\n"  # a container has no time service
-    site.device.write("/etc/tmpfiles.d/synchronised.conf", lines)
-    site.device.run(["systemd-tmpfiles", "--create", "/etc/tmpfiles.d/synchronised.conf"])
+    site.synchronise()
     score = SystemUpgrade(name="os", attempt_id="attempt-1", run_uid="run-1", expires_at=LATER)
     site.control.apply(PI, Manifest(deployment="upgrade", scores=[score]))
 
