@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from harmony_fleet.cli_options import Creds, Form, Server, TlsCa, common_of, guarded, seconds_of
+from harmony_fleet.cli_options import Creds, Form, Server, TlsCa, common_of, guarded, reaching, seconds_of
 
 if TYPE_CHECKING:
     from harmony_fleet.authority.enroll import Asked
+    from harmony_fleet.commands.common import Common
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -127,15 +128,12 @@ def rotate(
 
 
 @app.command()
+@reaching
 def finish(
-    ctx: typer.Context,
+    common: Common,
     *,
     device: Device,
     wait: Annotated[str | None, typer.Option("--wait", metavar="TIME", help="For it to use the new ones.")] = None,
-    server: Server = None,
-    creds: Creds = None,
-    tls_ca: TlsCa = None,
-    output: Form = "table",
 ) -> int:
     """End a rotation: refuse the credentials before, if the device is connected with the new ones.
 
@@ -144,21 +142,12 @@ def finish(
     """
     from harmony_fleet.commands import authority
 
-    common = common_of(ctx, server, creds, tls_ca, output)
-    seconds = seconds_of(wait) if wait else 0.0
-    return guarded(common, lambda: authority.finish(common, device, seconds))
+    return authority.finish(common, device, seconds_of(wait) if wait else 0.0)
 
 
 @app.command()
-def revoke(
-    ctx: typer.Context,
-    *,
-    device: Device,
-    server: Server = None,
-    creds: Creds = None,
-    tls_ca: TlsCa = None,
-    output: Form = "table",
-) -> int:
+@reaching
+def revoke(common: Common, *, device: Device) -> int:
     """Refuse all of a device's credentials from now on, and cut its connection. What it runs goes on.
 
     \b
@@ -166,8 +155,7 @@ def revoke(
     """
     from harmony_fleet.commands import authority
 
-    common = common_of(ctx, server, creds, tls_ca, output)
-    return guarded(common, lambda: authority.revoke(common, device))
+    return authority.revoke(common, device)
 
 
 @app.command("list")

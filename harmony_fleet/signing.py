@@ -219,7 +219,7 @@ def _turn(home: Path, name: str, state: State) -> bool:
     folder = keys_folder(home)
     old, new_path = (folder / f"{name}{_ENDS[which]}" for which in (key.state, state))
     os.rename(old, new_path)
-    _sync(folder)
+    durable.sync_folder(str(folder))
     return True
 
 
@@ -254,15 +254,7 @@ def _make_folder(folder: Path) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):
         os.mkdir(folder, 0o700)
-        _sync(folder.parent)
-
-
-def _sync(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+        durable.sync_folder(str(folder.parent))
 
 
 def _read(path: Path, name: str, state: State) -> Key:

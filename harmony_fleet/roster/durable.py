@@ -49,7 +49,7 @@ def replace(path: str, data: bytes, keep: Sequence[int] = (), *, secret: bool = 
         _replace_named(path, data, secret=secret)
     else:
         _replace_nameless(path, fd, data, keep, secret=secret)
-    _sync_folder(folder)
+    sync_folder(folder)
 
 
 def _fill(fd: int, path: str, data: bytes, *, secret: bool) -> None:
@@ -93,7 +93,8 @@ def _replace_named(path: str, data: bytes, *, secret: bool) -> None:
         os.close(fd)
 
 
-def _sync_folder(folder: str) -> None:
+def sync_folder(folder: str) -> None:
+    """Make durable what was made, renamed or removed in it."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(fd)

@@ -53,7 +53,7 @@ async def watch(url: str, folder: str) -> None:
     while True:
         try:
             entry = await watcher.updates(timeout=60)
-        except Exception:
+        except nats.errors.TimeoutError:  # nothing came for so long
             continue
         if entry is None:
             continue

@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import nats.errors
 from nats.aio.client import Client
 from nats.js.api import KeyValueConfig, StorageType
 from nats.js.client import JetStreamContext
@@ -107,7 +108,7 @@ class Plane:
             while True:
                 try:
                     entry = await watcher.updates(timeout=60)
-                except Exception:
+                except nats.errors.TimeoutError:  # nothing came for so long
                     continue
                 if entry is not None:
                     queue.put_nowait((time.perf_counter(), entry.key, entry.value or b""))

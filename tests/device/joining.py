@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import io
-import os
 import re
 import shutil
 from pathlib import Path
+
+import pytest
 
 from harmony_fleet import signing
 from harmony_fleet.authority import setup
@@ -39,17 +40,11 @@ class Authority:
     def __call__(self, *words: str, code: int = 0) -> str:
         """Run `harmony`; all that it said."""
         out = io.StringIO()
-        before = {name: os.environ.get(name) for name in ("HARMONY_HOME", "COLUMNS")}
-        os.environ.update({"HARMONY_HOME": str(self.home), "COLUMNS": ""})
-        try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("HARMONY_HOME", str(self.home))
+            patch.setenv("COLUMNS", "")
             with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
                 ended = main(words)
-        finally:
-            for name, value in before.items():
-                if value is None:
-                    del os.environ[name]
-                else:
-                    os.environ[name] = value
         assert ended == code, out.getvalue()
         return out.getvalue()
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from harmony_fleet.cli import main
 from tests.natsserver import NatsServer
 
@@ -58,17 +60,11 @@ class Operator:
 
     def _run(self, words: tuple[str, ...]) -> Ran:
         out, err = io.StringIO(), io.StringIO()
-        before = {name: os.environ.get(name) for name in self.environment()}
-        os.environ.update(self.environment())
-        try:
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in self.environment().items():
+                patch.setenv(name, value)
             with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
                 code = main(words)
-        finally:
-            for name, value in before.items():
-                if value is None:
-                    del os.environ[name]
-                else:
-                    os.environ[name] = value
         return Ran(code, out.getvalue(), err.getvalue())
 
     async def process(self, *words: str) -> asyncio.subprocess.Process:
