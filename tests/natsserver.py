@@ -25,6 +25,8 @@ from typing import Any
 import nats
 from nats.aio.client import Client
 
+from tests.halted import halt
+
 READY = b"Server is ready"
 PDEATHSIG = 1
 
@@ -204,7 +206,7 @@ class NatsServer:
 
     def pause(self) -> None:
         """SIGSTOP: connections stay open and nothing answers."""
-        os.kill(self.pid, signal.SIGSTOP)
+        halt(self.pid)
         self._paused = True
 
     def resume(self) -> None:

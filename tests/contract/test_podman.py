@@ -20,6 +20,7 @@ from tests.contract.test_containers import SLEEP, asked
 from tests.device.image import SUITES
 from tests.device.lab import Lab, missing
 from tests.device.machine import Device
+from tests.device.signals import signal_podman
 
 pytestmark = pytest.mark.device
 
@@ -47,14 +48,6 @@ async def failure(podman: Podman) -> Transient:
     return caught.value
 
 
-def send(device: Device, number: signal.Signals, *, needed: bool = True) -> None:
-    """Send a signal to every process of the service. Rootless podman moves itself out of its unit's control group."""
-    found = device.run(["pgrep", "--full", "^podman .*system service|^/usr/bin/podman .*system service"], check=False)
-    assert found.stdout.split() or not needed, "the podman service runs"
-    if found.stdout.split():
-        device.run(["kill", f"-{int(number)}", *found.stdout.split()], check=needed)
-
-
 def descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
@@ -67,7 +60,7 @@ async def test_a_hanging_service_times_out_quickly_and_by_name(
     podman = Podman(socket_of(world.device))
     await podman.list({})
     before = descriptors()
-    send(world.device, signal.SIGSTOP)
+    signal_podman(world.device, signal.SIGSTOP)
     try:
         began = time.monotonic()
         errors = await asyncio.gather(*(failure(podman) for _ in range(30)))
@@ -80,7 +73,7 @@ async def test_a_hanging_service_times_out_quickly_and_by_name(
         await asyncio.sleep(0.1)
         assert descriptors() <= before
     finally:
-        send(world.device, signal.SIGCONT)
+        signal_podman(world.device, signal.SIGCONT)
     for _ in range(100):
         with suppress(Transient):
             await podman.list({})
@@ -96,7 +89,7 @@ async def test_no_socket_and_nobody_behind_it(world: RealWorld, tmp_path: Path) 
         assert (error.reason, error.phase) == ("PodmanUnavailable", "Blocked")
         assert str(path) in str(error)
     world.device.systemctl("stop", "podman.socket", "podman.service", user=True)
-    send(world.device, signal.SIGKILL, needed=False)  # a process of it that isn't in its unit would answer on
+    signal_podman(world.device, signal.SIGKILL, needed=False)  # a process of it that isn't in its unit would answer on
     error = await failure(Podman(socket_of(world.device)))
     assert (error.reason, error.phase) == ("PodmanUnavailable", "Blocked")
     world.device.systemctl("start", "podman.socket", user=True)
@@ -111,7 +104,7 @@ async def test_events_go_on_after_the_service_was_restarted(world: RealWorld) ->
 
     listening = asyncio.create_task(listen())
     await asyncio.sleep(0.5)
-    send(world.device, signal.SIGKILL)
+    signal_podman(world.device, signal.SIGKILL)
     deadline = time.monotonic() + 20
     number = 0
     while not heard and time.monotonic() < deadline:
@@ -152,7 +145,7 @@ async def test_the_service_dies_under_a_call(world: RealWorld) -> None:
     await world.containers.start(ident)
     stopping = asyncio.create_task(world.containers.stop(ident, 30))
     await asyncio.sleep(0.5)
-    send(world.device, signal.SIGKILL)
+    signal_podman(world.device, signal.SIGKILL)
     with pytest.raises(Transient) as caught:
         await stopping
     assert caught.value.reason in ("PodmanUnreachable", "PodmanUnavailable")

@@ -141,12 +141,6 @@ class Life:
 
     # -- what is done to it
 
-    def signal_podman(self, number: int) -> None:
-        """Send a signal to every process of podman's service; it leaves its unit's control group."""
-        found = self.device.run(["pgrep", "--full", "^(/usr/bin/)?podman .*system service"], check=False).stdout.split()
-        assert found, "podman's service runs"
-        self.device.run(["kill", f"-{number}", *found])
-
     def override(self, **service: str) -> None:
         """More settings of the agent's unit, until `plain`; takes effect at its next start."""
         lines = [f"{key}={value}" for key, value in service.items()]

@@ -17,6 +17,7 @@ from tests.device.claims import Run, kill_cgroup
 from tests.device.network import GATEWAY, NATS_HOST, Lan
 from tests.device.nspawn import start_in_cgroup
 from tests.device.tools import HarnessError
+from tests.halted import halt
 
 PORT = 4222
 _PROXY = "/lib/systemd/systemd-socket-proxyd"
@@ -132,7 +133,7 @@ class NatsServer:
 
     def pause(self) -> None:
         """Stop it where it is: connections stay open and nothing answers. resume() lets it go on."""
-        self._signal(signal.SIGSTOP)
+        halt(self._signal(0).pid)
 
     def resume(self) -> None:
         """Let a paused server go on."""

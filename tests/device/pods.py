@@ -99,12 +99,6 @@ class Site:
         self.control.resync(PI)
         time.sleep(2.2)
 
-    def signal_podman(self, number: int) -> None:
-        """Send a signal to every process of the service; rootless podman leaves its unit's control group."""
-        found = self.device.run(["pgrep", "--full", "^(/usr/bin/)?podman .*system service"], check=False).stdout.split()
-        assert found, "podman's service runs"
-        self.device.run(["kill", f"-{number}", *found])
-
 
 def make(lab: Lab, suite: str, *, durable: bool = False) -> Site:
     """A device, its network and the agent."""

@@ -15,6 +15,7 @@ from tests.device.image import SUITES
 from tests.device.lab import Lab
 from tests.device.pods import PI, SERVE, SLEEP, Site, container, make, unmake
 from tests.device.prepare import BUSYBOX, USER
+from tests.device.signals import signal_podman
 
 LEDGER = "/var/lib/harmony-agent/ledger.db"
 PASSWORD = "hunter2-correct-horse"
@@ -396,7 +397,7 @@ def test_a_service_that_hangs_holds_up_nothing_else(site: Site) -> None:
     page = File(name="page", path="/srv/p", content="1")
     site.converge(container(), page)
     before = site.run_of()
-    site.signal_podman(signal.SIGSTOP)
+    signal_podman(site.device, signal.SIGSTOP)
     try:
         site.put(container(), File(name="page", path="/srv/p", content="2"))
         site.control.until(PI, "web", lambda _: site.device.read("/srv/p") == b"2", 5)
@@ -404,7 +405,7 @@ def test_a_service_that_hangs_holds_up_nothing_else(site: Site) -> None:
         assert found["reason"] in ("PodmanUnreachable", "Timeout")
         assert heartbeat(site)["relist_age_seconds"] > 3
     finally:
-        site.signal_podman(signal.SIGCONT)
+        signal_podman(site.device, signal.SIGCONT)
     site.until("Container/web", lambda found: found["phase"] == "Ready")
     assert site.run_of() == before
     site.device.systemctl("restart", "podman.socket", user=True)

@@ -20,6 +20,7 @@ from tests.device.lab import Lab
 from tests.device.life import PI, STATE, Life, by_hand, eventually, living, one_of_each, page, web
 from tests.device.pods import container
 from tests.device.prepare import USER
+from tests.device.signals import signal_podman
 
 STALE = 1.0 + 1.0  # intervals.poll + 1 s
 BUSY = 10.0  # and what a machine takes that has much else to do; a client that isn't told is late by more
@@ -94,7 +95,7 @@ def test_a_stuck_agent_is_restarted_and_a_slow_resource_is_not(life: Life) -> No
         assert life.runs() == runs
 
         # slow: for longer than the watchdog allows
-        life.signal_podman(signal.SIGSTOP)
+        signal_podman(device, signal.SIGSTOP)
         device.systemctl("kill", "--signal=SIGSTOP", "slow-disk.service")
         life.put(page("while it hangs\n"), *one_of_each()[1:], slow)
         eventually(lambda: device.read("/srv/life/page") == b"while it hangs\n", "files go on")
@@ -112,7 +113,7 @@ def test_a_stuck_agent_is_restarted_and_a_slow_resource_is_not(life: Life) -> No
         assert life.unit(agent.unit, "Result", "ExecMainStatus") == ["success", "0"]
         assert life.unit("web.service", "ActiveState") == ["active"]
     finally:
-        life.signal_podman(signal.SIGCONT)
+        signal_podman(device, signal.SIGCONT)
         device.systemctl("kill", "--signal=SIGCONT", "slow-disk.service")
         life.plain()
     life.wait()
