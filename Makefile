@@ -13,7 +13,7 @@ demo: system venv ## Show the main job on a disposable device (root), or on your
 	$(BIN)/python -m tests.demo
 
 test: system venv check ## All tests; as root also those on disposable Debian 12 and 13 devices
-	$(BIN)/python -m pytest -n 3 --no-loadscope-reorder $(PYTEST_ARGS)
+	$(BIN)/python -m tests.suite -n 3 --no-loadscope-reorder $(PYTEST_ARGS)
 
 test-vm: system venv .cache/.vm-packages ## The upgrade and the limits in a virtual machine with a kernel of its own (root; minutes)
 	$(BIN)/python -m pytest tests/vm -m vm $(PYTEST_ARGS)
