@@ -13,8 +13,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-import anyio.to_thread
+import anyio
 
+from harmony_agent.adapters.crew import Crew
 from harmony_agent.adapters.sealed import (
     LedgerUnreadable,
     Table,
@@ -63,7 +64,7 @@ class SqliteLedger:
 
     def _open(self) -> None:
         manifests, ledger = self._paths
-        self._write = anyio.CapacityLimiter(1)
+        self._writers = Crew(1)
         stored = load(manifests, _MANIFESTS_TABLE) if exists(manifests) else None
         records = load(ledger, _RECORDS_TABLE) if exists(ledger) else None
         if stored is None and records is not None:  # manifests.db is made first
@@ -118,7 +119,10 @@ class SqliteLedger:
     async def _in_thread(self, work: Callable[[], T]) -> T:
         """Writes are few and go one after the other; a slow disk must not stop the loop. Raises Transient."""
         try:
-            return await anyio.to_thread.run_sync(work, limiter=self._write)
+            done = self._writers.start(work)
+            with anyio.CancelScope(shield=True):  # what is being written will be: memory must come to say so
+                await done
+            return done.result()
         except (sqlite3.Error, OSError) as error:
             message = f"cannot write the ledger in {self._paths[0].parent}: {error}; it is tried again"
             raise Transient("LedgerUnwritable", message) from error

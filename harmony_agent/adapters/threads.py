@@ -7,13 +7,15 @@ refused until it comes back; what hangs in one lane takes no thread from another
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 import anyio
-import anyio.to_thread
 
+from harmony_agent.adapters.crew import Crew
 from harmony_agent.adapters.filedraft import Changed
 from harmony_agent.adapters.filetree import Abandoned, Job, MissingParents, Obstacle, trouble
 from harmony_agent.core.errors import Transient
@@ -36,7 +38,7 @@ class Threads:
     """Runs one piece of work for a key at a time, a few in each lane."""
 
     def __init__(self) -> None:
-        self._lanes: dict[str, anyio.CapacityLimiter] = {}
+        self._lanes: dict[str, Crew] = {}
         self._turns: dict[str, _Turn] = {}
         self._stuck: set[str] = set()
 
@@ -47,10 +49,14 @@ class Threads:
         """
         turn = self._turns.setdefault(key, _Turn())
         turn.waiting += 1
+        until = time.monotonic() + seconds
         try:
-            with anyio.fail_after(seconds):
-                async with turn.lock:
-                    return await self._in_thread(lane, key, doing, work)
+            with anyio.fail_after(seconds) if turn.waiting > 1 else nullcontext():
+                await turn.lock.acquire()
+            try:
+                return await self._in_thread(lane, key, doing, until, work)
+            finally:
+                turn.lock.release()
         except TimeoutError as error:
             raise _timeout(doing, f"it took longer than {seconds:g} s") from error
         except (OSError, Changed, Obstacle, MissingParents, Abandoned) as error:
@@ -60,7 +66,7 @@ class Threads:
             if not turn.waiting:
                 del self._turns[key]
 
-    async def _in_thread(self, lane: str, key: str, doing: str, work: Callable[[Job], T]) -> T:
+    async def _in_thread(self, lane: str, key: str, doing: str, until: float, work: Callable[[Job], T]) -> T:
         if key in self._stuck:
             raise _timeout(doing, "an earlier attempt still hangs")
         job = Job()
@@ -74,15 +80,26 @@ class Threads:
                 job.running = False
                 self._stuck.discard(key)
 
-        limiter = self._lanes.setdefault(lane, anyio.CapacityLimiter(_THREADS))
+        crew = self._lanes.get(lane)
+        if crew is None:
+            crew = self._lanes[lane] = Crew(_THREADS)
+        done = crew.start(run)
+        # A timer on the future itself: a cancel scope for each hop costs as much as the hop.
+        timer = asyncio.get_running_loop().call_later(until - time.monotonic(), _expire, done)
         try:
-            return await anyio.to_thread.run_sync(run, abandon_on_cancel=True, limiter=limiter)
+            return await done
         finally:
+            timer.cancel()
             job.abandoned = True
             if job.running:
                 self._stuck.add(key)
                 if not job.running:  # it ended just now
                     self._stuck.discard(key)
+
+
+def _expire(done: asyncio.Future[T]) -> None:
+    if not done.done():
+        done.set_exception(TimeoutError())
 
 
 def _timeout(doing: str, why: str) -> Transient:

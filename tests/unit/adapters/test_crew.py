@@ -1,0 +1,127 @@
+"""Threads for blocking work: how many, in which order, and what becomes of what nobody waits for any more."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from harmony_agent.adapters import crew as module
+from harmony_agent.adapters.crew import Crew
+
+
+def crews() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "crew"]
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_IDLE_SECONDS", 0.05)
+
+
+async def ended(before: list[threading.Thread]) -> None:
+    """Until no thread is there that wasn't before."""
+    for _ in range(2000):
+        if not set(crews()) - set(before):
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("a thread stays though it has nothing to do")
+
+
+async def test_one_after_the_other_in_one_thread() -> None:
+    crew, seen = Crew(1), []
+
+    def note(number: int) -> int:
+        seen.append((number, threading.get_ident()))
+        return number * 2
+
+    done = [crew.start(lambda number=number: note(number)) for number in range(1000)]  # type: ignore[misc]  # bound now
+    assert await asyncio.gather(*done) == [number * 2 for number in range(1000)]
+    assert [number for number, _ in seen] == list(range(1000))
+    assert len({thread for _, thread in seen}) == 1
+
+
+async def test_what_comes_one_at_a_time_needs_one_thread() -> None:
+    crew = Crew(4)
+    assert len({await crew.start(threading.get_ident) for _ in range(200)}) == 1
+
+
+async def test_as_many_as_there_may_be_and_no_more() -> None:
+    crew, gate, inside = Crew(3), threading.Event(), []
+
+    def enter() -> None:
+        inside.append(1)
+        assert gate.wait(60)
+
+    done = [crew.start(enter) for _ in range(7)]
+    while len(inside) < 3:
+        await asyncio.sleep(0.001)
+    await asyncio.sleep(0.1)
+    assert len(inside) == 3
+    gate.set()
+    await asyncio.gather(*done)
+    assert len(inside) == 7
+
+
+async def test_one_that_hangs_holds_up_no_other() -> None:
+    crew, gate = Crew(2), threading.Event()
+    hangs = crew.start(lambda: gate.wait(60))
+    assert await asyncio.gather(*(crew.start(lambda: "goes on") for _ in range(50))) == ["goes on"] * 50
+    assert not hangs.done()
+    gate.set()
+    assert await hangs
+
+
+async def test_an_error_is_raised_where_it_is_awaited() -> None:
+    crew = Crew(1)
+
+    def fail() -> None:
+        raise OSError(28, "full")
+
+    with pytest.raises(OSError, match="full"):
+        await crew.start(fail)
+    assert await crew.start(lambda: "goes on") == "goes on"
+
+
+async def test_what_was_given_up_before_it_began_is_not_done_and_what_was_begun_ends() -> None:
+    crew, gate, seen = Crew(1), threading.Event(), []
+
+    def begin() -> None:
+        seen.append("begun")
+        assert gate.wait(60)
+        seen.append("ended")
+
+    begun, queued = crew.start(begin), crew.start(lambda: seen.append("never"))
+    while not seen:
+        await asyncio.sleep(0.001)
+    begun.cancel()
+    queued.cancel()
+    gate.set()
+    await crew.start(lambda: None)
+    assert seen == ["begun", "ended"]
+
+
+async def test_threads_end_when_there_is_nothing_to_do_and_come_again() -> None:
+    before = crews()
+    crew = Crew(4)
+    for _ in range(3):
+        await asyncio.gather(*(crew.start(lambda: time.sleep(0.001)) for _ in range(20)))
+        assert set(crews()) - set(before)
+        await ended(before)
+    assert await crew.start(lambda: "goes on") == "goes on"
+
+
+def test_a_loop_that_is_closed_leaves_the_next_one_its_threads() -> None:
+    crew, gate = Crew(1), threading.Event()
+
+    async def give_up() -> None:
+        crew.start(lambda: gate.wait(60)).cancel()
+
+    async def use() -> str:
+        return await crew.start(lambda: "goes on")
+
+    asyncio.run(give_up())
+    gate.set()
+    assert asyncio.run(use()) == "goes on"
