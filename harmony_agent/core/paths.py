@@ -10,6 +10,23 @@ def below(path: str, directory: str) -> bool:
     return path == directory or path.startswith(directory + "/")
 
 
-def touches(path: str, places: Iterable[str]) -> bool:
-    """Whether `path` is one of `places`, in one, or holds one."""
-    return any(below(path, place) or below(place, path) for place in places)
+class Places:
+    """Paths that nothing may touch. They are asked for a thousand paths at each manifest, so none of them is walked."""
+
+    def __init__(self, paths: Iterable[str]) -> None:
+        self._at = frozenset(path.rstrip("/") for path in paths)
+        self._inside = tuple(path + "/" for path in self._at)
+        self._above = frozenset(above for path in self._at for above in _above(path))
+
+    def __bool__(self) -> bool:
+        return bool(self._at)
+
+    def touched_by(self, path: str) -> bool:
+        """Whether `path` is one of them, in one, or holds one."""
+        path = path.rstrip("/")
+        return path in self._at or path in self._above or path.startswith(self._inside)
+
+
+def _above(path: str) -> list[str]:
+    """The directories that hold `path`; / is ""."""
+    return [path[:index] for index, char in enumerate(path) if char == "/"]

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final, Literal, assert_never
 
 from harmony_agent.core.errors import Terminal
-from harmony_agent.core.paths import below, touches
+from harmony_agent.core.paths import Places, below
 from harmony_agent.core.reconcile import Converged, Desired, Facts, Plan, Record, Store
 from harmony_agent.kinds import file_places as ledger
 from harmony_agent.kinds.file_places import Former, Place, copy_name
@@ -80,7 +80,7 @@ class FileReconciler:
         self._store = store
         self._objects = objects
         self._roots = tuple(root.rstrip("/") for root in roots)
-        self._forbidden = tuple(path.rstrip("/") for path in forbidden)
+        self._forbidden = Places(forbidden)
         self._allow_setuid = allow_setuid
         self._surveys: dict[str, _Survey] = {}
         self._looked: dict[str, _Survey] = {}
@@ -96,7 +96,7 @@ class FileReconciler:
         path = spec.path
         if not any(path.startswith(root + "/") for root in self._roots):
             yield FieldError("path", "PathOutsideRoots")
-        elif touches(path, self._forbidden) or _looks_temporary(path):
+        elif self._forbidden.touched_by(path) or _looks_temporary(path):
             yield FieldError("path", "PathForbidden")
         if spec.mode is not None and int(spec.mode, 8) & _SETUID and not self._allow_setuid:
             yield FieldError("mode", "SetuidRefused")
@@ -408,4 +408,6 @@ class FileReconciler:
 
 def _looks_temporary(path: str) -> bool:
     """A name that is the adapter's own, at any depth."""
-    return any(part.startswith(TEMP_PREFIX) and part.endswith(TEMP_SUFFIX) for part in path.split("/"))
+    return TEMP_PREFIX in path and any(
+        part.startswith(TEMP_PREFIX) and part.endswith(TEMP_SUFFIX) for part in path.split("/")
+    )

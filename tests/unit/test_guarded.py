@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from harmony_agent.adapters.guarded import Guarded
-from harmony_agent.core.paths import below, touches
+from harmony_agent.core.paths import Places, below
 
 
 @pytest.mark.parametrize(
@@ -35,12 +35,13 @@ def test_below(path: str, directory: str, is_below: bool) -> None:
         ("/opt/harmony/agent", False, True),
         ("/proc/1/root", False, True),
         ("/usr", False, True),
+        ("/", False, False),
     ],
 )
 def test_what_is_closed(tmp_path: Path, path: str, file: bool, mount: bool) -> None:
     guarded = Guarded(["/state", "/keys/device.creds", ""], str(tmp_path), ["/srv"])
-    assert touches(path, guarded.files) is not file
-    assert touches(path, guarded.mounts) is not mount
+    assert Places(guarded.files).touched_by(path) is not file
+    assert Places(guarded.mounts).touched_by(path) is not mount
 
 
 def test_homes_and_links(tmp_path: Path) -> None:
@@ -49,6 +50,6 @@ def test_homes_and_links(tmp_path: Path) -> None:
     (tmp_path / "root").symlink_to(tmp_path)
     guarded = Guarded([], f"{tmp_path}/way", [f"{tmp_path}/root"])
     for home in ("way", "home", "root/home"):
-        assert touches(f"{tmp_path}/{home}/.config/systemd/user/x.service", guarded.files), home
-        assert touches(f"{tmp_path}/{home}/.local", guarded.mounts), home
-        assert not touches(f"{tmp_path}/{home}/data", guarded.files), home
+        assert Places(guarded.files).touched_by(f"{tmp_path}/{home}/.config/systemd/user/x.service"), home
+        assert Places(guarded.mounts).touched_by(f"{tmp_path}/{home}/.local"), home
+        assert not Places(guarded.files).touched_by(f"{tmp_path}/{home}/data"), home

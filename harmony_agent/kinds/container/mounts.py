@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from harmony_agent.core.errors import Transient
-from harmony_agent.core.paths import touches
+from harmony_agent.core.paths import Places
 from harmony_agent.topology.containers import EnvFiles
 from scores.container import Container
 
@@ -24,7 +24,7 @@ class MountGuard:
     """Looks again before a container is made: a source may be a link by now. No bind may touch `closed`."""
 
     def __init__(self, disk: EnvFiles, closed: Sequence[str]) -> None:
-        self._disk, self._closed = disk, tuple(closed)
+        self._disk, self._closed = disk, Places(closed)
 
     async def check(self, spec: Container) -> None:
         """Transient where a bind leads to what is closed."""
@@ -33,6 +33,6 @@ class MountGuard:
             return
         real = await self._disk.resolve(list(sources))
         for source in sources:
-            if touches(real[source], self._closed):
+            if self._closed.touched_by(real[source]):
                 text = f"cannot mount {source}: it leads to what no container may have: mount another path"
                 raise Transient("MountForbidden", text, phase="Blocked", delay=60.0)

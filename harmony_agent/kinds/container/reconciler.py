@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Final, Literal
 
 from harmony_agent.core.errors import Transient
-from harmony_agent.core.paths import touches
+from harmony_agent.core.paths import Places
 from harmony_agent.core.reconcile import Desired, Facts, Store
 from harmony_agent.kinds.container.act import Actor, former_facts
 from harmony_agent.kinds.container.actions import ContainerAction
@@ -62,8 +62,8 @@ class ContainerReconciler:
         self._device, self._boot_id, self._env_roots = device, boot_id, tuple(env_roots)
         self._looker = Looker(containers, env_files, store, device, now)
         self._notes = Notes(store)
-        self._closed_files, self._closed_mounts = tuple(closed_files), tuple(closed_mounts)
-        guard = MountGuard(env_files, self._closed_mounts)
+        self._closed_files, self._closed_mounts = Places(closed_files), Places(closed_mounts)
+        guard = MountGuard(env_files, closed_mounts)
         maker = Maker(containers, env_files, self._notes, guard, device=device, pull_timeout=pull_timeout)
         self._actor = Actor(containers, maker, self._notes, boot_id)
 
@@ -72,10 +72,10 @@ class ContainerReconciler:
         for index, path in enumerate(spec.env_files):
             if not any(path.startswith(f"{root.rstrip('/')}/") for root in self._env_roots):
                 yield FieldError(f"env_files[{index}]", "PathOutsideRoots")
-            elif touches(path, self._closed_files):
+            elif self._closed_files.touched_by(path):
                 yield FieldError(f"env_files[{index}]", "PathForbidden")
         for field, source in binds(spec):
-            if touches(source, self._closed_mounts):
+            if self._closed_mounts.touched_by(source):
                 yield FieldError(field, "MountForbidden")
         if spec.stop_signal is not None and not known_signal(spec.stop_signal):
             yield FieldError("stop_signal", "UnknownSignal")

@@ -27,7 +27,9 @@ def test_every_bind_is_named() -> None:
     ]
 
 
-@pytest.mark.parametrize(("leads", "good"), [("/srv/a", True), ("/run/user/1000/bus", False), ("/run", False)])
+@pytest.mark.parametrize(
+    ("leads", "good"), [("/srv/a", True), ("/run/user/1000/bus", False), ("/run", False), ("/", False)]
+)
 async def test_a_link_is_seen_before_a_container_is_made(leads: str, good: bool) -> None:
     disk = FakeEnvFiles()
     disk.links["/srv/a"] = leads
