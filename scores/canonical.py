@@ -47,11 +47,11 @@ def read(data: bytes, limit: int) -> Any:
     """Parse bytes strictly. `limit` is in bytes. Raises NotCanonical with a code of ``docs/reasons.md``."""
     if len(data) > limit:
         raise NotCanonical("TooLarge", f"{len(data)} bytes, at most {limit} are read")
-    if data.count(b"[") + data.count(b"{") <= MAX_DEPTH:
-        with contextlib.suppress(ValueError):
-            value = from_json(data, allow_inf_nan=False)
-            if to_json(value) == data:  # nothing said twice or spelt otherwise, no white space: as we write it
-                return value
+    with contextlib.suppress(ValueError):
+        value = from_json(data, allow_inf_nan=False)  # which goes no deeper than 200 levels
+        # nothing said twice or spelt otherwise, no white space: as we write it
+        if to_json(value) == data and not _too_deep(value):
+            return value
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -77,6 +77,19 @@ def _check_depth(text: str) -> None:
         depth += 1 if char in "[{" else -1
         if depth > MAX_DEPTH:
             raise NotCanonical("TooDeep", f"nested deeper than {MAX_DEPTH} levels")
+
+
+def _too_deep(value: Any) -> bool:
+    """The same of what was parsed, a level at a time."""
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(MAX_DEPTH):
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, dict | list)
+        ]
+    return bool(level)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
