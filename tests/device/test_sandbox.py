@@ -206,9 +206,7 @@ def forbidden() -> list[tuple[AnyScore, list[tuple[str, str]]]]:
     ):
         found += [(unit(content=text, enabled=True), [("scores[0].content", reason)])]
         found += [(unit(dropins={"1.conf": text}), [("scores[0].dropins.1.conf", reason)])]
-    found += [
-        (mount(source), [("scores[0].mounts[0].source", "MountForbidden")]) for source in sources if source != "/"
-    ]
+    found += [(mount(source), [("scores[0].mounts[0].source", "MountForbidden")]) for source in sources]
     found += [(container(env_files=["/etc/harmony/device.creds"]), [("scores[0].env_files[0]", "PathForbidden")])]
     return found
 
