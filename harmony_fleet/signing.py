@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import fcntl
 import os
 import stat
 from collections.abc import Collection, Iterator
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from harmony_fleet.alike import message_of
 from harmony_fleet.errors import Conflict, InvalidInput, Refused
 from harmony_fleet.roster import durable
+from harmony_fleet.roster.lock import LOCK_SECONDS, alone
 from scores.manifest import WireManifest
 from scores.signatures import (
     FIELD,
@@ -196,7 +196,8 @@ def turn(home: Path, name: str, state: State) -> bool:
     folder = keys_folder(home)
     if not folder.exists():
         raise _unknown(name)
-    with _told(folder), _alone(folder):
+    busy = Conflict("KeysBusy", "cannot lock the keys: another command holds them", "try again when that has ended")
+    with _told(folder), alone(folder, LOCK_SECONDS, busy):  # two that retire a key each would leave none
         return _turn(home, name, state)
 
 
@@ -225,17 +226,6 @@ def _turn(home: Path, name: str, state: State) -> bool:
 
 def _unknown(name: str) -> InvalidInput:
     return InvalidInput("NotFound", f"cannot find the key {name[:64]!r}", "see: harmony fleet key list")
-
-
-@contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """One at a time: two that retire a key each would leave none. The lock is the kernel's and goes with its holder."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(fd)
 
 
 @contextlib.contextmanager

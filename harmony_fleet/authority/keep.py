@@ -7,8 +7,6 @@ servers shall know: a push that fails is made up for by the next.
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -21,6 +19,7 @@ from harmony_fleet.authority import permissions
 from harmony_fleet.authority.claims import ACCOUNT, NO_LIMIT, OPERATOR, STORAGE, USER, Identity, credentials
 from harmony_fleet.errors import InvalidInput, Refused
 from harmony_fleet.roster import durable
+from harmony_fleet.roster.lock import alone
 from scores.base import Model
 from scores.keys import DEVICE_TAG
 from scores.names import DeviceName
@@ -65,6 +64,11 @@ def exists(home: Path) -> bool:
     return (home / FOLDER / _STATE).exists()
 
 
+def busy() -> Refused:
+    """What is told while another command holds the lock."""
+    return Refused("AuthorityBusy", "another command works with this authority", "try again when it has ended")
+
+
 @dataclass(slots=True)
 class Authority:
     """The keys and the state; `save` writes the state."""
@@ -105,18 +109,9 @@ class Authority:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Alone, with the state as it is now. Raises Refused where another command works on it."""
-        fd = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise Refused(
-                    "AuthorityBusy", "another command works with this authority", "try again when it has ended"
-                ) from None
+        with alone(self.folder, 0, busy()):
             self.state = Authority.load(self.folder.parent).state
             yield
-        finally:
-            os.close(fd)
 
     def key(self, name: str) -> Identity:
         """One of the authority's own."""

@@ -1,14 +1,17 @@
 """`harmony server init`: an authority, and the folders of the servers that know it. Connects nowhere.
 
-The authority's state is written last: what was written before it means nothing without it, and is written over.
+One at a time, by a lock of each folder. What can't be made whole is taken away again. The authority's state is written
+last; keys without it, as after a kill, are nobody's, or those of a state that was lost, so they aren't written over.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
-from collections.abc import Sequence
+import shutil
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,10 +19,11 @@ from typing import Final
 
 from harmony_fleet.authority import nodes, tls
 from harmony_fleet.authority.enroll import is_bucket
-from harmony_fleet.authority.keep import FOLDER, Authority, State, exists
+from harmony_fleet.authority.keep import FOLDER, Authority, State, busy, exists
 from harmony_fleet.authority.nodes import Bounds, Node
 from harmony_fleet.errors import InvalidInput, Refused
 from harmony_fleet.roster import durable
+from harmony_fleet.roster.lock import LOCK_SECONDS, alone
 from scores.names import is_name
 
 CONTEXT: Final = "context.toml"
@@ -63,25 +67,62 @@ def checked(wanted: Wanted) -> Wanted:
 
 
 def init(home: Path, wanted: Wanted) -> list[Node]:
-    """Make all of it. Raises Refused where there is an authority or a context already: nothing is written over."""
+    """Make all of it, or nothing. Raises Refused where there is an authority or a context already: nothing is written
+    over.
+    """
+    home = home.absolute()
     _must_be_new(home, wanted.folder)
-    servers = tuple(f"tls://{host}:{wanted.port}" for host in wanted.hosts)
-    replicas = 3 if len(wanted.hosts) >= 3 else 1
     try:
-        state = State(name=wanted.name, servers=servers, replicas=replicas, objects=wanted.objects)
-        authority = Authority.make(home, state)
-        authority.state = authority.state.model_copy(update={"stamp": authority.next_stamp()})
-        made = _nodes(wanted)
-        _write_servers(authority, wanted, made)
-        authority.put("operator.creds", authority.user("fleet", "operator").encode())
-        authority.put("system.creds", authority.user("system", "system").encode())
-        _write_context(home, state)
-        authority.save()
+        with _alone(home, wanted.folder), _whole(home, wanted.folder):
+            return _make(home, wanted)
     except OSError as error:
         raise InvalidInput(
             "NotWritable", f"cannot write {error.filename or wanted.folder}: {error.strerror}", "make it writable"
         ) from None
+
+
+def _make(home: Path, wanted: Wanted) -> list[Node]:
+    servers = tuple(f"tls://{host}:{wanted.port}" for host in wanted.hosts)
+    replicas = 3 if len(wanted.hosts) >= 3 else 1
+    state = State(name=wanted.name, servers=servers, replicas=replicas, objects=wanted.objects)
+    authority = Authority.make(home, state)
+    authority.state = authority.state.model_copy(update={"stamp": authority.next_stamp()})
+    made = _nodes(wanted)
+    _write_servers(authority, wanted, made)
+    authority.put("operator.creds", authority.user("fleet", "operator").encode())
+    authority.put("system.creds", authority.user("system", "system").encode())
+    _write_context(home, state)
+    authority.save()
     return made
+
+
+@contextlib.contextmanager
+def _alone(home: Path, folder: Path) -> Iterator[None]:
+    """Hold both folders. Who waited for that may find what the other has made, and is refused then."""
+    with contextlib.ExitStack() as held:
+        for place in dict.fromkeys((home / FOLDER, folder)):
+            place.mkdir(parents=True, exist_ok=True, mode=0o700)
+            held.enter_context(alone(place, LOCK_SECONDS, busy()))
+            _must_be_new(home, folder)
+        yield
+
+
+@contextlib.contextmanager
+def _whole(home: Path, folder: Path) -> Iterator[None]:
+    """Take away what was written, where not all of it was."""
+    try:
+        yield
+    except BaseException:  # an interrupt, too
+        (home / CONTEXT).unlink(missing_ok=True)
+        for path in [*(home / FOLDER).iterdir(), *_foreign(home, folder)]:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        raise
+
+
+def _foreign(home: Path, folder: Path) -> list[Path]:
+    """What is in the servers' folder, but for the authority, should that be below it."""
+    own = home / FOLDER
+    return [path for path in folder.iterdir() if path not in (own, *own.parents)]
 
 
 def _must_be_new(home: Path, folder: Path) -> None:
@@ -91,13 +132,19 @@ def _must_be_new(home: Path, folder: Path) -> None:
             f"cannot make a second authority: {home / FOLDER} holds one, and every device trusts it",
             "use it; for another fleet set HARMONY_HOME to another folder",
         )
+    if any((home / FOLDER).glob("*.seed")):
+        raise Refused(
+            "AuthorityIncomplete",
+            f"cannot make an authority: {home / FOLDER} has keys already, and not what was decided with them",
+            "restore it from a backup; where there never was an authority, an init was killed: remove that folder",
+        )
     if (home / CONTEXT).exists():
         raise Refused(
             "ContextExists",
             f"cannot write {home / CONTEXT}: it is there, and says which NATS is used now",
             "move it away, or set HARMONY_HOME to another folder",
         )
-    if folder.exists() and any(folder.iterdir()):
+    if folder.exists() and _foreign(home, folder):
         raise Refused("FolderNotEmpty", f"cannot write into {folder}: it isn't empty", "name a new folder")
 
 

@@ -38,8 +38,9 @@ class Old:
 def init(common: Common, wanted: Wanted) -> ExitCode:
     """`harmony server init`."""
     home = common.home()
+    signs = bool(signing.trusted_keys(home))  # a key that can't be used is told before anything is made
     made = setup.init(home, wanted)
-    if not signing.trusted_keys(home):
+    if not signs:
         signing.new(home)
     if common.output is not Output.TABLE:
         write({"authority": str(home / FOLDER), "servers": [dataclasses.asdict(node) for node in made]}, common.output)

@@ -6,23 +6,18 @@ The lock is the kernel's (flock on the folder) and goes with its holder. Beside 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
 
 from harmony_fleet.errors import Conflict, InvalidInput
 from harmony_fleet.roster import durable, text
 from harmony_fleet.roster.edit import Edit
 from harmony_fleet.roster.fence import Seal, admit, expect, from_bytes, seal_of, to_bytes
+from harmony_fleet.roster.lock import LOCK_SECONDS, alone
 from harmony_fleet.roster.model import Roster
 from scores.canonical import digest
-
-LOCK_SECONDS: Final = 30.0
-_AGAIN: Final = 0.02
 
 Check = Callable[[Roster], None]
 
@@ -128,31 +123,17 @@ class RosterFile:
     @contextlib.contextmanager
     def _lock(self, seconds: float) -> Iterator[int]:
         """The kernel's lock, waited for at most `seconds`. Raises Conflict when it isn't to be had."""
-        try:
-            lock = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
-        except OSError:
-            raise InvalidInput(
-                "NoRoster", f"cannot find the roster {self.path}", "make one with: harmony fleet init"
-            ) from None
-        try:
-            _flock(lock, time.monotonic() + seconds)
-            yield lock
-        finally:
-            os.close(lock)
-
-
-def _flock(lock: int, until: float) -> None:
-    while True:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            if time.monotonic() >= until:
-                raise Conflict(
-                    "RosterBusy", "cannot lock the roster: another command holds it", "try again when that has ended"
+        busy = Conflict(
+            "RosterBusy", "cannot lock the roster: another command holds it", "try again when that has ended"
+        )
+        with contextlib.ExitStack() as held:
+            try:
+                lock = held.enter_context(alone(self.folder, seconds, busy))
+            except OSError:
+                raise InvalidInput(
+                    "NoRoster", f"cannot find the roster {self.path}", "make one with: harmony fleet init"
                 ) from None
-            time.sleep(_AGAIN)
-        else:
-            return
+            yield lock
 
 
 def _bytes(path: Path) -> bytes | None:

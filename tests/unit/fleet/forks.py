@@ -1,6 +1,8 @@
-"""Forks that change a roster: many at once, or one that is killed at its N-th line. A process of its own, no threads.
+"""Forks that change a roster, or make an authority: many at once, or one that is killed at its N-th line. A process of
+its own, no threads.
 
 python -m tests.unit.fleet.forks race HOME COUNT       prints how many had which exit code
+python -m tests.unit.fleet.forks inits HOME COUNT      the same of server init
 python -m tests.unit.fleet.forks kill HOME             prints what each kill left
 python -m tests.unit.fleet.forks holder HOME           takes the lock, says so, and never lets go
 """
@@ -13,16 +15,18 @@ import signal
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from harmony_fleet.authority import setup
 from harmony_fleet.errors import HarmonyError
-from harmony_fleet.roster import durable, file
+from harmony_fleet.roster import durable, file, lock
 from harmony_fleet.roster.edit import add
 from harmony_fleet.roster.file import RosterFile
 
-TRACED = (file.__file__, durable.__file__)
+TRACED = (file.__file__, durable.__file__, lock.__file__)
 
 
 def mutate(home: Path, name: str, generation: int) -> int:
@@ -33,7 +37,17 @@ def mutate(home: Path, name: str, generation: int) -> int:
     return 0
 
 
-def race(home: Path, count: int) -> dict[str, int]:
+def init(home: Path, number: int) -> int:
+    """Servers' folders of each one's own, but for two that have one together."""
+    wanted = setup.Wanted("fleet", home.parent / f"nats-{number // 2}", ("localhost",))
+    try:
+        setup.init(home, setup.checked(wanted))
+    except HarmonyError as error:
+        return int(error.exit_code)
+    return 0
+
+
+def race(count: int, work: Callable[[int], int]) -> dict[str, int]:
     """All wait for one byte, then go."""
     ready, go = os.pipe()
     children = []
@@ -42,7 +56,7 @@ def race(home: Path, count: int) -> dict[str, int]:
         if pid == 0:
             os.close(go)
             os.read(ready, 1)
-            os._exit(mutate(home, f"pi-{number}", 1))
+            os._exit(work(number))
         children.append(pid)
     os.close(go)
     codes = Counter(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children)
@@ -94,4 +108,5 @@ if __name__ == "__main__":
     what, place = sys.argv[1], Path(sys.argv[2])
     if what == "holder":
         hold(place)
-    print(json.dumps(race(place, int(sys.argv[3])) if what == "race" else kill(place)))
+    works = {"race": lambda number: mutate(place, f"pi-{number}", 1), "inits": lambda number: init(place, number)}
+    print(json.dumps(race(int(sys.argv[3]), works[what]) if what in works else kill(place)))
