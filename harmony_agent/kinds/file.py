@@ -232,8 +232,7 @@ class FileReconciler:
     async def let_go(self, name: str) -> None:
         """What it has become stays, so what was kept aside will never come back."""
         for place in self._owned(name).places:
-            if place.former is not None:
-                await self._files.forget(copy_name(name, place.path))
+            await self._forget_copy(name, place)
 
     async def logs(self, name: str, lines: int) -> list[str]:  # noqa: ARG002  # the protocol's
         """A File logs nothing."""
@@ -244,15 +243,28 @@ class FileReconciler:
         await self._files.close()
 
     async def _keep(self, action: Keep) -> None:
-        """Record what stands there, then copy it: a copy that no record names would be lost."""
-        places = list(self._owned(action.name).places)
-        index = next(index for index, place in enumerate(places) if place.path == action.path)
-        if places[index].former != action.former:
-            places[index] = replace(places[index], former=action.former)
-            await self._store.note(action.name, ledger.write(places))
-        if action.former.type == "file":
+        """Record what stands there, copy it, record that: no copy is lost, and none of something older is believed."""
+        place = next(place for place in self._owned(action.name).places if place.path == action.path)
+        if place.former != action.former:
+            place = replace(place, former=action.former, kept=False)
+            await self._note(action.name, place)
+        if place.former is not None and place.needs_copy and action.expect is not None:
             copy = copy_name(action.name, action.path)
-            await self._files.keep(action.path, copy, action.former.digest, action.expect)
+            await self._files.keep(action.path, copy, place.former.digest, action.expect)
+            await self._note(action.name, replace(place, kept=True))
+
+    async def _note(self, name: str, place: Place) -> None:
+        """Have the ledger say this of the place at its path, where it says otherwise."""
+        places = self._owned(name).places
+        now = tuple(place if other.path == place.path else other for other in places)
+        if now != places:
+            await self._store.note(name, ledger.write(now))
+
+    async def _forget_copy(self, name: str, place: Place) -> None:
+        """Delete what was kept, which nothing may believe in by then; the ledger names it until it is gone."""
+        if place.former is not None:
+            await self._note(name, place.giving_back())
+            await self._files.forget(copy_name(name, place.path))
 
     async def _make_parents(self, action: MakeParents) -> None:
         """Record them as made, then make them: one that no record names would be left over."""
@@ -266,7 +278,7 @@ class FileReconciler:
         await self._files.make_parents(action.parents)
 
     async def _release(self, action: Release) -> None:
-        """Undo at one place, then let its record go, then what was kept: in an order that may be cut anywhere."""
+        """Undo at one place, then let what was kept go, then its record: in an order that may be cut anywhere."""
         place, seen, name = action.place, action.sight.seen, action.name
         if action.restore and place.former is not None:
             await self._put_back(name, place.former, action.sight)
@@ -275,6 +287,7 @@ class FileReconciler:
         if action.sight.leftover:
             await self._files.sweep(place.path)
         left = await self._drop_made(name, place.made)
+        await self._forget_copy(name, place)
         rest = [other for other in self._owned(name).places if other.path != place.path]
         if rest:  # what must stay now goes with the last place
             rest[0] = replace(rest[0], made=tuple(dict.fromkeys((*rest[0].made, *left))))
@@ -282,8 +295,6 @@ class FileReconciler:
             self._unclaimed.update(left)
         if rest or place.former is not None or place.made:  # else the record goes as it is, and in a moment
             await self._store.note(name, ledger.write(rest))
-        if place.former is not None:
-            await self._files.forget(copy_name(name, place.path))
 
     async def _drop_made(self, name: str, made: Sequence[str]) -> list[str]:
         """Remove the directories that were made for `name`; those that hold something or are needed are returned."""
@@ -336,8 +347,9 @@ class FileReconciler:
         known = self._surveys.get(name)
         if known is not None and known.desired is desired and known.record is record:
             return known
+        placed = ledger.read(record)
         settled = record is not None and record.applied != "" and record.applied == record.spec_digest
-        owned = Owned(ledger.read(record), settled)
+        owned = Owned(placed, settled and not any(place.untouched for place in placed[:1]))
         places = {place.path: place for place in owned.places}
         paths = dict.fromkeys(() if desired is None else (desired.spec.path,)) | dict.fromkeys(places)
         spots = []

@@ -52,6 +52,8 @@ class Place:
 
     `proven`: it was once as wanted, so whatever stands there since is ours; unless it was left `vacant`, being wanted
     absent. Besides, what is one of the `intents` can be of this agent's making. `made`: parents that were made for it.
+    `kept`: the copy of a `former` file was complete. A copy that the ledger doesn't say so of is none, for it may be of
+    something older; so this is written before anything is replaced, and taken back before the copy is deleted.
     """
 
     path: str
@@ -61,6 +63,21 @@ class Place:
     intents: tuple[str, ...] = ()
     made: tuple[str, ...] = ()
     former: Former | None = None
+    kept: bool = False
+
+    @property
+    def needs_copy(self) -> bool:
+        """Whether what stood there before can only come back from a copy."""
+        return self.former is not None and self.former.type == "file"
+
+    @property
+    def untouched(self) -> bool:
+        """Whether it is still its owner's, or again: what stood there isn't kept, so nothing was done to it."""
+        return self.needs_copy and not self.kept
+
+    def giving_back(self) -> Place:
+        """The same place once what stood there before is there again, or stays away."""
+        return replace(self, proven=False, vacant=False, intents=(), kept=False) if self.needs_copy else self
 
     def intending(self, spec: File, digest: str, seen: Seen | None) -> Place:
         """The same place for this spec, which is about to be worked on; `seen` is what stands there."""
@@ -91,7 +108,7 @@ def read(record: Record | None) -> tuple[Place, ...]:
     if record is None:
         return ()
     places = tuple(_place(value) for value in record.facts.get("places", ()))
-    if places and record.applied and record.applied == record.spec_digest:
+    if places and record.applied and record.applied == record.spec_digest and not places[0].untouched:
         now = places[0]
         return (replace(now, proven=True, vacant=now.type == "absent", intents=()), *places[1:])
     return places
@@ -99,7 +116,20 @@ def read(record: Record | None) -> tuple[Place, ...]:
 
 def write(places: Sequence[Place]) -> Facts:
     """The facts that `read` reads: what JSON gives back just so, for facts are compared."""
-    return {"places": [asdict(place) | {"intents": list(place.intents), "made": list(place.made)} for place in places]}
+    return {"places": [_value(place) for place in places]}
+
+
+def _value(place: Place) -> dict[str, Any]:
+    """Spelt out, for `asdict` takes as long as all else that is done to claim a File."""
+    return {
+        "path": place.path,
+        "type": place.type,
+        "proven": place.proven,
+        "vacant": place.vacant,
+        "intents": list(place.intents),
+        "made": list(place.made),
+        "former": None if place.former is None else asdict(place.former),
+    }
 
 
 def copy_name(name: str, path: str) -> str:
@@ -126,6 +156,7 @@ def _place(value: Mapping[str, Any]) -> Place:
         intents=tuple(value["intents"]),
         made=tuple(value["made"]),
         former=None if former is None else Former(**former),
+        kept=value.get("kept", True),  # one of before this was noted
     )
 
 

@@ -39,11 +39,11 @@ class FileState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keep(Action):
-    """Keep what stands there, which isn't ours, so that it can be put back."""
+    """Keep what stands there, which isn't ours, so that it can be put back; None: nothing stands there any more."""
 
     path: str
-    former: Former
-    expect: Mark
+    former: Former | None
+    expect: Mark | None
     disturbs: bool = False
 
 
@@ -231,19 +231,26 @@ def _sweep(wanted: Wanted, sight: Sight) -> Sweep | None:
 
 def _copy_former(wanted: Wanted, owned: Owned, sight: Sight) -> Keep | None:
     """A copy of what is adopted although it is as wanted already: a later spec will replace it, and removal may not."""
-    seen = sight.seen
-    former = next((place.former for place in owned.places if place.path == wanted.spec.path), None)
-    if former is None or former.type != "file" or sight.kept or seen is None or not former.matches(seen):
+    seen, former = sight.seen, None
+    place = next((place for place in owned.places if place.path == wanted.spec.path), None)
+    if place is None or place.former is None or _is_kept(place, sight):
         return None
+    if place.former.matches(seen):
+        former = place.former
+    elif place.kept:
+        return None  # its copy is gone, and what could be copied, too
+    elif seen is not None:
+        former = describe(seen)  # it became otherwise before anything was done
     reason = "what was there isn't kept yet"
-    return Keep(name=wanted.name, reason=reason, path=wanted.spec.path, former=former, expect=seen.mark)
+    expect = None if seen is None else seen.mark
+    return Keep(name=wanted.name, reason=reason, path=wanted.spec.path, former=former, expect=expect)
 
 
 def _keep(wanted: Wanted, place: Place, sight: Sight, seen: Seen) -> Wait | tuple[FileAction, ...]:
     """What must be kept before it is replaced: nothing, if it is ours or has been kept. Or why it can't be replaced."""
     path, former = wanted.spec.path, describe(seen)
     if place.former is not None and place.former == former:
-        if former.type != "file" or sight.kept:
+        if _is_kept(place, sight):
             return ()
     elif place.may_be_ours(seen):
         return ()
@@ -281,7 +288,7 @@ def _release_all(name: str, places: Sequence[Place], state: FileState) -> Plan[F
 def _release(name: str, place: Place, sight: Sight) -> Release | Wait | None:
     """How to give one place up; None where nothing of it is left."""
     trouble, seen, former = sight.trouble, sight.seen, place.former
-    if trouble is not None and (place.proven or sight.kept) and trouble.reason != "NotADirectory":
+    if trouble is not None and (place.proven or (place.kept and sight.kept)) and trouble.reason != "NotADirectory":
         return _wait(trouble)
     ours = seen is not None and place.may_be_ours(seen)
     restore = _restore(name, place, sight, ours=ours)
@@ -300,9 +307,9 @@ def _release(name: str, place: Place, sight: Sight) -> Release | Wait | None:
 def _restore(name: str, place: Place, sight: Sight, *, ours: bool) -> bool | Wait:
     """Whether what stood there before must be put back; a Wait when that can't be."""
     former, seen = place.former, sight.seen
-    if former is None or former.matches(seen):
+    if former is None or former.matches(seen) or place.untouched:
         return False
-    kept = former.type != "file" or sight.kept
+    kept = _is_kept(place, sight)
     if seen is not None and not ours:
         if not kept or not (place.proven or former.type == "file"):
             return False  # somebody else's, from before anything was done
@@ -315,6 +322,11 @@ def _restore(name: str, place: Place, sight: Sight, *, ours: bool) -> bool | Wai
     copy = copy_name(name, place.path)
     message = f"cannot put back what was at {place.path}: its copy former/{copy} is gone; put it there, or orphan this"
     return Wait("FormerLost", message, "Blocked", _LATER)
+
+
+def _is_kept(place: Place, sight: Sight) -> bool:
+    """Whether what stood there before can be put back."""
+    return not place.needs_copy or (place.kept and sight.kept)
 
 
 def _wait(trouble: Trouble) -> Wait:

@@ -238,3 +238,31 @@ async def test_the_kernel_fails_at_each_call(zygote: Zygote, tmp_path: Path, nam
             assert not [path for path in tree(directory) if ".harmony-" in path], (call, number, error)
         await settle(directory, run.record, case)
         assert tree(directory) == after, (call, number, error)
+
+
+@pytest.mark.parametrize("again", ["at once", "another file"])
+async def test_killed_while_giving_back_then_adopted_again(zygote: Zygote, tmp_path: Path, again: str) -> None:
+    """A copy of what was given back is never taken for one of what is adopted now, and none is left over."""
+    case, directory = CASES["give back"], tmp_path / "device"
+    file, former = directory / "root" / "a", directory / "state" / "former"
+    points = zygote.run(directory, await prepare(directory, case), case).points()
+    for call, number in points:
+        run = zygote.run(directory, await prepare(directory, case), case, f"{call}:signal=KILL:when={number}")
+        assert run.killed, (call, number, run.log)
+        record, theirs = run.record, OLD
+        if again == "another file":
+            await settle(directory, record, case)
+            record, theirs = None, "another\n"
+            file.write_text(theirs)
+        await settle(directory, await adopted(directory, record, case), case)
+        assert file.read_text() == theirs, (call, number)
+        assert list(former.iterdir()) == [], (call, number)
+
+
+async def adopted(directory: Path, record: Record | None, case: Case) -> Record | None:
+    """The ledger once the next agent has `before` again."""
+    agent = Agent(str(directory))
+    if record is not None:
+        agent.store.put(record)
+    assert await agent.reach(case.before) == ""
+    return agent.store.record("a")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -252,6 +253,109 @@ async def test_what_is_adopted_and_then_let_go_leaves_no_copy(world: World) -> N
     await world.remove()
     assert world.files.things["/srv/a"].content == b"ours"
     assert world.files.formers == {}
+
+
+async def test_let_go_and_wanted_again_before_its_record_is_forgotten(world: World) -> None:
+    """The agent is killed in between: what was let go is what stands there now, and the copy isn't missed."""
+    world.files.set("/srv/a", b"theirs")
+    await world.converge(content="ours", adopt=True, on_remove="orphan")
+    await world.kind.let_go("a")
+    assert world.files.formers == {}
+    world.restart()
+    await world.converge(content="newer", adopt=True)
+    await world.remove()
+    assert world.content("/srv/a") == b"ours"
+
+
+@pytest.mark.parametrize("content", ["ours", "newer"])
+async def test_what_was_given_back_is_its_owner_s_though_the_agent_is_killed(
+    world: World, monkeypatch: pytest.MonkeyPatch, content: str
+) -> None:
+    """Also for what is wanted next, and also where its owner changed it before."""
+    world.files.set("/srv/a", b"theirs")
+    await world.converge(content="ours", adopt=True)
+    world.store.unset("a")
+
+    async def cut(_former: str) -> None:
+        raise Cut
+
+    with monkeypatch.context() as patched:
+        patched.setattr(world.files, "forget", cut)
+        with pytest.raises(Cut):
+            await world.settle()
+    world.files.set("/srv/a", b"edited since")
+    world.restart()
+    world.want(content="newest")
+    assert await world.blocked() == "OwnershipConflict"
+    await world.converge(content=content, adopt=True)
+    await world.remove()
+    assert (world.content("/srv/a"), world.files.formers) == (b"edited since", {})
+
+
+@pytest.mark.parametrize("call", ["note", "keep"])
+async def test_a_newer_state_of_what_is_adopted_is_kept_though_the_agent_is_killed(
+    world: World, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """A copy of an older state stands under the very name at that moment."""
+    world.files.set("/srv/a", b"theirs")
+    world.want(content="ours", adopt=True)
+    with pytest.raises(Cut):
+        await world.settle(before=cut_before(Put))
+    world.files.set("/srv/a", b"theirs, newer")
+    whose = world.store if call == "note" else world.files
+    done = getattr(whose, call)
+
+    async def cut(*args: Any) -> None:
+        if call == "note":
+            await done(*args)
+        raise Cut
+
+    with monkeypatch.context() as patched:
+        patched.setattr(whose, call, cut)
+        with pytest.raises(Cut):
+            await world.settle()
+    world.restart()
+    assert (await world.settle()).plan == Converged()
+    assert world.content("/srv/a") == b"ours"
+    await world.remove()
+    assert world.content("/srv/a") == b"theirs, newer"
+
+
+async def test_what_went_away_before_it_was_kept_is_not_missed(world: World) -> None:
+    world.files.set("/srv/a", b"theirs")
+    world.want(type="absent", adopt=True)
+    with pytest.raises(Cut):
+        await world.settle(before=cut_before(Keep))
+    world.files.drop("/srv/a")
+    world.restart()
+    await world.converge(type="absent")
+    world.files.set("/srv/a", b"drift")
+    assert (await world.settle()).plan == Converged()
+    assert "/srv/a" not in world.files.things
+    await world.remove()
+
+
+async def test_what_became_as_wanted_before_it_was_kept_is_what_comes_back(world: World) -> None:
+    world.files.set("/srv/a", b"theirs")
+    world.want(content="ours", adopt=True)
+    with pytest.raises(Cut):
+        await world.settle(before=cut_before(Keep))
+    world.files.set("/srv/a", b"ours")
+    world.restart()
+    assert (await world.settle()).plan == Converged()
+    await world.converge(content="newer")
+    await world.remove()
+    assert world.content("/srv/a") == b"ours"
+
+
+def cut_before(action: type[Any]) -> Callable[[Any], None]:
+    """For `settle`: the agent is killed ahead of the first action of this type."""
+
+    def before(next_one: Any) -> None:
+        if isinstance(next_one, action):
+            raise Cut
+
+    return before
 
 
 async def test_a_directory_that_is_adopted_keeps_what_it_holds(world: World) -> None:
