@@ -129,6 +129,7 @@ def _value(place: Place) -> dict[str, Any]:
         "intents": list(place.intents),
         "made": list(place.made),
         "former": None if place.former is None else asdict(place.former),
+        "kept": place.kept,
     }
 
 
