@@ -17,8 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from harmony_fleet import secret
 from harmony_fleet.errors import InvalidInput
 
+AUTHORITY: Final = "authority"
+"""The folder of the home where the authority's keys and credentials are."""
+ANEW: Final = "make another authority, and join each device to it: see docs/operate.md"
+"""What to do where one of them may have been read by others."""
 DEFAULT_SERVER: Final = "nats://127.0.0.1:4222"
 _KEYS: Final = {"server": (str, list), "creds": (str,), "tls_ca": (str,), "replicas": (int,)}
 _SERVER: Final = re.compile(r"((nats|tls|ws|wss)://)?[^\s/]+(:[0-9]+)?/?")
@@ -51,10 +56,13 @@ def load_context(
     env = os.environ if environ is None else environ
     home = home_of(env)
     saved = _read_file(home / "context.toml")
+    creds_path = _existing("credentials", creds or env.get("HARMONY_CREDS"), saved.get("creds"), home)
+    if creds_path is not None and creds_path.parent == home / AUTHORITY:  # others' files are others' to guard
+        secret.check(creds_path, ANEW)
     servers = _servers(server or env.get("HARMONY_SERVER") or saved.get("server", DEFAULT_SERVER))
     return Context(
         servers=servers,
-        creds=_existing("credentials", creds or env.get("HARMONY_CREDS"), saved.get("creds"), home),
+        creds=creds_path,
         tls_ca=_existing("TLS authority", tls_ca or env.get("HARMONY_TLS_CA"), saved.get("tls_ca"), home),
         home=home,
         replicas=saved.get("replicas", 1),

@@ -10,12 +10,12 @@ from __future__ import annotations
 import base64
 import contextlib
 import os
-import stat
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from harmony_fleet import secret
 from harmony_fleet.alike import message_of
 from harmony_fleet.errors import Conflict, InvalidInput, Refused
 from harmony_fleet.roster import durable
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
 FOLDER: Final = "keys"
 _PREFIX: Final = "ed25519-private:"
-_MOST: Final = 4096
-"""Bytes of a key's file that are read; a right one has 61."""
 State = Literal["active", "retired"]
 _ENDS: Final[dict[State, str]] = {"active": ".key", "retired": ".retired"}
 
@@ -160,7 +158,7 @@ def all_keys(home: Path) -> list[Key]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise _unreadable(folder, error) from None
+        raise secret.unreadable(folder, error, _RESTORE) from None
     return [
         _read(folder / name, name.removesuffix(end), state)
         for name in names
@@ -251,7 +249,8 @@ def _read(path: Path, name: str, state: State) -> Key:
     """A key's file, which nobody else may read, and whose name is that of its key."""
     from nacl.signing import SigningKey  # noqa: PLC0415 - only where there are keys
 
-    seed = strict_base64(_text(path).removeprefix(_PREFIX).removesuffix("\n"), KEY_BYTES)
+    text = secret.read(path, _RESTORE, "make another: harmony fleet key new").decode("ascii", "replace")
+    seed = strict_base64(text.removeprefix(_PREFIX).removesuffix("\n"), KEY_BYTES)
     private = SigningKey(seed) if seed is not None else None
     if private is None or not is_key_id(name) or key_id(bytes(private.verify_key)) != name:
         raise InvalidInput("KeyInvalid", f"cannot use {path}: it isn't the key that its name says", _RESTORE)
@@ -259,27 +258,3 @@ def _read(path: Path, name: str, state: State) -> Key:
 
 
 _RESTORE: Final = "restore it from a backup; or remove it, make another, and put that into each device's trust"
-
-
-def _text(path: Path) -> str:
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        raise _unreadable(path, error) from None
-    with os.fdopen(fd, "rb") as file:
-        seen = os.fstat(file.fileno())
-        if not stat.S_ISREG(seen.st_mode) or stat.S_IMODE(seen.st_mode) & 0o077 or seen.st_uid != os.geteuid():
-            raise Conflict(
-                "KeyExposed",
-                f"cannot use {path}: others own it or may read it, so others may have signed with it",
-                f"chmod 600 it where you are sure that nobody read it; else make another: {_NEW}",
-            )
-        data = file.read(_MOST)
-    return data.decode("ascii", "replace")
-
-
-_NEW: Final = "harmony fleet key new"
-
-
-def _unreadable(path: Path, error: OSError) -> InvalidInput:
-    return InvalidInput("KeyUnreadable", f"cannot read {path}: {error.strerror}", _RESTORE)

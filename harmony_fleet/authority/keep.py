@@ -7,16 +7,19 @@ servers shall know: a push that fails is made up for by the next.
 from __future__ import annotations
 
 import contextlib
+import json
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, ValidationError
 
+from harmony_fleet import secret
 from harmony_fleet.authority import permissions
 from harmony_fleet.authority.claims import ACCOUNT, NO_LIMIT, OPERATOR, STORAGE, USER, Identity, credentials
+from harmony_fleet.context import ANEW, AUTHORITY
 from harmony_fleet.errors import InvalidInput, Refused
 from harmony_fleet.roster import durable
 from harmony_fleet.roster.lock import alone
@@ -24,10 +27,12 @@ from scores.base import Model
 from scores.keys import DEVICE_TAG
 from scores.names import DeviceName
 
-FOLDER: Final = "authority"
+FOLDER: Final = AUTHORITY
 FOREVER: Final = 2**53 - 1
 """A key is given once, so what is withdrawn stays so: not until now, which a clock that went ahead once had passed."""
 _STATE: Final = "authority.json"
+_VERSION: Final = 1
+_RESTORE: Final = "restore it from a backup"
 _SEEDS: Final = {
     "operator": OPERATOR,
     "system": ACCOUNT,
@@ -47,7 +52,7 @@ class Issued(Model):
 class State(Model):
     """What was decided, and what was issued. No secret stands in it."""
 
-    version: int = 1
+    version: Literal[1] = _VERSION
     name: str
     servers: Annotated[tuple[str, ...], Field(min_length=1)]
     replicas: int = 1
@@ -67,6 +72,21 @@ def exists(home: Path) -> bool:
 def busy() -> Refused:
     """What is told while another command holds the lock."""
     return Refused("AuthorityBusy", "another command works with this authority", "try again when it has ended")
+
+
+def _must_be_known(path: Path, data: bytes) -> None:
+    """Of another version than this program's it may have fields that must not be lost. Raises InvalidInput."""
+    try:
+        value = json.loads(data)
+    except ValueError:
+        return  # no version at all: the model says so
+    version = value.get("version", _VERSION) if isinstance(value, dict) else _VERSION
+    if version != _VERSION:
+        raise InvalidInput(
+            "AuthorityVersion",
+            f"cannot use {path}: it is of version {version!r:.20}, and this program knows {_VERSION}",
+            "use the harmony that wrote it, or a newer one; or restore the file from a backup",
+        )
 
 
 @dataclass(slots=True)
@@ -94,16 +114,16 @@ class Authority:
         """Raises InvalidInput where there is none, or where it can't be read."""
         folder = home / FOLDER
         try:
-            state = State.model_validate_json((folder / _STATE).read_bytes())
+            data = (folder / _STATE).read_bytes()
+            _must_be_known(folder / _STATE, data)
+            state = State.model_validate_json(data)
         except FileNotFoundError:
             raise InvalidInput(
                 "NoAuthority", f"there is no authority in {folder}", "make one with harmony server init"
             ) from None
         except (OSError, ValidationError) as error:
             why = error.strerror if isinstance(error, OSError) else "it isn't what this program wrote"
-            raise InvalidInput(
-                "AuthorityUnreadable", f"cannot read {folder / _STATE}: {why}", "restore it from a backup"
-            ) from None
+            raise InvalidInput("AuthorityUnreadable", f"cannot read {folder / _STATE}: {why}", _RESTORE) from None
         return cls(folder, state)
 
     @contextlib.contextmanager
@@ -117,12 +137,11 @@ class Authority:
         """One of the authority's own."""
         if name not in self._keys:
             path = self.folder / f"{name}.seed"
+            seed = secret.read(path, _RESTORE, ANEW).strip()
             try:
-                self._keys[name] = Identity(path.read_bytes().strip())
-            except Exception:  # a missing file, or the library's many errors: none of them may repeat the seed
-                raise InvalidInput(
-                    "AuthorityUnreadable", f"cannot read the key {path}", "restore it from a backup"
-                ) from None
+                self._keys[name] = Identity(seed)
+            except Exception:  # the library's many errors: none of them may repeat the seed
+                raise InvalidInput("AuthorityUnreadable", f"cannot use {path}: it is no key", _RESTORE) from None
         return self._keys[name]
 
     def put(self, name: str, data: bytes) -> None:

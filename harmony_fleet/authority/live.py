@@ -12,9 +12,10 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any, Final
 
+from harmony_fleet import secret
 from harmony_fleet.authority.keep import FOLDER, Authority, exists
 from harmony_fleet.connection import ApiError, Connection, NoResponders
-from harmony_fleet.context import Context
+from harmony_fleet.context import ANEW, Context
 from harmony_fleet.errors import Unreachable
 from scores.keys import DESIRED, DEVICE_WRITES, device_reader, kv_stream, kv_subject, reader_config
 
@@ -32,8 +33,7 @@ def enrolled(home: Path) -> frozenset[str]:
 
 async def push(authority: Authority, context: Context) -> None:
     """Give every account to the servers. Raises Unreachable; then they go on with what they had."""
-    system = dataclasses.replace(context, creds=context.home / FOLDER / "system.creds")
-    async with Connection(system) as connection:
+    async with Connection(_as_system(context)) as connection:
         for token in authority.accounts().values():
             try:
                 answer = json.loads(await connection.request(_UPDATE, token.encode()))
@@ -46,6 +46,13 @@ async def push(authority: Authority, context: Context) -> None:
                     f"cannot change the accounts of the server at {context.place()}: {why}",
                     "is it run with the configuration that harmony server init wrote?",
                 )
+
+
+def _as_system(context: Context) -> Context:
+    """Where `context` connects, as the system account's user."""
+    creds = context.home / FOLDER / "system.creds"
+    secret.check(creds, ANEW)
+    return dataclasses.replace(context, creds=creds)
 
 
 async def harden(connection: Connection) -> None:
@@ -66,9 +73,8 @@ async def harden(connection: Connection) -> None:
 
 async def connected(authority: Authority, context: Context) -> set[str]:
     """The public keys of the devices' credentials by which there are connections now, on any server."""
-    system = dataclasses.replace(context, creds=context.home / FOLDER / "system.creds")
     account = authority.key("devices").public
-    async with Connection(system) as connection:
+    async with Connection(_as_system(context)) as connection:
         inbox = await connection.inbox()
         request = {"auth": True, "acc": account, "limit": 65_536}
         await connection.publish("$SYS.REQ.SERVER.PING.CONNZ", json.dumps(request).encode(), reply=inbox.subject)

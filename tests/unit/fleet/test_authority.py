@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import fcntl
 import json
@@ -16,10 +17,11 @@ from typing import Any
 import pytest
 
 from harmony_fleet import signing
-from harmony_fleet.authority import enroll, setup
+from harmony_fleet.authority import enroll, live, setup
 from harmony_fleet.authority.enroll import Asked
 from harmony_fleet.authority.keep import Authority
 from harmony_fleet.authority.setup import Wanted
+from harmony_fleet.context import load_context
 from harmony_fleet.errors import Conflict, InvalidInput, Refused
 from harmony_fleet.roster import durable
 from harmony_fleet.roster.lock import alone
@@ -143,6 +145,54 @@ def test_an_init_that_ends_early_leaves_nothing_and_may_be_repeated(
     monkeypatch.setattr(durable, "replace", lambda path, data, **_more: Path(path).write_bytes(data))
     setup.init(home, wanted)
     assert Authority.load(home).state.servers
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o666, 0o610])
+def test_a_key_that_others_may_read_is_not_used(home: Path, mode: int) -> None:
+    seed = home / "authority" / "device-signer.seed"
+    seed.chmod(mode)
+    with pytest.raises(Conflict, match="others") as caught:
+        enroll.enroll(Authority.load(home), home, "pi-01", PLAIN)
+    assert (caught.value.code, f"chmod 600 {seed}" in caught.value.hint) == ("KeyExposed", True)
+    assert not Authority.load(home).state.devices
+    seed.chmod(0o400)
+    assert enroll.enroll(Authority.load(home), home, "pi-01", PLAIN).device == "pi-01"
+
+
+@pytest.mark.parametrize("who", ["operator", "system"])
+def test_credentials_that_others_may_read_are_not_used(home: Path, who: str) -> None:
+    environ = {"HARMONY_HOME": str(home)}
+    authority, context = Authority.load(home), load_context(environ=environ)
+    (home / "authority" / f"{who}.creds").chmod(0o644)
+    uses = {
+        "operator": lambda: load_context(environ=environ),
+        "system": lambda: asyncio.run(live.push(authority, context)),
+    }
+    with pytest.raises(Conflict, match=rf"{who}\.creds"):
+        uses[who]()
+
+
+def test_a_key_that_cannot_be_read_is_named_and_not_told(home: Path) -> None:
+    seed = home / "authority" / "devices.seed"
+    right = seed.read_text()
+    for broken, code in ((right[:-4], "AuthorityUnreadable"), ("", "AuthorityUnreadable"), (None, "KeyUnreadable")):
+        seed.unlink() if broken is None else seed.write_text(broken)
+        with pytest.raises(InvalidInput, match=r"devices\.seed") as caught:
+            Authority.load(home).key("devices")
+        assert caught.value.code == code
+        assert "backup" in caught.value.hint
+        assert right[4:20] not in str(caught.value) + str(caught.value.__cause__)
+
+
+@pytest.mark.parametrize("version", [2, 0, "1", None])
+def test_a_state_of_another_version_is_refused_and_stays(home: Path, version: Any) -> None:
+    path = home / "authority" / "authority.json"
+    told = {**json.loads(path.read_text()), "version": version, "invented": "later"}
+    path.write_text(json.dumps(told))
+    with pytest.raises(InvalidInput, match="version") as caught:
+        Authority.load(home)
+    assert (str(path) in caught.value.message, "harmony that wrote it" in caught.value.hint) == (True, True)
+    assert json.loads(path.read_text()) == told
 
 
 def test_keys_whose_state_was_lost_are_not_written_over(home: Path, tmp_path: Path) -> None:
