@@ -129,7 +129,10 @@ def rotate(common: Common, device: str, asked: Asked, path: Path, old: Old) -> E
 
 
 def finish(common: Common, device: str, seconds: float) -> ExitCode:
-    """`harmony device finish`: withdraw what was replaced, once what replaces it is in use."""
+    """`harmony device finish`: withdraw what was replaced, once what replaces it is in use.
+
+    Where it isn't: exit code 1 if that was only looked for, 4 if it was waited for.
+    """
     context, authority = _authority(common)
     issued = authority.state.devices.get(device)
     if issued is None:
@@ -137,9 +140,10 @@ def finish(common: Common, device: str, seconds: float) -> ExitCode:
     until = time.monotonic() + seconds
     while issued.user not in asyncio.run(live.connected(authority, context)):
         if time.monotonic() > until:
-            raise HarmonyError(
+            late = f" within {seconds:g} s" if seconds else ""
+            raise (Unreachable if seconds else HarmonyError)(
                 "NotConnected",
-                f"{device} hasn't connected with its new credentials, so the ones before still hold",
+                f"{device} hasn't connected with its new credentials{late}, so the ones before still hold",
                 f"join it with the new bundle, then: harmony device finish {device}",
             )
         time.sleep(_POLL_SECONDS)

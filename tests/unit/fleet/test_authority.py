@@ -21,7 +21,9 @@ from harmony_fleet.authority import enroll, live, setup
 from harmony_fleet.authority.enroll import Asked
 from harmony_fleet.authority.keep import Authority
 from harmony_fleet.authority.setup import Wanted
-from harmony_fleet.context import load_context
+from harmony_fleet.cli import main
+from harmony_fleet.commands import authority as commands
+from harmony_fleet.context import Context, load_context
 from harmony_fleet.errors import Conflict, InvalidInput, Refused
 from harmony_fleet.roster import durable
 from harmony_fleet.roster.lock import alone
@@ -193,6 +195,27 @@ def test_a_state_of_another_version_is_refused_and_stays(home: Path, version: An
         Authority.load(home)
     assert (str(path) in caught.value.message, "harmony that wrote it" in caught.value.hint) == (True, True)
     assert json.loads(path.read_text()) == told
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [(["finish"], 1), (["finish", "--wait", "50ms"], 4), (["rotate", "-o", "x.bundle", "--wait", "50ms"], 4)],
+)
+def test_a_device_that_does_not_come_in_time_is_code_4(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str], code: int
+) -> None:
+    async def nobody(_authority: Authority, _context: Context) -> set[str]:
+        return set()
+
+    monkeypatch.setenv("HARMONY_HOME", str(home))
+    monkeypatch.chdir(home)
+    monkeypatch.setattr(live, "connected", nobody)
+    monkeypatch.setattr(commands, "_POLL_SECONDS", 0.01)
+    enroll.enroll(Authority.load(home), home, "pi-01", PLAIN)
+    enroll.rotate(Authority.load(home), home, "pi-01", PLAIN, at_once=False)
+    assert main(["device", words[0], "pi-01", *words[1:]]) == code
+    assert "hasn't connected with its new credentials" in capsys.readouterr().err.replace("\n", " ")
+    assert not Authority.load(home).state.revoked
 
 
 def test_keys_whose_state_was_lost_are_not_written_over(home: Path, tmp_path: Path) -> None:
