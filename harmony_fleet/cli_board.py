@@ -4,11 +4,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harmony_fleet.cli_options import Creds, Server, TlsCa, common_of, guarded
+from harmony_fleet.cli_options import connecting
+
+if TYPE_CHECKING:
+    from harmony_fleet.commands.common import Common
 
 Listen = Annotated[str, typer.Option(metavar="ADDRESS:PORT", help="Where, on loopback; port 0 takes a free one.")]
 MaybeListen = Annotated[
@@ -16,14 +19,8 @@ MaybeListen = Annotated[
 ]
 
 
-def metrics(
-    ctx: typer.Context,
-    *,
-    listen: MaybeListen = None,
-    server: Server = None,
-    creds: Creds = None,
-    tls_ca: TlsCa = None,
-) -> int:
+@connecting
+def metrics(common: Common, *, listen: MaybeListen = None) -> int:
     """Print the fleet's metrics as Prometheus reads them; with --listen, answer /metrics until ended.
 
     \b
@@ -32,20 +29,13 @@ def metrics(
     """
     from harmony_fleet.commands import board
 
-    common = common_of(ctx, server, creds, tls_ca, "table")
     if listen is None:
-        return guarded(common, lambda: board.scrape(common))
-    return guarded(common, lambda: board.listen(common, listen, "/metrics"))
+        return board.scrape(common)
+    return board.listen(common, listen, "/metrics")
 
 
-def dashboard(
-    ctx: typer.Context,
-    *,
-    listen: Listen = "127.0.0.1:8080",
-    server: Server = None,
-    creds: Creds = None,
-    tls_ca: TlsCa = None,
-) -> int:
+@connecting
+def dashboard(common: Common, *, listen: Listen = "127.0.0.1:8080") -> int:
     """Show the fleet in a browser, on loopback, until ended. It shows codes and names only, and changes nothing.
 
     \b
@@ -54,5 +44,4 @@ def dashboard(
     """
     from harmony_fleet.commands import board
 
-    common = common_of(ctx, server, creds, tls_ca, "table")
-    return guarded(common, lambda: board.listen(common, listen, "/"))
+    return board.listen(common, listen, "/")

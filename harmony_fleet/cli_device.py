@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from harmony_fleet.cli_options import Creds, Form, Server, TlsCa, common_of, guarded, reaching, seconds_of
+from harmony_fleet.cli_options import connecting, local, reaching, seconds_of
 
 if TYPE_CHECKING:
     from harmony_fleet.authority.enroll import Asked
@@ -63,8 +63,9 @@ def _asked(
 
 
 @app.command()
+@connecting
 def enroll(
-    ctx: typer.Context,
+    common: Common,
     *,
     device: Device,
     bundle: BundleFile = None,
@@ -73,9 +74,6 @@ def enroll(
     unit: Unit = None,
     profile: Profile = None,
     reach: Reach = None,
-    server: Server = None,
-    creds: Creds = None,
-    tls_ca: TlsCa = None,
 ) -> int:
     """Make a device's credentials, and one bundle by which it joins.
 
@@ -85,14 +83,14 @@ def enroll(
     """
     from harmony_fleet.commands import authority
 
-    common = common_of(ctx, server, creds, tls_ca, "table")
     asked, path = _asked(reach, label, root, unit, profile), bundle or Path(f"{device}.bundle")
-    return guarded(common, lambda: authority.enroll_device(common, device, asked, path))
+    return authority.enroll_device(common, device, asked, path)
 
 
 @app.command()
+@connecting
 def rotate(
-    ctx: typer.Context,
+    common: Common,
     *,
     device: Device,
     bundle: BundleFile = None,
@@ -105,9 +103,6 @@ def rotate(
     unit: Unit = None,
     profile: Profile = None,
     reach: Reach = None,
-    server: Server = None,
-    creds: Creds = None,
-    tls_ca: TlsCa = None,
 ) -> int:
     """Make new credentials for a device, in a new bundle.
 
@@ -121,10 +116,9 @@ def rotate(
 
     if at_once and wait:
         raise typer.BadParameter("--at-once and --wait exclude one another")
-    common = common_of(ctx, server, creds, tls_ca, "table")
     old = authority.Old(at_once, seconds_of(wait) if wait else None)
     asked, path = _asked(reach, label, root, unit, profile), bundle or Path(f"{device}.bundle")
-    return guarded(common, lambda: authority.rotate(common, device, asked, path, old))
+    return authority.rotate(common, device, asked, path, old)
 
 
 @app.command()
@@ -159,7 +153,8 @@ def revoke(common: Common, *, device: Device) -> int:
 
 
 @app.command("list")
-def list_(ctx: typer.Context, *, output: Form = "table") -> int:
+@local
+def list_(common: Common) -> int:
     """Show the devices that have credentials. Needs no NATS.
 
     \b
@@ -167,13 +162,13 @@ def list_(ctx: typer.Context, *, output: Form = "table") -> int:
     """
     from harmony_fleet.commands import authority
 
-    common = common_of(ctx, None, None, None, output)
-    return guarded(common, lambda: authority.enrolled(common))
+    return authority.enrolled(common)
 
 
 @app.command()
+@connecting
 def setup(
-    ctx: typer.Context,
+    common: Common,
     *,
     login: Annotated[str, typer.Argument(metavar="USER@HOST", help="Root, or a user with sudo and no password.")],
     bundle: Annotated[Path, typer.Argument(metavar="BUNDLE", help="As enroll or rotate wrote it.")],
@@ -186,9 +181,6 @@ def setup(
     port: Annotated[int | None, typer.Option(min=1, max=65535, help="Of ssh.")] = None,
     identity: Annotated[Path | None, typer.Option("--identity", metavar="FILE", help="The key for ssh.")] = None,
     timeout: Annotated[str, typer.Option(metavar="TIME", help="For the first heartbeat.")] = "2m",
-    server: Server = None,
-    creds: Creds = None,
-    tls_ca: TlsCa = None,
 ) -> int:
     """Install the packages over ssh, join, wait for the first heartbeat. May be repeated.
 
@@ -200,13 +192,6 @@ def setup(
     from harmony_fleet.authority.ssh import Remote
     from harmony_fleet.commands import device_setup
 
-    common, seconds = common_of(ctx, server, creds, tls_ca, "table"), seconds_of(timeout)
-
-    def work() -> int:
-        remote = Remote.of(login, port, identity)
-        return device_setup.setup(
-            common,
-            device_setup.Setup(remote, bundle.absolute(), [one.absolute() for one in package or ()], packages, seconds),
-        )
-
-    return guarded(common, work)
+    remote, debs = Remote.of(login, port, identity), [one.absolute() for one in package or ()]
+    wanted = device_setup.Setup(remote, bundle.absolute(), debs, packages, seconds_of(timeout))
+    return device_setup.setup(common, wanted)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from harmony_fleet import cli_board, cli_key, cli_roster
-from harmony_fleet.cli_options import Creds, Form, Server, Timeout, TlsCa, common_of, guarded, reaching, seconds_of
+from harmony_fleet.cli_options import Creds, Server, Timeout, TlsCa, common_of, guarded, local, reaching, seconds_of
 
 if TYPE_CHECKING:
     from harmony_fleet.commands.common import Common
@@ -32,7 +32,8 @@ def _fleet() -> None:
 
 
 @app.command()
-def init(ctx: typer.Context, *, output: Form = "table") -> int:
+@local
+def init(common: Common) -> int:
     """Make an empty roster, at generation 1, with a lineage of its own.
 
     \b
@@ -40,8 +41,7 @@ def init(ctx: typer.Context, *, output: Form = "table") -> int:
     """
     from harmony_fleet.commands import roster
 
-    common = common_of(ctx, None, None, None, output)
-    return guarded(common, lambda: roster.init(common))
+    return roster.init(common)
 
 
 _FORMS: Final = ("table", "json", "yaml")

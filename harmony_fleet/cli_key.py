@@ -4,17 +4,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harmony_fleet.cli_options import Form, common_of, guarded
+from harmony_fleet.cli_options import local
+
+if TYPE_CHECKING:
+    from harmony_fleet.commands.common import Common
 
 key = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Keys that sign manifests.")
 
 
 @key.command("new")
-def key_new(ctx: typer.Context, *, output: Form = "table") -> int:
+@local
+def key_new(common: Common) -> int:
     """Make a signing key; it signs from now on, beside those that sign already.
 
     Devices believe it once it stands in [trust] keys of their configuration.
@@ -24,12 +28,12 @@ def key_new(ctx: typer.Context, *, output: Form = "table") -> int:
     """
     from harmony_fleet.commands import keys
 
-    common = common_of(ctx, None, None, None, output)
-    return guarded(common, lambda: keys.new(common))
+    return keys.new(common)
 
 
 @key.command("list")
-def key_list(ctx: typer.Context, *, output: Form = "table") -> int:
+@local
+def key_list(common: Common) -> int:
     """Show the keys, which of them sign, and how devices spell them.
 
     \b
@@ -37,17 +41,16 @@ def key_list(ctx: typer.Context, *, output: Form = "table") -> int:
     """
     from harmony_fleet.commands import keys
 
-    common = common_of(ctx, None, None, None, output)
-    return guarded(common, lambda: keys.show(common))
+    return keys.show(common)
 
 
 @key.command("retire")
+@local
 def key_retire(
-    ctx: typer.Context,
+    common: Common,
     *,
     name: Annotated[str, typer.Argument(metavar="ID", help="As key list shows it.")],
     undo: Annotated[bool, typer.Option("--undo", help="Have it sign again.")] = False,
-    output: Form = "table",
 ) -> int:
     """Have a key sign no more. Only once every device trusts its successor.
 
@@ -56,5 +59,4 @@ def key_retire(
     """
     from harmony_fleet.commands import keys
 
-    common = common_of(ctx, None, None, None, output)
-    return guarded(common, lambda: keys.retire(common, name, undo=undo))
+    return keys.retire(common, name, undo=undo)

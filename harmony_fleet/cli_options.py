@@ -78,7 +78,20 @@ def reaching(command: Callable[..., int]) -> Callable[..., int]:
 
     These are its first argument, as Common; its errors are told.
     """
+    return _sharing(command, "server", "creds", "tls_ca", "output")
 
+
+def connecting(command: Callable[..., int]) -> Callable[..., int]:
+    """The same without a form: what it writes has one of its own."""
+    return _sharing(command, "server", "creds", "tls_ca")
+
+
+def local(command: Callable[..., int]) -> Callable[..., int]:
+    """The same for a command that connects nowhere."""
+    return _sharing(command, "output")
+
+
+def _sharing(command: Callable[..., int], *names: str) -> Callable[..., int]:
     def run(
         ctx: typer.Context,
         *,
@@ -96,7 +109,8 @@ def reaching(command: Callable[..., int]) -> Callable[..., int]:
     hints = get_type_hints(run, include_extras=True)
     hints |= get_type_hints(command, localns={"Common": Any}, include_extras=True)  # Common is imported when it runs
     functools.update_wrapper(run, command)
-    taken = [item.replace(annotation=hints[item.name]) for item in (first, *own, *shared)]
+    chosen = [item for item in shared if item.name in names]
+    taken = [item.replace(annotation=hints[item.name]) for item in (first, *own, *chosen)]
     run.__signature__ = inspect.Signature(taken)  # type: ignore[attr-defined]
     run.__annotations__ = hints
     return run

@@ -4,11 +4,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from harmony_fleet.cli_options import Form, common_of, guarded
+from harmony_fleet.cli_options import local
+
+if TYPE_CHECKING:
+    from harmony_fleet.commands.common import Common
 
 device = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Devices of the roster.")
 deployment = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Deployments of the roster.")
@@ -43,8 +46,9 @@ Inline = Annotated[bool, typer.Option("--inline", help="Copy the Scores into the
 
 
 @device.command("add")
+@local
 def device_add(
-    ctx: typer.Context,
+    common: Common,
     *,
     names: Names,
     device_class: Class,
@@ -53,7 +57,6 @@ def device_add(
     variable: Variables = None,
     enabled: Enabled = None,
     desired_state: State = None,
-    output: Form = "table",
 ) -> int:
     """Take devices into the fleet.
 
@@ -62,25 +65,21 @@ def device_add(
     """
     from harmony_fleet.commands import roster
 
-    common = common_of(ctx, None, None, None, output)
-
-    def work() -> int:
-        item = {
-            "class": device_class,
-            "labels": roster.pairs("label", label or []) or None,
-            "enabled": enabled,
-            "desired_state": desired_state,
-            "variables": roster.variables(variable or []) or None,
-        }
-        given = {name: value for name, value in item.items() if value is not None}
-        return roster.add_items(common, "devices", names, given, generation)
-
-    return guarded(common, work)
+    item = {
+        "class": device_class,
+        "labels": roster.pairs("label", label or []) or None,
+        "enabled": enabled,
+        "desired_state": desired_state,
+        "variables": roster.variables(variable or []) or None,
+    }
+    given = {name: value for name, value in item.items() if value is not None}
+    return roster.add_items(common, "devices", names, given, generation)
 
 
 @device.command("set")
+@local
 def device_set(
-    ctx: typer.Context,
+    common: Common,
     *,
     names: Names,
     generation: Generation,
@@ -91,7 +90,6 @@ def device_set(
     no_variable: NoVariables = None,
     enabled: Enabled = None,
     desired_state: State = None,
-    output: Form = "table",
 ) -> int:
     """Change devices of the fleet.
 
@@ -101,24 +99,20 @@ def device_set(
     """
     from harmony_fleet.commands import roster
 
-    common = common_of(ctx, None, None, None, output)
-
-    def work() -> int:
-        values = {
-            **roster.flat({"class": device_class, "enabled": enabled, "desired_state": desired_state}),
-            **roster.nested("labels", roster.pairs("label", label or [])),
-            **roster.unset("labels", no_label or []),
-            **roster.nested("variables", roster.variables(variable or [])),
-            **roster.unset("variables", no_variable or []),
-        }
-        return roster.set_items(common, "devices", names, values, generation)
-
-    return guarded(common, work)
+    values = {
+        **roster.flat({"class": device_class, "enabled": enabled, "desired_state": desired_state}),
+        **roster.nested("labels", roster.pairs("label", label or [])),
+        **roster.unset("labels", no_label or []),
+        **roster.nested("variables", roster.variables(variable or [])),
+        **roster.unset("variables", no_variable or []),
+    }
+    return roster.set_items(common, "devices", names, values, generation)
 
 
 @deployment.command("add")
+@local
 def deployment_add(
-    ctx: typer.Context,
+    common: Common,
     *,
     name: Name,
     file: File,
@@ -126,7 +120,6 @@ def deployment_add(
     inline: Inline = False,
     device_class: MaybeClass = None,
     select: Select = None,
-    output: Form = "table",
 ) -> int:
     """Say what is to be on devices: on those of a class, with labels, or on all.
 
@@ -138,19 +131,15 @@ def deployment_add(
     """
     from harmony_fleet.commands import roster
 
-    common = common_of(ctx, None, None, None, output)
-
-    def work() -> int:
-        chosen = roster.selector(device_class, select or [])
-        item = {**({"select": chosen} if chosen else {}), **roster.source(common, file, inline=inline)}
-        return roster.add_items(common, "deployments", [name], item, generation)
-
-    return guarded(common, work)
+    chosen = roster.selector(device_class, select or [])
+    item = {**({"select": chosen} if chosen else {}), **roster.source(common, file, inline=inline)}
+    return roster.add_items(common, "deployments", [name], item, generation)
 
 
 @deployment.command("set")
+@local
 def deployment_set(
-    ctx: typer.Context,
+    common: Common,
     *,
     name: Name,
     generation: Generation,
@@ -160,7 +149,6 @@ def deployment_set(
     any_class: AnyClass = False,
     select: Select = None,
     no_select: NoSelect = None,
-    output: Form = "table",
 ) -> int:
     """Change what is to be on devices, or on which.
 
@@ -171,16 +159,11 @@ def deployment_set(
     from harmony_fleet.commands import roster
     from harmony_fleet.roster.edit import UNSET
 
-    common = common_of(ctx, None, None, None, output)
-
-    def work() -> int:
-        values = selection(device_class, any_class, select or [], no_select or [])
-        if file is not None:
-            gone: roster.Values = {(key,): UNSET for key in ("scores", "file", "digest")}
-            values |= gone | roster.flat(roster.source(common, file, inline=inline))
-        return roster.set_items(common, "deployments", [name], values, generation)
-
-    return guarded(common, work)
+    values = selection(device_class, any_class, select or [], no_select or [])
+    if file is not None:
+        gone: roster.Values = {(key,): UNSET for key in ("scores", "file", "digest")}
+        values |= gone | roster.flat(roster.source(common, file, inline=inline))
+    return roster.set_items(common, "deployments", [name], values, generation)
 
 
 def selection(
@@ -199,8 +182,9 @@ def selection(
 
 
 @schedule.command("add")
+@local
 def schedule_add(
-    ctx: typer.Context,
+    common: Common,
     *,
     name: Name,
     cron: Annotated[str, typer.Option("--cron", metavar="EXPRESSION", help="In UTC, as '0 3 * * 0'.")],
@@ -210,7 +194,6 @@ def schedule_add(
     canary: Annotated[int | None, typer.Option("--canary", min=1, help="So many alone in a first wave.")] = None,
     device_class: MaybeClass = None,
     select: Select = None,
-    output: Form = "table",
 ) -> int:
     """Upgrade devices again and again. `harmony fleet controller` carries it out.
 
@@ -219,20 +202,16 @@ def schedule_add(
     """
     from harmony_fleet.commands import roster
 
-    common = common_of(ctx, None, None, None, output)
-
-    def work() -> int:
-        chosen = roster.selector(device_class, select or [])
-        bounds = {"cron": cron, "deadline": deadline, "max_unavailable": max_unavailable}
-        item = {**bounds, **({"canary": canary} if canary else {}), **({"select": chosen} if chosen else {})}
-        return roster.add_items(common, "schedules", [name], item, generation)
-
-    return guarded(common, work)
+    chosen = roster.selector(device_class, select or [])
+    bounds = {"cron": cron, "deadline": deadline, "max_unavailable": max_unavailable}
+    item = {**bounds, **({"canary": canary} if canary else {}), **({"select": chosen} if chosen else {})}
+    return roster.add_items(common, "schedules", [name], item, generation)
 
 
 @schedule.command("set")
+@local
 def schedule_set(
-    ctx: typer.Context,
+    common: Common,
     *,
     name: Name,
     generation: Generation,
@@ -245,7 +224,6 @@ def schedule_set(
     select: Select = None,
     no_select: NoSelect = None,
     enabled: Enabled = None,
-    output: Form = "table",
 ) -> int:
     """Change a schedule.
 
@@ -255,29 +233,23 @@ def schedule_set(
     from harmony_fleet.commands import roster
     from harmony_fleet.roster.edit import UNSET
 
-    common = common_of(ctx, None, None, None, output)
-
-    def work() -> int:
-        values = selection(device_class, any_class, select or [], no_select or [])
-        bounds = {"cron": cron, "deadline": deadline, "max_unavailable": max_unavailable, "enabled": enabled}
-        values |= roster.flat(bounds)
-        if canary is not None:
-            values["canary",] = canary or UNSET
-        return roster.set_items(common, "schedules", [name], values, generation)
-
-    return guarded(common, work)
+    values = selection(device_class, any_class, select or [], no_select or [])
+    bounds = {"cron": cron, "deadline": deadline, "max_unavailable": max_unavailable, "enabled": enabled}
+    values |= roster.flat(bounds)
+    if canary is not None:
+        values["canary",] = canary or UNSET
+    return roster.set_items(common, "schedules", [name], values, generation)
 
 
 def _remover(group: typer.Typer, section: Literal["devices", "deployments", "schedules"], what: str) -> None:
-    def remove(ctx: typer.Context, *, names: Names, generation: Generation, output: Form = "table") -> int:
+    def remove(common: Common, *, names: Names, generation: Generation) -> int:
         from harmony_fleet.commands import roster
 
-        common = common_of(ctx, None, None, None, output)
-        return guarded(common, lambda: roster.remove_items(common, section, names, generation))
+        return roster.remove_items(common, section, names, generation)
 
     word = section.removesuffix("s")
     remove.__doc__ = f"{what}\n\n    \b\n    harmony fleet {word} remove NAME --generation 7\n    "
-    group.command("remove")(remove)
+    group.command("remove")(local(remove))
 
 
 _remover(device, "devices", "Take devices out of the fleet; apply then takes off them what the fleet put there.")

@@ -5,11 +5,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harmony_fleet.cli_options import Creds, Form, Server, TlsCa, common_of, guarded
+from harmony_fleet.cli_options import local, reaching
+
+if TYPE_CHECKING:
+    from harmony_fleet.commands.common import Common
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -26,8 +29,9 @@ def _server() -> None:
 
 
 @app.command()
+@local
 def init(
-    ctx: typer.Context,
+    common: Common,
     *,
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder for the server's files.")],
     host: Annotated[
@@ -42,7 +46,6 @@ def init(
     ] = None,
     max_disk: Annotated[str, typer.Option("--max-disk", metavar="SIZE", help="That JetStream may take.")] = "4GB",
     max_memory: Annotated[str, typer.Option("--max-memory", metavar="SIZE", help="The same.")] = "64MB",
-    output: Form = "table",
 ) -> int:
     """Make an authority, and the configuration of NATS servers that know it.
 
@@ -57,16 +60,14 @@ def init(
     from harmony_fleet.authority.setup import Wanted, checked
     from harmony_fleet.commands import authority
 
-    common = common_of(ctx, None, None, None, output)
     bounds = Bounds(memory=max_memory, disk=max_disk)
     wanted = Wanted(name, folder.absolute(), tuple(host), at, port, route_port, tuple(objects or ("files",)), bounds)
-    return guarded(common, lambda: authority.init(common, checked(wanted)))
+    return authority.init(common, checked(wanted))
 
 
 @app.command()
-def push(
-    ctx: typer.Context, *, server: Server = None, creds: Creds = None, tls_ca: TlsCa = None, output: Form = "table"
-) -> int:
+@reaching
+def push(common: Common) -> int:
     """Give the servers the accounts as they are here, and the buckets. May be repeated.
 
     \b
@@ -74,19 +75,15 @@ def push(
     """
     from harmony_fleet.commands import authority
 
-    common = common_of(ctx, server, creds, tls_ca, output)
-    return guarded(common, lambda: authority.push(common))
+    return authority.push(common)
 
 
 @app.command()
+@reaching
 def objects(
-    ctx: typer.Context,
+    common: Common,
     *,
     bucket: Annotated[list[str] | None, typer.Argument(metavar="BUCKET", help="Devices may read it, too.")] = None,
-    server: Server = None,
-    creds: Creds = None,
-    tls_ca: TlsCa = None,
-    output: Form = "table",
 ) -> int:
     """Show which object stores devices may read, or let them read more.
 
@@ -96,5 +93,4 @@ def objects(
     """
     from harmony_fleet.commands import authority
 
-    common = common_of(ctx, server, creds, tls_ca, output)
-    return guarded(common, lambda: authority.objects(common, bucket or []))
+    return authority.objects(common, bucket or [])
