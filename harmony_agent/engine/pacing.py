@@ -5,7 +5,7 @@ Asks the queue to hold a key; acts on nothing itself.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from harmony_agent.core import drift
 from harmony_agent.core.backoff import RETRY, CrashLoop
@@ -16,6 +16,9 @@ from harmony_agent.engine.book import Book
 from harmony_agent.engine.loops import defect
 from harmony_agent.engine.parts import Memory, Pass, Times
 from harmony_agent.engine.queue import WorkQueue
+
+REFUSED: Final = 5.0
+"""Seconds that lie at least between tries of a removal that is refused, however many events there are."""
 
 
 class Pacing:
@@ -77,14 +80,15 @@ class Pacing:
         """A transient error is tried again, a terminal one not until the spec changes.
 
         What is taken off has no spec that could change: it is tried again as long as it is there, and at once when an
-        event says that it differs.
+        event says that it differs; but trying it may be what the events come from.
         """
         if isinstance(error, Terminal) or not isinstance(error, Transient):
             if memory.version:
                 memory.failed = Outcome("Failed", error.reason, str(error))
                 return memory.failed
             memory.tries += 1
-            self._queue.add(key, RETRY.delay(memory.tries, self._times.jitter()))
+            delay = RETRY.delay(memory.tries, self._times.jitter())
+            self._queue.hold(key, min(delay, REFUSED), latest=delay)
             return Outcome("Degraded", error.reason, str(error))
         memory.tries += 1
         self._queue.hold(key, RETRY.delay(memory.tries, self._times.jitter()) if error.delay is None else error.delay)

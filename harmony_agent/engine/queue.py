@@ -49,14 +49,17 @@ class WorkQueue:
             self._due[key] = due
             self._changed.set()
 
-    def hold(self, key: Key, delay: float) -> None:
-        """Back off: work on `key` in `delay` seconds, and let no event make it sooner."""
+    def hold(self, key: Key, delay: float, latest: float | None = None) -> None:
+        """Back off: work on `key` in `delay` seconds, and let no event make it sooner.
+
+        With `latest` it is only worked on by then, but an event, also one of during this pass, may make it sooner.
+        """
         if key in self._released:
             return
-        self._held[key] = self._clock.monotonic() + delay
-        self._due.pop(key, None)
+        now = self._clock.monotonic()
+        self._held[key] = now + delay
+        self._due[key] = self._held[key] if latest is None or key in self._again else now + latest
         self._again.discard(key)
-        self._due[key] = self._held[key]
         self._changed.set()
 
     def release(self, key: Key) -> None:

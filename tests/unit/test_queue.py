@@ -133,6 +133,21 @@ async def test_no_event_undercuts_a_hold(world: World) -> None:
     assert world.times(A) == [60]
 
 
+async def test_an_event_makes_a_hold_end_sooner_that_says_so_but_not_before_its_time(world: World) -> None:
+    def disturbed() -> None:
+        world.queue.add(C)
+        world.queue.hold(C, 5, latest=60)
+
+    world.queue.hold(A, 5, latest=60)
+    world.queue.hold(B, 5, latest=60)
+    world.during[C].append(disturbed)
+    world.queue.add(C)
+    await world.clock.advance(1)
+    world.queue.add(A)
+    await world.clock.advance(100)
+    assert (world.times(A), world.times(B), world.times(C)) == ([5], [60], [0, 5])
+
+
 async def test_a_hold_takes_the_place_of_what_was_due(world: World) -> None:
     world.queue.add(A, 5)
     world.queue.hold(A, 60)

@@ -287,6 +287,60 @@ def test_a_removal_that_was_refused_is_tried_again(world: World) -> None:
     world.run(test())
 
 
+def test_events_bring_a_refused_removal_forward_but_make_no_hot_loop_of_it(world: World) -> None:
+    """Its own attempts may be what the events come from."""
+
+    async def test() -> None:
+        key = Key("File", "a")
+        await world.start()
+        world.publish(1, file("a"))
+        await world.told("Converged", 1)
+        refused: list[float] = []
+
+        def refuse(call: str, _name: str) -> None:
+            if call == "apply":
+                refused.append(world.loop.passed)
+                assert len(refused) < 1000
+                world.engine.queue.add(key)
+                raise Terminal("OnlyByDependency", "refused")
+
+        world.files.before = refuse
+        world.publish(2, removed=True)
+        await world.until(lambda: world.status("File/a").reason == "OnlyByDependency")
+        began, before = world.loop.passed, len(refused)
+        await asyncio.sleep(100)
+        assert (world.loop.passed - began) / 10 < len(refused) - before < (world.loop.passed - began) / 4
+        world.files.before = lambda _call, _name: None
+        began = world.loop.passed
+        await world.told("Removed", 2)
+        assert world.loop.passed - began < 6
+
+    world.run(test())
+
+
+def test_an_event_has_a_refused_removal_tried_at_once(world: World) -> None:
+    async def test() -> None:
+        await world.start()
+        world.publish(1, file("a"))
+        await world.told("Converged", 1)
+        refused: list[float] = []
+
+        def refuse(call: str, _name: str) -> None:
+            if call == "apply":
+                refused.append(world.loop.passed)
+                raise Terminal("OnlyByDependency", "refused")
+
+        world.files.before = refuse
+        world.publish(2, removed=True)
+        await world.until(lambda: len(refused) > 10 and world.loop.passed - refused[-1] > 10, 600)
+        before, began = len(refused), world.loop.passed
+        world.engine.queue.add(Key("File", "a"))
+        await world.until(lambda: len(refused) > before)
+        assert refused[-1] - began < 0.5
+
+    world.run(test())
+
+
 async def _shown(world: World) -> dict[str, Any]:
     await asyncio.sleep(2)
     return world.said()
