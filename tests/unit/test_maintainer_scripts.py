@@ -1,4 +1,4 @@
-"""What the packages' scripts remove: no more than is theirs, and nothing through a link that a workload left."""
+"""The packages' scripts: what they remove is theirs, and not through a link; whom the launcher leaves as root."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
+from harmony_agent.cli import parser
 
 DEB = Path(__file__).parents[2] / "deploy" / "deb"
 POSTRM = DEB / "harmony-agent" / "postrm"
@@ -96,3 +98,13 @@ def test_a_user_who_cannot_be_removed_is_named_with_what_to_do(tmp_path: Path) -
     assert (done.returncode, done.stdout) == (1, "")
     assert "cannot remove the user fleet-agent" in done.stderr
     assert "pgrep --uid 2000" in done.stderr
+
+
+@pytest.mark.parametrize("before", ["--replace", "--wait=3", "--config=x", "-v", "--"])
+def test_what_the_launcher_takes_for_the_verb_is_the_verb(before: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """It keeps root by the first word alone; where something stands before `join`, nobody is to join at all."""
+    assert parser().parse_args(["join", "b"]).verb == "join"
+    with pytest.raises(SystemExit) as ended:
+        parser().parse_args([before, "join", "b"])
+    assert ended.value.code == 2
+    assert before in capsys.readouterr().err
