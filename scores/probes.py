@@ -32,7 +32,11 @@ class TcpProbe(Model):
 
 
 class Probe(Model):
-    """Exactly one of `http`, `tcp` and, for a container, `exec` (an argument list, run in it; 0 is a success)."""
+    """Exactly one of `http`, `tcp` and, for a container, `exec` (an argument list, run in it; 0 is a success).
+
+    What takes longer than `timeout_seconds` is a failure. That ends no command of `exec`, for podman can't end one: it
+    runs on in the container, and isn't run again before it has ended. So let it give up by itself, as `timeout` does.
+    """
 
     http: HttpProbe | None = None
     tcp: TcpProbe | None = None
