@@ -3,4 +3,9 @@
 The arrows between its layers are in ``docs/design.md`` and held by ``tests/arch``.
 """
 
+import os
+
+# Nothing is to load code of others because it is installed beside us, and looking for it takes time at each start.
+os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+
 __version__ = "0.1.0"

@@ -1,6 +1,6 @@
 """The command ``harmony-agent``: run, check, status, plan, join, version. Prints for people, exits by the contract.
 
-argparse and plain text, so that the running agent stays small.
+argparse and plain text, and each verb imports what it needs, so that the running agent stays small.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final
 
 import anyio
 
-from harmony_agent import __version__, app, check, join, plan
+from harmony_agent import __version__
 from harmony_agent.adapters import local, notify
 from harmony_agent.adapters.host import AlreadyRunning
 from harmony_agent.adapters.ledger import LedgerUnreadable, read_only
@@ -93,6 +93,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _unconfigured(arguments: argparse.Namespace) -> int:
     """What needs no configuration."""
     if arguments.verb == "join":
+        from harmony_agent import join
+
         return join.run(arguments.bundle, seconds=arguments.wait, replace=arguments.replace)
     print(__version__)
     return OK
@@ -100,12 +102,18 @@ def _unconfigured(arguments: argparse.Namespace) -> int:
 
 def _dispatch(arguments: argparse.Namespace, settings: Settings) -> int:
     if arguments.verb == "run":
+        from harmony_agent import app
+
         notify.set_up_logging(settings.agent.device_id, verbose=arguments.verbose)
         anyio.run(app.run, settings)
         return OK
     if arguments.verb == "check":
+        from harmony_agent import check
+
         return anyio.run(check.run, settings)
     if arguments.verb == "plan":
+        from harmony_agent import plan
+
         return anyio.run(plan.run, settings, arguments.manifest)
     return _status(settings, arguments.output)
 
