@@ -9,6 +9,7 @@ import logging
 import ssl
 from collections import deque
 from collections.abc import Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
@@ -145,7 +146,7 @@ class Connection:
             "max_outstanding_pings": 2,
         }
         if self._context.creds is not None:
-            _check_creds(self._context.creds.read_bytes())
+            _check_creds(self._context.creds)
             options["user_credentials"] = str(self._context.creds)
         if self._context.tls_ca is not None:
             try:
@@ -239,16 +240,19 @@ def _why(cause: Exception) -> str:
     return str(cause).removeprefix("nats: ") or type(cause).__name__
 
 
-def _check_creds(data: bytes) -> None:
+def _check_creds(path: Path) -> None:
     """The client would fail late, and with the library's words."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise InvalidInput(
+            "FileMissing", f"cannot read the credentials file {path}: {error.strerror}", "restore it from a backup"
+        ) from None
+    lacks = f"cannot use the credentials file {path}: it holds no user's"
     seed = data.partition(b"-----BEGIN USER NKEY SEED-----")[2].strip().partition(b"\n")[0].strip()
     try:
         nkeys.from_seed(bytearray(seed)).wipe()  # type: ignore[no-untyped-call]
     except Exception:  # the library raises assertions, values' and its own errors
-        raise InvalidInput(
-            "CredsInvalid", "cannot use the credentials file: it holds no user's seed", "give a NATS .creds file"
-        ) from None
+        raise InvalidInput("CredsInvalid", f"{lacks} seed", "give a NATS .creds file") from None
     if b"-----BEGIN NATS USER JWT-----" not in data:
-        raise InvalidInput(
-            "CredsInvalid", "cannot use the credentials file: it holds no user's JWT", "give a NATS .creds file"
-        )
+        raise InvalidInput("CredsInvalid", f"{lacks} JWT", "give a NATS .creds file")

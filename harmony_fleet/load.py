@@ -28,6 +28,8 @@ MAX_FILE: Final = 16 * MAX_MANIFEST
 """Bytes of a file that are read; it may hold several manifests."""
 _MAX_NODES: Final = 200_000
 """Values in a YAML document once its aliases are followed; 1,000 Scores have fewer."""
+_OF_NAMES: Final = (ImportError, NameError, AttributeError, TypeError, ZeroDivisionError)
+"""Errors whose words hold names and types, and no value."""
 _HINTS: Final[Mapping[str, str]] = {
     "UnknownField": "see the fields with: harmony schema --kind <Kind>",
     "UnknownKind": "kinds are File, SystemdUnit, Container, SystemUpgrade",
@@ -221,7 +223,7 @@ def run_python(path: Path, data: bytes) -> dict[str, Any]:
 
 
 def _python_error(path: Path, error: BaseException) -> InvalidInput:
-    """What went wrong, and in which line of the author's own: no source line, which may hold a secret."""
+    """What went wrong, and in which line of the author's own: no source line, and no words that may repeat a value."""
     place = f"{path}{_last_line(path, error)}"
     if isinstance(error, ValidationError):
         return _invalid(f"cannot use {place}: {error.title}", explain(error))
@@ -229,8 +231,9 @@ def _python_error(path: Path, error: BaseException) -> InvalidInput:
         return InvalidInput("NotPython", f"cannot run {path}, line {error.lineno}: {error.msg}", "mend the line")
     if isinstance(error, SystemExit):
         return InvalidInput("PythonExited", f"cannot use {place}: the file exits", "let it end after the manifest")
-    kind = type(error).__name__
-    return InvalidInput("PythonFailed", f"cannot run {place}: {kind}: {error}", "mend the file")
+    words = f": {error}" if isinstance(error, _OF_NAMES) else ""
+    hint = f"mend the file; python3 {path} tells all of it"
+    return InvalidInput("PythonFailed", f"cannot run {place}: {type(error).__name__}{words}", hint)
 
 
 def _last_line(path: Path, error: BaseException) -> str:

@@ -94,11 +94,12 @@ def is_bucket(name: str) -> bool:
 
 
 def write_bundle(bundle: Bundle, path: Path) -> None:
-    """For its owner's eyes alone. Raises InvalidInput."""
+    """For its owner's eyes alone. Raises InvalidInput; the device then has credentials that nobody knows."""
     try:
         durable.replace(str(path.absolute()), canonical(bundle.wire()) + b"\n", secret=True)
     except OSError as error:
-        raise InvalidInput("NotWritable", f"cannot write {path}: {error.strerror}", "name another file") from None
+        hint = f"make another one elsewhere: harmony device rotate {bundle.device} -o FILE"
+        raise InvalidInput("NotWritable", f"cannot write {path}: {error.strerror}", hint) from None
 
 
 def _must_be_name(device: str) -> None:
@@ -143,7 +144,7 @@ def _issue(
         "device": device,
         "issued": format_time(datetime.fromtimestamp(time.time(), UTC)),
         "servers": list(asked.servers or authority.state.servers),
-        "tls_ca": (authority.folder / "ca.pem").read_text("ascii"),
+        "tls_ca": authority.ca(),
         "credentials": text,
         "trusted_keys": _trusted(home),
     }
@@ -154,6 +155,7 @@ def _issue(
     try:
         bundle = validate(Bundle, fields)
     except InvalidManifest as error:
-        raise InvalidInput(error.code, f"cannot make the bundle: {error}", "", error.errors) from None
+        hint = "mend the option of that name; see harmony device enroll --help"
+        raise InvalidInput(error.code, f"cannot make the bundle: {error}", hint, error.errors) from None
     authority.save(devices={**authority.state.devices, device: Issued(user=public, before=before)}, **changes)
     return bundle

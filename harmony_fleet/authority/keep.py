@@ -144,9 +144,25 @@ class Authority:
                 raise InvalidInput("AuthorityUnreadable", f"cannot use {path}: it is no key", _RESTORE) from None
         return self._keys[name]
 
+    def ca(self) -> str:
+        """The certificate of the fleet's own certificate authority, as PEM."""
+        path = self.folder / "ca.pem"
+        try:
+            return path.read_text("ascii")
+        except (OSError, UnicodeDecodeError):
+            raise InvalidInput("AuthorityUnreadable", f"cannot read {path}", _RESTORE) from None
+
     def put(self, name: str, data: bytes) -> None:
-        """Write a file of the folder, whole, for its owner's eyes alone."""
-        durable.replace(str(self.folder / name), data, secret=True)
+        """Write a file of the folder, whole, for its owner's eyes alone. Raises InvalidInput."""
+        path = self.folder / name
+        try:
+            durable.replace(str(path), data, secret=True)
+        except OSError as error:
+            raise InvalidInput(
+                "AuthorityUnwritable",
+                f"cannot write {path}: {error.strerror}",
+                "see the folder's permissions and space",
+            ) from None
 
     def save(self, **changes: Any) -> None:
         """Write the state, changed."""

@@ -22,6 +22,7 @@ from scores.keys import DESIRED, DEVICE_WRITES, device_reader, kv_stream, kv_sub
 _UPDATE: Final = "$SYS.REQ.CLAIMS.UPDATE"
 _SERVER_SECONDS: Final = 0.5
 """Of silence, after which no further server is taken to answer."""
+_LATER: Final = "see the server's log; harmony server push makes up for it"
 _NO_STREAM: Final = 10059
 _NO_CONSUMER: Final = 10014
 
@@ -68,7 +69,7 @@ async def harden(connection: Connection) -> None:
                 await connection.api(f"STREAM.UPDATE.{stream}", {**config, "allow_rollup_hdrs": False})
         except ApiError as error:
             if error.code != _NO_STREAM:
-                raise Unreachable("BucketNotMade", f"cannot harden the bucket {bucket}: {error}", "") from None
+                raise Unreachable("BucketNotMade", f"cannot harden the bucket {bucket}: {error}", _LATER) from None
 
 
 async def connected(authority: Authority, context: Context) -> set[str]:
@@ -118,4 +119,4 @@ async def drop_reader(connection: Connection, device: str) -> None:
         await connection.api(f"CONSUMER.DELETE.{kv_stream(DESIRED)}.{device_reader(device)}")
     except ApiError as error:
         if error.code not in (_NO_STREAM, _NO_CONSUMER):
-            raise Unreachable("ReaderNotDropped", f"cannot drop the consumer of {device}: {error}", "") from None
+            raise Unreachable("ReaderNotDropped", f"cannot drop the consumer of {device}: {error}", _LATER) from None

@@ -61,7 +61,9 @@ def checked(wanted: Wanted) -> Wanted:
         raise InvalidInput("InvalidSetup", f"cannot use {odd[0]!r} here", "see harmony server init --help")
     if len(set(wanted.hosts)) < len(wanted.hosts) or len(wanted.hosts) == 2:
         raise InvalidInput(
-            "InvalidSetup", "cannot make a cluster of these hosts: it takes one, or three or more that differ", ""
+            "InvalidSetup",
+            "cannot make a cluster of these hosts",
+            "give --host once, or three times and more, each another",
         )
     return wanted
 
@@ -71,13 +73,15 @@ def init(home: Path, wanted: Wanted) -> list[Node]:
     over.
     """
     home = home.absolute()
-    _must_be_new(home, wanted.folder)
     try:
+        _must_be_new(home, wanted.folder)
         with _alone(home, wanted.folder), _whole(home, wanted.folder):
             return _make(home, wanted)
     except OSError as error:
         raise InvalidInput(
-            "NotWritable", f"cannot write {error.filename or wanted.folder}: {error.strerror}", "make it writable"
+            "NotWritable",
+            f"cannot use {error.filename or wanted.folder}: {error.strerror}",
+            "name a folder that can be written",
         ) from None
 
 

@@ -44,14 +44,16 @@ def setup(common: Common, wanted: Setup) -> ExitCode:
             "FileMissing", f"cannot read {wanted.bundle}: {error.strerror}", "harmony device enroll writes it"
         ) from None
     except InvalidBundle as error:
-        raise InvalidInput(error.code, f"cannot use {wanted.bundle}: {error}", "", error.errors) from None
+        hint = "make it anew with harmony device rotate"
+        raise InvalidInput(error.code, f"cannot use {wanted.bundle}: {error}", hint, error.errors) from None
     remote, device = wanted.remote, bundle.device
     before = asyncio.run(_beat(common, device))
     note(f"{remote.target}: looking at it")
     packages = list(wanted.packages) or _packages(remote, wanted.folder, system=bundle.profile == "system")
     place = remote.run(["mktemp", "--directory", "/tmp/harmony-setup.XXXXXXXX"], _STEP, "make a folder").strip()  # noqa: S108
     if not place.startswith("/tmp/harmony-setup.") or not place.isascii() or len(place.split()) != 1:  # noqa: S108
-        raise InvalidInput("SetupFailed", f"cannot use {remote.target}: its answers aren't a plain login's", "")
+        hint = "have its shell print nothing at the start of a login: see .bashrc and .profile there"
+        raise InvalidInput("SetupFailed", f"cannot use {remote.target}: its answers aren't a plain login's", hint)
     try:
         note(f"{remote.target}: copying {', '.join(path.name for path in packages)} and the bundle")
         remote.copy([*packages, wanted.bundle], place, _INSTALL)
@@ -85,7 +87,8 @@ def _packages(remote: Remote, folder: Path, *, system: bool) -> list[Path]:
     suite = _SUITES.get(release.get("VERSION_ID", "").strip('"'))
     arch = remote.run(["dpkg", "--print-architecture"], _STEP, "look at it").strip()
     if suite is None:
-        raise InvalidInput("NoPackage", f"cannot set {remote.target} up: it is neither Debian 12 nor 13", "")
+        hint = "install one of them there; or name packages that are for it by --package"
+        raise InvalidInput("NoPackage", f"cannot set {remote.target} up: it is neither Debian 12 nor 13", hint)
     patterns = [f"{name}_*+{suite}_{arch}.deb" for name in _NAMES]
     patterns += ["harmony-agent-system_*_all.deb"] if system else []
     found = [max(folder.glob(pattern), key=lambda path: path.stat().st_mtime, default=None) for pattern in patterns]

@@ -8,8 +8,6 @@ import fcntl
 import json
 import os
 import stat
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -26,7 +24,6 @@ from harmony_fleet.commands import authority as commands
 from harmony_fleet.context import Context, load_context
 from harmony_fleet.errors import Conflict, InvalidInput, Refused
 from harmony_fleet.roster import durable
-from harmony_fleet.roster.lock import alone
 from scores.bundle import Bundle
 
 PLAIN = Asked()
@@ -91,62 +88,6 @@ def test_a_rotation_is_not_finished_for_credentials_that_were_replaced_in_turn(h
     assert enroll.settle(authority, "pi-01", newest) == 2
     assert used in Authority.load(home).state.revoked
     assert newest not in Authority.load(home).state.revoked
-
-
-@pytest.mark.parametrize("host", ["::1", "[fd00::1]", "fd00::1%eth0", "-nats", "nats/", ""])
-def test_a_host_by_which_nothing_would_be_reached_is_refused(tmp_path: Path, host: str) -> None:
-    with pytest.raises(InvalidInput):
-        setup.checked(Wanted("fleet", tmp_path, (host,)))
-    assert setup.checked(Wanted("fleet", tmp_path, ("nats.lan", "10.0.0.1", "n3"))).hosts
-
-
-def test_of_many_inits_at_once_one_makes_all_and_the_others_nothing(tmp_path: Path) -> None:
-    home = tmp_path / "home"
-    words = [sys.executable, "-m", "tests.unit.fleet.forks", "inits", str(home), "6"]
-    done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=200)
-    assert json.loads(done.stdout) == {"0": 1, "5": 5}
-    (made,) = tmp_path.glob("nats-*")
-    authority = Authority.load(home)
-    assert (made / "ca.pem").read_bytes() == (authority.folder / "ca.pem").read_bytes()
-    assert json.dumps(authority.operator_token()) in (made / "server.conf").read_text()
-    assert authority.key("system").public in (made / "server.conf").read_text()
-
-
-def test_an_init_is_alone_in_the_servers_folder_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two homes, one servers' folder: whoever is second has made nothing, and says why."""
-    monkeypatch.setattr(setup, "LOCK_SECONDS", 0.1)
-    wanted, other = setup.checked(Wanted("fleet", tmp_path / "other", ("localhost",))), tmp_path / "another"
-    wanted.folder.mkdir()
-    with alone(wanted.folder, 0, Refused("Busy", "")), pytest.raises(Refused, match="another command"):
-        setup.init(other, wanted)
-    assert files(other) == files(wanted.folder) == []
-    setup.init(other, wanted)
-    again = files(other)
-    with pytest.raises(Refused, match="second authority"):
-        setup.init(other, wanted)
-    assert files(other) == again
-
-
-@pytest.mark.parametrize("last", ["fleet.seed", "ca-key.pem", "system.creds", "authority.json", setup.CONTEXT])
-@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()], ids=["full", "stop"])
-def test_an_init_that_ends_early_leaves_nothing_and_may_be_repeated(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: str, error: BaseException
-) -> None:
-    home = tmp_path / "home"
-    wanted = setup.checked(Wanted("fleet", home / "nats", ("n1", "n2", "n3")))
-
-    def until(path: str, data: bytes, **more: Any) -> None:
-        if path.endswith(f"/{last}"):
-            raise error
-        Path(path).write_bytes(data)
-
-    monkeypatch.setattr(durable, "replace", until)
-    with pytest.raises((InvalidInput, KeyboardInterrupt)):
-        setup.init(home, wanted)
-    assert files(tmp_path) == []
-    monkeypatch.setattr(durable, "replace", lambda path, data, **_more: Path(path).write_bytes(data))
-    setup.init(home, wanted)
-    assert Authority.load(home).state.servers
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o666, 0o610])
@@ -218,19 +159,26 @@ def test_a_device_that_does_not_come_in_time_is_code_4(
     assert not Authority.load(home).state.revoked
 
 
-def test_keys_whose_state_was_lost_are_not_written_over(home: Path, tmp_path: Path) -> None:
-    authority = Authority.load(home)
-    (authority.folder / "authority.json").unlink()
-    (home / setup.CONTEXT).unlink()
-    before = {path: path.read_bytes() for path in files(home)}
-    with pytest.raises(Refused, match="keys already"):
-        setup.init(home, setup.checked(Wanted("fleet", tmp_path / "again", ("localhost",))))
-    assert {path: path.read_bytes() for path in files(home)} == before
+def test_what_cannot_be_read_or_written_is_told(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def told(*words: str) -> str:
+        assert main(words) == 2
+        return " ".join(capsys.readouterr().err.split())
 
+    def full(_path: str, _data: bytes, **_more: Any) -> None:
+        raise OSError(28, "No space left on device")
 
-def files(folder: Path) -> list[Path]:
-    """What is in it, at any depth."""
-    return sorted(path for path in folder.rglob("*") if path.is_file())
+    monkeypatch.setenv("HARMONY_HOME", str(home))
+    monkeypatch.chdir(home)
+    assert "harmony device rotate pi-01 -o FILE" in told("device", "enroll", "pi-01", "-o", "no/such/folder/x")
+    with monkeypatch.context() as patch:
+        patch.setattr(durable, "replace", full)
+        assert "authority.json: No space left" in told("device", "rotate", "pi-01")
+    (home / "authority" / "ca.pem").write_bytes(b"\xff")
+    assert "ca.pem" in told("device", "rotate", "pi-01")
+    (home / "authority" / "system.creds").unlink()
+    assert "system.creds" in told("server", "push")
 
 
 def test_no_device_is_enrolled_to_believe_whatever_is_unsigned(home: Path) -> None:

@@ -123,6 +123,8 @@ BOMB = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range
         ("m.py", "x = '\0'", "NotPython"),
         ("m.py", "raise SystemExit(0)", "PythonExited"),
         ("m.py", "1 / 0", "PythonFailed"),
+        ("m.py", f"port = int('{SECRET}')", "PythonFailed"),
+        ("m.py", f"{{}}['{SECRET}']", "PythonFailed"),
         ("m.py", "import no_such_module_anywhere", "PythonFailed"),
         ("m.txt", GOOD, "UnknownFormat"),
     ],
