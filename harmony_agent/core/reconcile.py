@@ -196,10 +196,10 @@ class Reconciler(Protocol[S, O, A]):
         """One, fresh. None: nothing of it exists (nor anything of an older spec that we own)."""
         ...
 
-    def seen_all(self, name: str) -> bool:
-        """After a claim alone: whether the last look showed all that a look for this record would show. Pure.
+    def last_seen(self, name: str) -> O | None:
+        """What a look would show as far as is known, to plan a change by; None where only a look can say. Pure.
 
-        True only where each action refuses to change what isn't as that look showed it.
+        Only of kinds each of whose actions refuses to change what isn't as it was observed.
         """
         ...
 

@@ -102,18 +102,24 @@ class Converger:
             return Outcome("Blocked", refused.code, message)
         if this.memory.failed is not None:
             return this.memory.failed
-        look = True
+        this.observed = self._last_seen(this)
+        recalled = this.observed is not None
+        look = not recalled
         for _ in range(ROUNDS):
             if look:
                 this.observed = await self._observe(this.key, this.reconciler)
             if self._book.desired.get(this.key) is not this.desired:
                 return None
             plan = this.reconciler.plan(this.key.name, this.desired, this.observed)
+            if recalled and not isinstance(plan, Act):  # only what is changed is seen again as it is changed
+                recalled, look = False, True
+                continue
+            recalled = False
             halt = self._gate(this) or self._foreign(this, plan)
             if halt is not None:
                 return halt
             if await self._claim(this, plan):
-                look = not this.reconciler.seen_all(this.key.name)
+                look = this.reconciler.last_seen(this.key.name) is None
                 continue  # what is recorded now may be part of what is to be done
             look = True
             outcome = await self._carry_out(this, plan)
@@ -121,6 +127,13 @@ class Converger:
                 return outcome
         self._queue.add(this.key, 1.0)
         return Outcome("Progressing", "StillActing", "not as wanted yet; looking again", this.detail(), this.drift())
+
+    def _last_seen(self, this: Pass) -> Any:
+        """Enough to begin with for a new spec of what is ours: each change sees whether it still holds."""
+        record = self._book.records.get(this.key)
+        if record is None or record.spec_digest == this.desired.digest or not self._owns(this):
+            return None
+        return this.reconciler.last_seen(this.key.name)
 
     async def _carry_out(self, this: Pass, plan: Plan[Any]) -> Outcome | None:
         """Do what the plan says; None where something was done and another look is due."""

@@ -83,7 +83,10 @@ class FileReconciler:
         self._forbidden = Places(forbidden)
         self._allow_setuid = allow_setuid
         self._surveys: dict[str, _Survey] = {}
-        self._looked: dict[str, _Survey] = {}
+        self._seen: dict[str, tuple[tuple[Spot, ...], FileState]] = {}
+        """by name: where it was looked at last, and what was seen"""
+        self._stirred: set[str] = set()
+        """of these there was an event since their last look began"""
         self._listed: tuple[Collection[str] | None, Sequence[_Survey], Sequence[Spot]] = (None, (), ())
         self._states: dict[str, FileState] = {}
         self._digests: dict[str, tuple[str, str]] = {}
@@ -141,12 +144,17 @@ class FileReconciler:
 
     async def observe(self, name: str) -> FileState | None:
         """The wanted path and those that are still owned besides, closely."""
-        survey = self._looked[name] = self._survey(name)
-        return self._state(name, survey, tuple([await self._files.look(spot) for spot in survey.spots]))
+        survey = self._survey(name)
+        self._stirred.discard(name)
+        state = self._state(name, survey, tuple([await self._files.look(spot) for spot in survey.spots]))
+        if state is not None:
+            self._seen[name] = (survey.spots, state)
+        return state
 
-    def seen_all(self, name: str) -> bool:
-        """Whether the record names no place, and no copy of one, besides those that were looked at."""
-        return name in self._looked and self._looked[name].spots == self._survey(name).spots
+    def last_seen(self, name: str) -> FileState | None:
+        """What the last look showed, if the record names no place, and no copy of one, besides those looked at."""
+        spots, state = self._seen.get(name, ((), None))
+        return state if name not in self._stirred and spots == self._survey(name).spots else None
 
     def plan(self, name: str, desired: Desired[File] | None, observed: FileState | None) -> Plan[FileAction]:
         """What to do."""
@@ -206,14 +214,14 @@ class FileReconciler:
         """Files have nothing to do together."""
 
     def done(self, name: str) -> None:
-        """The look is over, too."""
-        self._looked.pop(name, None)
+        """Nothing was begun that would have to end."""
 
     async def watch(self, changed: Callable[[str], None]) -> None:
         """By the events of the directories in which the Files stand."""
 
         def touched(path: str) -> None:
             for name in tuple(self._names.get(path, ())):
+                self._stirred.add(name)
                 changed(name)
             for name in tuple(self._names.get(path.rpartition("/")[0], ())):
                 if self._store.desired(name) is None:  # a directory that goes once it is empty
@@ -377,6 +385,7 @@ class FileReconciler:
         if before is not None and (before.at is state.at or before.at == state.at) and before.old == state.old:
             return before
         self._states[name] = state
+        self._seen.pop(name, None)
         return state
 
     def _forget_others(self, names: Collection[str]) -> None:
@@ -386,6 +395,8 @@ class FileReconciler:
             for name in gone:
                 self._surveys.pop(name)
                 self._states.pop(name, None)
+                self._seen.pop(name, None)
+                self._stirred.discard(name)
                 self._digests.pop(name, None)
             self._makers = {path: makers - gone for path, makers in self._makers.items() if makers - gone}
             self._names = {}

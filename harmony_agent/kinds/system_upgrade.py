@@ -133,9 +133,8 @@ class SystemUpgradeReconciler:
             return str(desired.spec.attempt_id)
         return str(record.facts.get("attempt_id", "")) if record is not None else ""
 
-    def seen_all(self, name: str) -> bool:  # noqa: ARG002  # the protocol's
-        """Its actions ask nobody whether all is as it was: look again."""
-        return False
+    def last_seen(self, name: str) -> None:
+        """Its actions ask nobody whether all is as it was: only a look can say."""
 
     def plan(
         self, name: str, desired: Desired[SystemUpgrade] | None, observed: Observed | None

@@ -40,6 +40,8 @@ class MemoryFiles:
         self.writes: list[str] = []
         self.before: Callable[[str, str], None] = lambda _call, _name: None
         self.hung: set[str] = set()
+        self.remembered: dict[str, bytes] = {}
+        """name -> what the last look is said to have shown"""
         self.gates: dict[str, anyio.Event] = {}
         """name -> what each `apply` on it waits for: a slow resource"""
 
@@ -67,8 +69,8 @@ class MemoryFiles:
         path = self._path(name)
         return self.disk.get(path) if path is not None else None
 
-    def seen_all(self, name: str) -> bool:
-        return False
+    def last_seen(self, name: str) -> bytes | None:
+        return self.remembered.get(name)
 
     def plan(self, name: str, desired: Desired[File] | None, observed: bytes | None) -> Plan[Put | Drop]:
         if desired is None:

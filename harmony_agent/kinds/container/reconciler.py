@@ -96,9 +96,8 @@ class ContainerReconciler:
         """One, fresh."""
         return await self._looker.one(name)
 
-    def seen_all(self, name: str) -> bool:  # noqa: ARG002  # the protocol's
-        """Its actions ask nobody whether all is as it was: look again."""
-        return False
+    def last_seen(self, name: str) -> None:
+        """Its actions ask nobody whether all is as it was: only a look can say."""
 
     def plan(self, name: str, desired: Desired[Container] | None, observed: Observed | None) -> ContainerPlan:
         """What to do next."""

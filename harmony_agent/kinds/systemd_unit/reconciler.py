@@ -61,9 +61,8 @@ class UnitReconciler:
             return unit
         return replace(unit, finished=await self._units.finished(name, facts.moment))
 
-    def seen_all(self, name: str) -> bool:  # noqa: ARG002  # the protocol's
-        """Its actions ask nobody whether all is as it was: look again."""
-        return False
+    def last_seen(self, name: str) -> None:
+        """Its actions ask nobody whether all is as it was: only a look can say."""
 
     def plan(self, name: str, desired: Desired[SystemdUnit] | None, observed: Unit | None) -> Plan[UnitAction]:
         """The next steps; none where the manager takes the name for that of a unit which may not be touched."""

@@ -217,6 +217,37 @@ def test_a_newer_spec_that_came_during_the_look_is_all_that_is_done(world: World
     world.run(test())
 
 
+def test_a_new_spec_is_planned_by_what_was_seen_last_and_looked_at_when_it_is_done(world: World) -> None:
+    """Where the kind says that this will do: then a change costs one look, not two."""
+
+    async def test() -> None:
+        await world.start()
+        world.publish(1, file("a"))
+        await world.told("Converged", 1)
+        calls: list[str] = []
+        world.files.before = lambda call, _name: calls.append(call)
+        world.files.remembered["a"] = b"1"
+        world.publish(2, file("a", content="2"))
+        await world.told("Converged", 2)
+        assert [call for call in calls if call != "relist"] == ["apply", "observe"]
+        assert world.disk == {"/srv/a": b"2"}
+
+    world.run(test())
+
+
+def test_that_it_is_as_wanted_is_never_said_without_a_look(world: World) -> None:
+    async def test() -> None:
+        await world.start()
+        world.publish(1, file("a"))
+        await world.told("Converged", 1)
+        world.files.remembered["a"] = b"2"  # which it isn't
+        world.publish(2, file("a", content="2"))
+        await world.told("Converged", 2)
+        assert world.disk == {"/srv/a": b"2"}
+
+    world.run(test())
+
+
 def test_what_is_worked_on_for_long_is_said_to_be_so_again_after_an_outage(world: World) -> None:
     """An image that doesn't come, and a list that once was not answered: Unknown ends with the outage, not the pull."""
 

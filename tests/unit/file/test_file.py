@@ -12,7 +12,7 @@ from harmony_agent.core.errors import Terminal, Transient
 from harmony_agent.core.reconcile import Act, Converged, Wait
 from harmony_agent.kinds.file import FileReconciler
 from harmony_agent.kinds.file_plan import Amend, Drop, FileState, Keep, MakeParents, Put, Release, Sweep
-from harmony_agent.topology.files import MAX_READ, Sight, Trouble
+from harmony_agent.topology.files import MAX_READ, Sight, Spot, Trouble
 from scores.canonical import digest
 from scores.file import File, ObjectRef
 from scores.manifest import FieldError
@@ -838,6 +838,54 @@ async def test_events_name_the_files_of_a_path(world: World) -> None:
         await task
 
 
+async def test_what_was_seen_last_holds_until_an_event_or_until_there_is_more_to_look_at(world: World) -> None:
+    await world.converge("a", content="x")
+    task = asyncio.create_task(world.kind.watch(lambda _name: None))
+    await asyncio.sleep(0)
+    assert world.kind.last_seen("a") == await world.kind.observe("a")
+    world.want("a", content="y")
+    assert world.kind.last_seen("a") is not None
+    world.files.set("/srv/a", b"z")
+    assert world.kind.last_seen("a") is None
+    seen = await world.kind.observe("a")
+    assert world.kind.last_seen("a") is seen is not None
+    world.want("a", content="y", owner="root")
+    assert world.kind.last_seen("a") is None
+    world.want("a", path="/srv/b", content="y")
+    assert world.kind.last_seen("a") is None
+    assert world.kind.last_seen("b") is None
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_what_a_relist_saw_otherwise_is_not_what_was_seen_last(world: World) -> None:
+    await world.converge("a", content="x")
+    assert world.kind.last_seen("a") is not None
+    world.files.set("/srv/a", b"y")  # and nobody listens to events
+    await world.kind.relist()
+    assert world.kind.last_seen("a") is None
+
+
+async def test_an_event_during_the_look_makes_what_it_shows_doubtful(world: World) -> None:
+    await world.converge("a", content="x")
+    task = asyncio.create_task(world.kind.watch(lambda _name: None))
+    await asyncio.sleep(0)
+    look = world.files.look
+
+    async def slow(spot: Spot) -> Sight:
+        found = await look(spot)
+        world.files.set("/srv/a", b"y")
+        return found
+
+    world.files.look = slow  # type: ignore[method-assign]
+    await world.kind.observe("a")
+    assert world.kind.last_seen("a") is None
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
 async def test_what_does_not_run(world: World) -> None:
     state = FileState(Sight("/srv/a"))
     assert world.kind.instance(state) == ""
@@ -863,4 +911,13 @@ async def test_nothing_is_remembered_of_names_that_are_gone(world: World) -> Non
         await world.remove(f"n{number}")
         await world.kind.relist()
     kind = world.kind
-    assert {*kind._surveys, *kind._states, *kind._digests, *kind._names, *kind._makers, *kind._unclaimed} == set()
+    assert {
+        *kind._surveys,
+        *kind._states,
+        *kind._seen,
+        *kind._stirred,
+        *kind._digests,
+        *kind._names,
+        *kind._makers,
+        *kind._unclaimed,
+    } == set()
