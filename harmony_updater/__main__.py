@@ -2,7 +2,7 @@
 
 import argparse
 import grp
-import logging.handlers
+import logging
 import os
 import sys
 import threading
@@ -40,7 +40,9 @@ def run_apt(updater: Updater, attempt: str) -> int:
 
 def copy(output: IO[bytes], path: str, limit: int) -> None:
     """Keep the end of the output, at most `limit` bytes in two files; apt doesn't wait for there to be room."""
-    log = logging.handlers.RotatingFileHandler(path, maxBytes=limit // 2, backupCount=1, delay=True)
+    from logging.handlers import RotatingFileHandler  # noqa: PLC0415  # what waits holds none of it
+
+    log = RotatingFileHandler(path, maxBytes=limit // 2, backupCount=1, delay=True)
     while line := output.readline(65_536):
         log.emit(logging.makeLogRecord({"msg": LOGIN.sub("", line.decode(errors="replace").removesuffix("\n"))}))
     log.close()

@@ -51,10 +51,8 @@ class Updater:
                 if other.phase == "repair-required" and not other.clearedAt:
                     raise Refused("repair-required", f"cannot start: {other.attemptId} needs repair, then clear-repair")
                 if other.phase not in TERMINAL:
-                    why, asked_by = (
-                        f"attempt {other.attemptId} is {other.phase}",
-                        asked.model_dump(exclude={"expiresAt"}),
-                    )
+                    why = f"attempt {other.attemptId} is {other.phase}"
+                    asked_by = asked.model_dump(exclude={"expiresAt"})
                     return Status(**asked_by, phase="blocked", reason="OtherAttempt", message=why)
             if self.host.clock_synchronised() and _now() >= asked.expiresAt:
                 raise Refused("expired", f"cannot start: the attempt expired at {asked.expiresAt}")
