@@ -5,11 +5,11 @@ Says nothing itself: what happens is told to the callbacks in `Show`, and the re
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
+from harmony_fleet.bounded import each
 from harmony_fleet.errors import ExitCode, HarmonyError, worst
 from harmony_fleet.kv import Store
 from harmony_fleet.plan import Plan, Wish, plan
@@ -18,8 +18,6 @@ from harmony_fleet.state import Deployment, Device, read_deployment, read_deploy
 from harmony_fleet.wait import Observer, Verdict, target_of, wait_for
 from scores.keys import DESIRED, DeploymentKey
 from scores.manifest import Manifest
-
-_AT_ONCE: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,19 +126,17 @@ async def apply(
 
 async def write_all(store: Store, run: Run) -> None:
     """Write what isn't as planned, each by CAS; what went wrong is in the results."""
-    gate = asyncio.Semaphore(_AT_ONCE)
 
     async def write(result: Result) -> None:
         wire = result.plan.wire
-        async with gate:
-            try:
-                key = str(DeploymentKey(wire.device, wire.deployment))
-                await store.put(DESIRED, key, wire.canonical(), result.plan.revision)
-                result.written = True
-            except HarmonyError as error:
-                result.error = error
+        try:
+            key = str(DeploymentKey(wire.device, wire.deployment))
+            await store.put(DESIRED, key, wire.canonical(), result.plan.revision)
+            result.written = True
+        except HarmonyError as error:
+            result.error = error
 
-    await asyncio.gather(*(write(result) for result in run.results if result.plan.action != "unchanged"))
+    await each(write, [result for result in run.results if result.plan.action != "unchanged"])
 
 
 async def wait_all(store: Store, run: Run, seconds: float) -> None:

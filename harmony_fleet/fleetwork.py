@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from harmony_fleet.apply import Result, Run, purge, wait_all, write_all
+from harmony_fleet.bounded import each
 from harmony_fleet.drift import Finding, Fleet
 from harmony_fleet.errors import HarmonyError, InvalidInput
 from harmony_fleet.fleetplan import FleetPlan, check_refusals
@@ -20,10 +21,9 @@ from harmony_fleet.roster.model import Roster
 from harmony_fleet.roster.sources import load_sources
 from harmony_fleet.signing import load as load_signing
 from harmony_fleet.state import list_deployments, list_devices
-from scores.keys import DESIRED, command_subject
+from scores.keys import DESIRED, DeploymentKey, command_subject
 
 _RESYNC_SECONDS: Final = 5.0
-_AT_ONCE: Final = 32
 _MENDED_THERE: Final = frozenset({"missing", "unexpected", "disabled-running", "not-converged"})
 
 
@@ -66,18 +66,15 @@ async def write_fleet(store: Store, made: FleetPlan, run: Run) -> None:
     check_refusals(made)
     run.results = [Result(item) for item in made.plans]
     await write_all(store, run)
-    gate = asyncio.Semaphore(_AT_ONCE)
 
-    async def one(key: str, revision: int) -> HarmonyError | None:
-        async with gate:
-            try:
-                await store.purge(DESIRED, key, revision)
-            except HarmonyError as error:
-                return error
+    async def one(purge: tuple[DeploymentKey, int]) -> HarmonyError | None:
+        try:
+            await store.purge(DESIRED, str(purge[0]), purge[1])
+        except HarmonyError as error:
+            return error
         return None
 
-    failed = await asyncio.gather(*(one(str(key), revision) for key, revision in made.purges))
-    for error in filter(None, failed):
+    for error in filter(None, await each(one, made.purges)):
         raise error
 
 
@@ -93,13 +90,11 @@ async def settle(store: Store, run: Run, seconds: float) -> None:
 async def resync(store: Store, findings: Iterable[Finding]) -> None:
     """Have the agents look at once where something doesn't run as it should; one that is silent looks later."""
     names = sorted({finding.device for finding in findings if finding.code in _MENDED_THERE})
-    gate = asyncio.Semaphore(_AT_ONCE)
 
     async def one(name: str) -> None:
-        async with gate:
-            await store.ask(command_subject(name, "resync"), b"", _RESYNC_SECONDS)
+        await store.ask(command_subject(name, "resync"), b"", _RESYNC_SECONDS)
 
-    await asyncio.gather(*map(one, names))
+    await each(one, names)
 
 
 def unwritten(results: Sequence[Result]) -> list[Result]:

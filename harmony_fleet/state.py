@@ -6,6 +6,7 @@ Reads only. A value that can't be read is kept as a `problem`, so that one bad k
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -14,6 +15,7 @@ from typing import Any, Final, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from harmony_fleet.alike import decode_alike
+from harmony_fleet.bounded import each
 from harmony_fleet.consumer import Entry
 from harmony_fleet.errors import InvalidInput
 from harmony_fleet.kv import Store
@@ -36,7 +38,6 @@ from scores.status import DeploymentStatus, DeviceInfo
 MAX_STATUS: Final = 8 * MAX_MANIFEST
 STALE_AFTER: Final = timedelta(seconds=30)
 """Three heartbeats at their default interval."""
-_AT_ONCE: Final = 32
 
 _NAME: Final = TypeAdapter(DeviceName)
 
@@ -153,13 +154,7 @@ async def read_deployment(store: Store, key: DeploymentKey) -> Deployment:
 
 async def read_deployments(store: Store, keys: Iterable[DeploymentKey]) -> list[Deployment]:
     """Several, a bounded number at a time."""
-    gate = asyncio.Semaphore(_AT_ONCE)
-
-    async def one(key: DeploymentKey) -> Deployment:
-        async with gate:
-            return await read_deployment(store, key)
-
-    return list(await asyncio.gather(*(one(key) for key in keys)))
+    return await each(functools.partial(read_deployment, store), keys)
 
 
 async def list_deployments(store: Store, device: str | None, deployment: str | None) -> list[Deployment]:

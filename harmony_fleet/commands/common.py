@@ -7,7 +7,7 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -55,6 +55,23 @@ def run(common: Common, work: Callable[[Store], Awaitable[ExitCode]], seconds: f
         return asyncio.run(main())
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
+
+
+def run_on(common: Common, work: Callable[[Store], Coroutine[Any, Any, None]]) -> ExitCode:
+    """Connect, and work until SIGTERM or an interrupt: exit code 0."""
+
+    async def main() -> ExitCode:
+        async with Store(common.context()) as store:
+            task = asyncio.ensure_future(work(store))
+            loop = asyncio.get_running_loop()
+            with contextlib.suppress(NotImplementedError, RuntimeError):  # no main thread, or no signals there
+                for number in (signal.SIGTERM, signal.SIGINT):
+                    loop.add_signal_handler(number, task.cancel)
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        return ExitCode.DONE
+
+    return asyncio.run(main())
 
 
 def _end_when_interrupted(task: asyncio.Task[Any] | None) -> None:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Final, TypeVar
+from collections.abc import Callable
+from typing import Final
 
+from harmony_fleet.bounded import each
 from harmony_fleet.errors import Conflict, HarmonyError, Refused, Unreachable
 from harmony_fleet.fleetplan import gone
 from harmony_fleet.kv import Store
@@ -28,14 +29,11 @@ LOOK_SECONDS: Final = 1.0
 TIDY_SECONDS: Final = 60.0
 """How long the end of a run waits for devices to let go of their attempts."""
 LOST_SECONDS: Final = 120.0
-_AT_ONCE: Final = 32
-
 _NEVER_BEGAN: Final = frozenset({"EarlierWaveFailed", "Cancelled"})
 
 Show = Callable[[TaskRun], None]
 Keys = Callable[[], Signing]
 """Looks the signing keys up; at each step, so that several watchers of one home sign alike while keys come and go."""
-T = TypeVar("T")
 
 
 async def follow(store: Store, run_uid: str, keys: Keys, show: Show = lambda _run: None) -> TaskRun:
@@ -75,7 +73,7 @@ async def _evidence(store: Store, run: TaskRun) -> dict[str, Evidence]:
         )
         return target.device, Evidence(found.actual.status, found.actual.created, device.heard)
 
-    return dict(await _gather(one, [target for target in run.targets if target.state in ACTIVE]))
+    return dict(await each(one, [target for target in run.targets if target.state in ACTIVE]))
 
 
 async def _request(store: Store, kept: Kept, signing: Signing) -> Kept:
@@ -86,7 +84,7 @@ async def _request(store: Store, kept: Kept, signing: Signing) -> Kept:
         return target.device, Evidence(refused=refused)
 
     wanted = [target for target in kept.run.targets if target.state == "requested"]
-    refused = {name: seen for name, seen in await _gather(one, wanted) if seen.refused}
+    refused = {name: seen for name, seen in await each(one, wanted) if seen.refused}
     return await update(store, kept, advance(kept.run, refused, await store.now())) if refused else kept
 
 
@@ -127,7 +125,7 @@ async def tidy(store: Store, run: TaskRun, signing: Signing) -> bool:
         return await _purged(store, found)
 
     ended = [target for target in run.targets if target.state in ENDED and target.reason not in _NEVER_BEGAN]
-    return all(await _gather(one, ended))
+    return all(await each(one, ended))
 
 
 async def _purged(store: Store, found: Deployment) -> bool:
@@ -161,15 +159,4 @@ async def _answering(store: Store, run: TaskRun) -> bool:
         return found.desired.manifest is not None and not device.silent(now)
 
     now = await store.now()
-    return any(await _gather(one, run.targets))
-
-
-async def _gather(work: Callable[[TaskTarget], Awaitable[T]], targets: Iterable[TaskTarget]) -> list[T]:
-    """`work` on each, a bounded number at a time."""
-    gate = asyncio.Semaphore(_AT_ONCE)
-
-    async def one(target: TaskTarget) -> T:
-        async with gate:
-            return await work(target)
-
-    return list(await asyncio.gather(*map(one, targets)))
+    return any(await each(one, run.targets))

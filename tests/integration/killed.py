@@ -20,20 +20,20 @@ from collections.abc import Mapping
 from types import FrameType
 from typing import Any, Final, Literal
 
-from harmony_fleet import apply, fleetwork
+from harmony_fleet import apply, bounded, fleetwork
 from harmony_fleet.cli_options import guarded
 from harmony_fleet.commands import fleet, upgrade
 from harmony_fleet.commands.common import Common
 from harmony_fleet.connection import Connection
 from harmony_fleet.render import Output
-from harmony_fleet.roster import durable, file
+from harmony_fleet.roster import durable, file, lock
 from harmony_fleet.roster.model import Roster
 from harmony_fleet.runs import follow, store
 from scores.manifest import Manifest, WireManifest
 from scores.status import DeploymentStatus, DeviceInfo
 from scores.task_run import TaskRun
 
-TRACED: Final = {module.__file__ for module in (fleet, fleetwork, apply, file, durable, follow, store)}
+TRACED: Final = {module.__file__ for module in (fleet, fleetwork, apply, bounded, file, lock, durable, follow, store)}
 _PR_SET_PDEATHSIG: Final = 1
 What = Literal["steps", "writes"]
 
@@ -82,7 +82,7 @@ def watch_messages(steps: Steps, what: What) -> None:
 
 def one_at_a_time() -> None:
     """Writes in sequence, so that a kill falls between any two of them."""
-    apply._AT_ONCE = fleetwork._AT_ONCE = follow._AT_ONCE = 1  # type: ignore[misc]
+    bounded.AT_ONCE = 1  # type: ignore[misc]
     follow.LOOK_SECONDS = 0.02  # type: ignore[misc]
 
 

@@ -1,0 +1,22 @@
+"""The same for many devices, a bounded number at a time, so that neither NATS nor this process drowns in requests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final, TypeVar
+
+AT_ONCE: Final = 32
+A = TypeVar("A")
+B = TypeVar("B")
+
+
+async def each(work: Callable[[A], Awaitable[B]], items: Iterable[A]) -> list[B]:
+    """What `work` gave for each, in their order. The first that raises ends it."""
+    gate = asyncio.Semaphore(AT_ONCE)
+
+    async def one(item: A) -> B:
+        async with gate:
+            return await work(item)
+
+    return list(await asyncio.gather(*map(one, items)))
