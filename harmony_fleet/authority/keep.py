@@ -96,6 +96,7 @@ class Authority:
     folder: Path
     state: State
     _keys: dict[str, Identity] = field(default_factory=dict)
+    _lock: tuple[int, ...] = ()
 
     @classmethod
     def make(cls, home: Path, state: State) -> Authority:
@@ -129,9 +130,12 @@ class Authority:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Alone, with the state as it is now. Raises Refused where another command works on it."""
-        with alone(self.folder, 0, busy()):
-            self.state = Authority.load(self.folder.parent).state
-            yield
+        with alone(self.folder, 0, busy()) as lock:
+            self.state, self._lock = Authority.load(self.folder.parent).state, (lock,)
+            try:
+                yield
+            finally:
+                self._lock = ()
 
     def key(self, name: str) -> Identity:
         """One of the authority's own."""
@@ -156,7 +160,7 @@ class Authority:
         """Write a file of the folder, whole, for its owner's eyes alone. Raises InvalidInput."""
         path = self.folder / name
         try:
-            durable.replace(str(path), data, secret=True)
+            durable.replace(str(path), data, keep=self._lock, secret=True)
         except OSError as error:
             raise InvalidInput(
                 "AuthorityUnwritable",

@@ -8,6 +8,7 @@ import fcntl
 import json
 import os
 import stat
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -217,6 +218,24 @@ def test_a_secret_is_closed_though_the_file_before_it_was_open(
     path.chmod(0o644)
     durable.replace(str(path), b"no secret")
     assert mode(path) == 0o644
+
+
+def test_the_lock_is_held_until_a_write_that_outlives_its_command_is_done(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else what a killed command was about to write could come over what the next one wrote: a revocation, lost."""
+    authority, folder, held = Authority.load(home), os.stat(home / "authority"), list[bool]()
+    run = subprocess.run
+
+    def look(*words: Any, pass_fds: list[int], **more: Any) -> Any:
+        held.append(any(os.path.samestat(os.fstat(fd), folder) for fd in pass_fds))
+        return run(*words, pass_fds=pass_fds, **more)
+
+    monkeypatch.setattr(subprocess, "run", look)
+    with authority.locked():
+        enroll.enroll(authority, home, "pi-01", PLAIN)
+        enroll.revoke(authority, "pi-01")
+    assert held == [True, True]
 
 
 def test_keys_are_turned_by_one_at_a_time(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
