@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from harmony_fleet import secret
 from harmony_fleet.errors import InvalidInput
+from harmony_fleet.roster import durable
 
 AUTHORITY: Final = "authority"
 """The folder of the home where the authority's keys and credentials are."""
@@ -165,8 +166,4 @@ def _create_once(path: Path, data: bytes) -> None:
             os.link(beside, path)
     finally:
         os.unlink(beside)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    durable.sync_folder(str(path.parent))

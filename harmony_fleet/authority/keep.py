@@ -64,6 +64,11 @@ class State(Model):
     """when the accounts were signed last: each signature is later than the one before"""
 
 
+def has_keys(home: Path) -> bool:
+    """Whether there are keys of an authority, whole or not."""
+    return any((home / FOLDER).glob("*.seed"))
+
+
 def exists(home: Path) -> bool:
     """Whether this home is an authority."""
     return (home / FOLDER / _STATE).exists()
@@ -119,9 +124,8 @@ class Authority:
             _must_be_known(folder / _STATE, data)
             state = State.model_validate_json(data)
         except FileNotFoundError:
-            raise InvalidInput(
-                "NoAuthority", f"there is no authority in {folder}", "make one with harmony server init"
-            ) from None
+            hint = _RESTORE if has_keys(home) else "make one with harmony server init"
+            raise InvalidInput("NoAuthority", f"there is no authority in {folder}", hint) from None
         except (OSError, ValidationError) as error:
             why = error.strerror if isinstance(error, OSError) else "it isn't what this program wrote"
             raise InvalidInput("AuthorityUnreadable", f"cannot read {folder / _STATE}: {why}", _RESTORE) from None

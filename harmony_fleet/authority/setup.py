@@ -19,7 +19,7 @@ from typing import Final
 
 from harmony_fleet.authority import nodes, tls
 from harmony_fleet.authority.enroll import is_bucket
-from harmony_fleet.authority.keep import FOLDER, Authority, State, busy, exists
+from harmony_fleet.authority.keep import FOLDER, Authority, State, busy, exists, has_keys
 from harmony_fleet.authority.nodes import Bounds, Node
 from harmony_fleet.errors import InvalidInput, Refused
 from harmony_fleet.roster import durable
@@ -136,7 +136,7 @@ def _must_be_new(home: Path, folder: Path) -> None:
             f"cannot make a second authority: {home / FOLDER} holds one, and every device trusts it",
             "use it; for another fleet set HARMONY_HOME to another folder",
         )
-    if any((home / FOLDER).glob("*.seed")):
+    if has_keys(home):
         raise Refused(
             "AuthorityIncomplete",
             f"cannot make an authority: {home / FOLDER} has keys already, and not what was decided with them",

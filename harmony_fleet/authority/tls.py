@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -21,10 +21,10 @@ _SKEW: Final = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A certificate and its private key."""
+    """A certificate and its private key, which is in no representation."""
 
     certificate: bytes
-    key: bytes
+    key: bytes = field(repr=False)
 
 
 def make_ca(name: str, now: datetime) -> Pair:

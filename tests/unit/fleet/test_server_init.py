@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from harmony_fleet.authority import setup
+from harmony_fleet.authority import setup, tls
 from harmony_fleet.authority.keep import Authority
 from harmony_fleet.authority.setup import Wanted
 from harmony_fleet.errors import InvalidInput, Refused
@@ -85,10 +86,20 @@ def test_keys_whose_state_was_lost_are_not_written_over(tmp_path: Path) -> None:
     authority = Authority.load(home)
     (authority.folder / "authority.json").unlink()
     (home / setup.CONTEXT).unlink()
+    with pytest.raises(InvalidInput, match="no authority") as caught:
+        Authority.load(home)
+    assert "backup" in caught.value.hint
     before = {path: path.read_bytes() for path in files(home)}
     with pytest.raises(Refused, match="keys already"):
         setup.init(home, setup.checked(Wanted("fleet", tmp_path / "again", ("localhost",))))
     assert {path: path.read_bytes() for path in files(home)} == before
+
+
+def test_no_private_key_is_in_a_representation() -> None:
+    ca = tls.make_ca("fleet", datetime.now(UTC))
+    pair = tls.make_server(ca, ["localhost"], datetime.now(UTC))
+    assert b"PRIVATE KEY" in ca.key
+    assert "PRIVATE KEY" not in repr((ca, pair))
 
 
 def test_a_folder_that_is_none_is_told(tmp_path: Path) -> None:
