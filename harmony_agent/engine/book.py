@@ -65,6 +65,9 @@ class Book:
         """keys of records that no manifest wants (or none yet, after a start): mostly none, and often asked for"""
         self.revision = 0
         """another one whenever `desired` or `records` changed"""
+        self._phased = 0
+        """another one whenever the phase of a resource changed"""
+        self._phases: dict[str, tuple[tuple[int, int], set[ResourcePhase]]] = {}
         self._stores: dict[str, KindStore] = {}
         self._changed = changed
         self._unwritten: set[Key] = set()
@@ -122,6 +125,7 @@ class Book:
     def _not_yet(self, stale: set[Key], changed: set[Key]) -> None:
         """Until the first pass over it, a resource that changed is neither settled nor gone."""
         now = self._wire_now()
+        self._phased += 1
         for key in changed:
             desired, old = self.desired[key], self.statuses.get(key)
             self.statuses[key] = resource_status(
@@ -217,6 +221,7 @@ class Book:
             await self._forgets.add(key)
         if key not in self.desired:
             self.statuses.pop(key, None)
+            self._phased += 1
             if record is not None:
                 self._changed(record.deployment)
         self.on_release()
@@ -238,6 +243,7 @@ class Book:
         if old == status:
             return False
         self.statuses[key] = status
+        self._phased += old is None or old.phase != status.phase
         self._changed(deployment)
         settled = status.phase in SETTLED
         return settled and not (old and old.phase in SETTLED and old.spec_digest == status.spec_digest)
@@ -247,10 +253,14 @@ class Book:
         return _Digests(self.desired)
 
     def phases(self, deployment: str) -> set[ResourcePhase]:
-        """Those of a deployment's resources, each once."""
-        keys = self.deployments[deployment].keys
-        found = {self.statuses[key].phase for key in keys if key in self.statuses}
-        return found | {self.statuses[one.key].phase for one in self.leaving(deployment) if one.key in self.statuses}
+        """Those of a deployment's resources, each once; of a thousand that stay as they are, made once."""
+        as_of = (self.revision, self._phased)
+        known = self._phases.get(deployment)
+        if known is None or known[0] != as_of:
+            keys = [*self.deployments[deployment].keys, *(record.key for record in self.leaving(deployment))]
+            known = as_of, {self.statuses[key].phase for key in keys if key in self.statuses}
+            self._phases[deployment] = known
+        return known[1]
 
     def resources(self, deployment: str) -> dict[str, ResourceStatus]:
         """Every resource of a deployment, those on their way out too."""

@@ -16,7 +16,7 @@ from harmony_agent.engine.together import Together
 from harmony_agent.engine.wanted import desired_of
 from harmony_agent.topology.control import Stored
 from tests.fakes.ledger import FakeLedger
-from tests.unit.core.make import DIGEST, NOW, manifest, record
+from tests.unit.core.make import DIGEST, NOW, manifest, record, resource
 
 KEY = Key("File", "a")
 
@@ -99,6 +99,29 @@ async def test_what_becomes_of_it_is_the_last_word_though_no_pass_came_to_it() -
     wire = manifest(generation=4)
     await kept.accept(Stored("web", wire.lineage, 4, DIGEST, b"", {}))
     assert ledger.owned[KEY].on_remove == "orphan"
+
+
+async def test_the_phases_of_a_deployment_are_those_of_its_resources_after_each_change() -> None:
+    kept = book(FakeLedger())
+
+    def phases() -> set[str]:
+        assert kept.phases("web") == {status.phase for status in kept.resources("web").values()}
+        return set(kept.phases("web"))
+
+    enforced(kept, "a", "b")
+    assert phases() == {"Progressing"}
+    await kept.write(record("a", "path:/srv/a"))
+    kept.set_status(KEY, "web", resource("Ready"))
+    assert phases() == {"Progressing", "Ready"}
+    kept.set_status(Key("File", "b"), "web", resource("Degraded"))
+    assert phases() == {"Degraded", "Ready"}
+    enforced(kept, "b", generation=4)
+    assert phases() == {"Removing", "Degraded"}
+    kept.set_status(KEY, "web", resource("Degraded"))
+    kept.set_status(Key("File", "b"), "web", resource("Ready"))
+    assert phases() == {"Degraded", "Ready"}
+    await kept.forget(KEY)
+    assert phases() == {"Ready"}
 
 
 async def test_others_hear_of_what_is_wanted_no_more_though_it_was_never_owned() -> None:
