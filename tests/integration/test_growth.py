@@ -30,7 +30,7 @@ def sizes(agent: Agent) -> dict[str, int]:
         "statuses": len(engine.book.statuses),
         "queue": len(engine.queue),
         "memory": len(engine.converger._memory),
-        "waiting": len(engine.converger._waiting),
+        "waiting": len(engine.converger._dependencies),
         "seen": len(engine.converger.seen["File"]),
     }
 
