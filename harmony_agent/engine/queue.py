@@ -82,9 +82,9 @@ class WorkQueue:
             while True:
                 self.turns += 1
                 self._changed = anyio.Event()
-                now = self._clock.monotonic()
-                for key in [key for key, due in self._due.items() if due <= now]:
-                    if self._full(key):
+                now, full = self._clock.monotonic(), self._full()
+                for key in [key for key, due in self._due.items() if due <= now and key.kind not in full]:
+                    if self._busy[key.kind] >= WORKERS:
                         continue
                     del self._due[key]
                     if key in self._active:
@@ -96,11 +96,13 @@ class WorkQueue:
                     workers.start_soon(self._one, key, work, name=str(key))
                 await self._until_due()
 
-    def _full(self, key: Key) -> bool:
-        return self._busy[key.kind] >= WORKERS
+    def _full(self) -> set[str]:
+        """Kinds of which no more is worked on for now: a thousand may be due, and each that ends turns the dispatcher."""
+        return {kind for kind, count in self._busy.items() if count >= WORKERS}
 
     async def _until_due(self) -> None:
-        soonest = min((due for key, due in self._due.items() if not self._full(key)), default=None)
+        full = self._full()
+        soonest = min([due for key, due in self._due.items() if key.kind not in full], default=None)
         if soonest is None:
             await self._changed.wait()
             return
