@@ -97,7 +97,7 @@ class WorkQueue:
                 await self._until_due()
 
     def _full(self) -> set[str]:
-        """Kinds of which no more is worked on for now: a thousand may be due, and each that ends turns the dispatcher."""
+        """Kinds of which no more is worked on for now; asked once a turn, for a thousand keys may be due."""
         return {kind for kind, count in self._busy.items() if count >= WORKERS}
 
     async def _until_due(self) -> None:
