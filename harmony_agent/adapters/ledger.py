@@ -16,17 +16,8 @@ from typing import Any, Final, TypeVar
 import anyio
 
 from harmony_agent.adapters.crew import Crew
-from harmony_agent.adapters.sealed import (
-    LedgerUnreadable,
-    Table,
-    create,
-    delete,
-    exists,
-    insert,
-    load,
-    peek,
-    tidy,
-)
+from harmony_agent.adapters.sealed import LedgerUnreadable, Table, create, delete, insert, load, peek
+from harmony_agent.adapters.sqlite_wal import exists, tidy
 from harmony_agent.core.errors import Transient
 from harmony_agent.core.reconcile import Key, Record
 from harmony_agent.topology.control import Stored
