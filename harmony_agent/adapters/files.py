@@ -1,27 +1,24 @@
 """The device's files for the kind File: each call is one hop into a worker thread, with a time of its own.
 
-What is done there stands in filesight (looking), filedraft (changing) and formers (copies). Nothing is decided here on
+What is done there stands in filesight (looking), filewriter (changing) and formers (copies). Nothing is decided here on
 what should stand at a path.
 """
 
 from __future__ import annotations
 
-import errno
 import hashlib
-import os
-import stat
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final, TypeVar
 
 import anyio
 
-from harmony_agent.adapters import filedraft, linux
-from harmony_agent.adapters.filedraft import Changed, Draft, Rename
-from harmony_agent.adapters.filelook import open_file, read_digest
+from harmony_agent.adapters import linux
+from harmony_agent.adapters.filedraft import Draft, Rename
 from harmony_agent.adapters.filesight import Sights
-from harmony_agent.adapters.filetree import Job, MissingParents, Obstacle, Place, Tree
+from harmony_agent.adapters.filetree import Job, Tree
+from harmony_agent.adapters.filewriter import Writer
 from harmony_agent.adapters.formers import Formers
 from harmony_agent.adapters.inotify import Watcher
 from harmony_agent.adapters.threads import Threads
@@ -50,8 +47,8 @@ class LocalFiles:
         self._formers = Formers(state_dir)
         self._watcher = Watcher()
         self._sights = Sights(self._tree, self._formers, self._watcher, clock)
+        self._writer = Writer(self._tree, self._formers, self._sights, rename)
         self._threads = Threads()
-        self._rename = rename
         self._clock = clock
         self._putting: set[str] = set()
         self._heard: dict[str, float] = {}
@@ -136,52 +133,17 @@ class LocalFiles:
         self._changed(path)
 
     def _put(self, path: str, node: Node, expect: Mark | None, job: Job) -> None:
-        with self._draft(path, node) as draft:
-            if node.former:
-                self._fill_from_former(draft, path, node, job)
-            elif node.content is not None:
-                draft.write(node.content)
-            self._finish(draft, path, node, expect, job)
+        self._writer.put(path, node, expect, job)
         spot = self._sights.spot(path)
         if spot is not None:
             began = self._clock.monotonic()
             self._fresh[path] = (began, self._sights.look(spot, job))
 
-    def _fill_from_former(self, draft: Draft, path: str, node: Node, job: Job) -> None:
-        lost = Trouble("FormerLost", f"cannot put back {path}: its copy former/{node.former} isn't what was kept")
-        try:
-            source = self._formers.read(node.former)
-        except FileNotFoundError:
-            raise Obstacle(lost) from None
-        try:
-            if read_digest(source, job, draft.write) != node.digest:
-                raise Obstacle(lost)
-        finally:
-            os.close(source)
-
-    def _finish(self, draft: Draft, path: str, node: Node, expect: Mark | None, job: Job) -> None:
-        try:
-            draft.finish(expect, job)
-        except OSError:
-            self._sights.unsynced(path)
-            raise
-        if node.type == "file" and draft.status is not None:
-            self._sights.learn(path, draft.status, node.digest)
-
-    @contextmanager
-    def _draft(self, path: str, node: Node) -> Generator[Draft, None, None]:
-        draft = Draft(self._tree, path, node, self._rename)
-        try:
-            yield draft
-        finally:
-            draft.close()
-            self._sights.swept(path, clean=not draft.left_over)
-
     async def _put_stream(self, path: str, node: Node, fetch: Fetch, expect: Mark | None) -> None:
-        draft = await self._hop("write", path, lambda _job: Draft(self._tree, path, node, self._rename))
+        draft = await self._hop("write", path, lambda _job: self._writer.draft(path, node))
         try:
             await self._fill_from_stream(draft, path, node, fetch)
-            await self._hop("write", path, lambda job: self._finish(draft, path, node, expect, job))
+            await self._hop("write", path, lambda job: self._writer.finish(draft, path, node, expect, job))
         finally:
             with anyio.CancelScope(shield=True), suppress(Transient):  # hangs: the next start sweeps it
                 await self._hop("write", path, lambda _job: draft.close())
@@ -213,74 +175,33 @@ class LocalFiles:
 
     async def amend(self, path: str, attributes: Attributes, expect: Mark) -> None:
         """As the protocol says."""
-
-        def amend(job: Job) -> None:
-            with self._tree.parent(path) as place:
-                if not filedraft.amend(place, attributes, expect):
-                    self._copy(place, attributes, expect, job)
-
-        await self._hop("change mode or owner of", path, amend)
-
-    def _copy(self, place: Place, attributes: Attributes, expect: Mark, job: Job) -> None:
-        """An inode of its own for a file whose other names belong to others."""
-        old = filedraft.check(place, expect)
-        if old is None:
-            raise Changed
-        node = Node(
-            type="file",
-            mode=stat.S_IMODE(old.st_mode) if attributes.mode is None else attributes.mode,
-            uid=attributes.uid,
-            gid=attributes.gid,
-        )
-        source = open_file(place, old)
-        try:
-            with self._draft(place.path, node) as draft:
-                if read_digest(source, job, draft.write) is None:
-                    raise Changed
-                draft.finish(expect, job)
-        finally:
-            os.close(source)
+        await self._hop("change mode or owner of", path, lambda job: self._writer.amend(path, attributes, expect, job))
 
     async def remove(self, path: str, expect: Mark) -> None:
         """As the protocol says."""
-
-        def remove(place: Place) -> None:
-            status = filedraft.check(place, expect)
-            if status is not None:
-                filedraft.erase(place, status)
-
-        await self._change("remove", path, remove)
+        await self._hop("remove", path, lambda _job: self._writer.remove(path, expect))
 
     async def sweep(self, path: str) -> None:
         """As the protocol says."""
-        await self._change("remove what is unfinished beside", path, lambda place: filedraft.discard(place, place.temp))
+        await self._hop("remove what is unfinished beside", path, lambda _job: self._writer.sweep(path))
         self._sights.swept(path, clean=True)
 
     async def make_parents(self, paths: Sequence[str]) -> None:
         """As the protocol says."""
         for path in paths:
-            await self._hop("make", path, partial(_make, self._tree, path, self._rename))
+            await self._hop("make", path, partial(self._writer.make_parent, path))
 
     async def drop_parents(self, paths: Sequence[str]) -> Sequence[str]:
         """As the protocol says."""
-        stay: list[str] = []
-
-        def drop(place: Place) -> None:
-            if not _drop(place):
-                stay.append(place.path)
-
-        for path in sorted(paths, key=len, reverse=True):
-            await self._change("remove", path, drop, gone=(MissingParents, Obstacle))
-        return stay
+        return [
+            path
+            for path in sorted(paths, key=len, reverse=True)
+            if not await self._hop("remove", path, partial(self._writer.drop_parent, path))
+        ]
 
     async def keep(self, path: str, former: str, digest: str, expect: Mark) -> None:
         """As the protocol says."""
-
-        def keep(job: Job) -> None:
-            with self._tree.parent(path) as place:
-                self._formers.keep(place, former, digest, expect, job)
-
-        await self._hop("keep a copy of", path, keep)
+        await self._hop("keep a copy of", path, lambda job: self._writer.keep(path, former, digest, expect, job))
 
     async def forget(self, former: str) -> None:
         """As the protocol says."""
@@ -297,49 +218,8 @@ class LocalFiles:
         """As the protocol says."""
         self._watcher.close()
 
-    async def _change(
-        self,
-        verb: str,
-        path: str,
-        change: Callable[[Place], None],
-        gone: tuple[type[Exception], ...] = (MissingParents,),
-    ) -> None:
-        """One change below the open parent of `path`, made durable. With what is `gone` there is nothing to change."""
-
-        def run(_job: Job) -> None:
-            with suppress(*gone), self._tree.parent(path) as place:
-                change(place)
-                try:
-                    place.sync()
-                except OSError:
-                    self._sights.unsynced(path)
-                    raise
-
-        await self._hop(verb, path, run)
-
     async def _hop(self, verb: str, path: str, work: Callable[[Job], T], seconds: float = _WORK_SECONDS) -> T:
         return await self._threads.run(self._tree.root_of(path) or "", path, f"{verb} {path}", seconds, work)
-
-
-def _make(tree: Tree, path: str, rename: Rename, _job: Job) -> None:
-    draft = Draft(tree, path, Node(type="directory", mode=0o755), rename)
-    try:
-        with suppress(Changed):  # something is there already
-            draft.finish(None, Job())
-    finally:
-        draft.close()
-
-
-def _drop(place: Place) -> bool:
-    """Remove an empty directory. False: there is one that holds something."""
-    try:
-        os.rmdir(place.name, dir_fd=place.fd)
-    except OSError as error:
-        if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY):
-            return False
-        if error.errno not in (errno.ENOENT, errno.ENOTDIR):
-            raise
-    return True
 
 
 def _mismatch(path: str, how: str) -> Transient:
