@@ -15,7 +15,7 @@ from typing import Any
 import anyio
 import pytest
 
-from harmony_agent.adapters import nats as nats_adapter
+from harmony_agent.adapters import nats_connection
 from scores.keys import DESIRED
 from tests.integration.agent import LINEAGE, Agent, Plane, converged, eventually, manifest, said
 from tests.natsserver import NatsServer
@@ -104,7 +104,7 @@ async def test_published_while_the_server_is_away_from_us(nats_server: NatsServe
 
 
 async def test_reconnects_without_end(nats_server: NatsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nats_adapter, "WAIT_SECONDS", (0.001, 0.01))
+    monkeypatch.setattr(nats_connection, "WAIT_SECONDS", (0.001, 0.01))
     async with plane_of(nats_server) as plane:
         await plane.make_buckets()
     async with Agent(nats_server, tmp_path).run() as agent:
@@ -119,11 +119,11 @@ async def test_reconnects_without_end(nats_server: NatsServer, tmp_path: Path, m
 
 
 def test_wait_between_connects_is_jittered_and_capped() -> None:
-    waits = {tries: [nats_adapter._wait(tries) for _ in range(50)] for tries in (0, 1, 5, 60, 10_000)}
+    waits = {tries: [nats_connection._wait(tries) for _ in range(50)] for tries in (0, 1, 5, 60, 10_000)}
     assert max(waits[0]) < 0.1
-    assert all(0 < wait <= nats_adapter.WAIT_SECONDS[1] for many in waits.values() for wait in many)
+    assert all(0 < wait <= nats_connection.WAIT_SECONDS[1] for many in waits.values() for wait in many)
     assert all(len(set(many)) > 40 for many in waits.values())
-    assert min(waits[10_000]) >= nats_adapter.WAIT_SECONDS[1] / 2
+    assert min(waits[10_000]) >= nats_connection.WAIT_SECONDS[1] / 2
 
 
 async def test_bucket_recreated_then_published(pair: Pair) -> None:

@@ -164,7 +164,7 @@ async def test_credentials_that_cannot_be_read_end_nothing(tmp_path: Path, caplo
         async with running(server.url, credentials=str(creds)) as control:
             await eventually(lambda: control.attempts > 3, "it gave up")
             assert not control.connected()
-    said = [record.getMessage() for record in caplog.records if record.name == "harmony_agent.adapters.nats"]
+    said = [record.getMessage() for record in caplog.records if record.name == "harmony_agent.adapters.nats_connection"]
     assert any("credentials" in line for line in said), said
     assert SEED not in caplog.text
 

@@ -1,0 +1,221 @@
+"""The connection to NATS: kept without end, and what goes over it as it is: requests, subscriptions, publishing.
+
+Connects again without end, with jitter, and always with a client of its own: what a lost connection had subscribed to
+goes with it, and is made anew by its owner. A connection over which nothing comes back is given up after a request's
+time-out or two pings, whichever is first. Knows of no bucket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import ssl
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final
+
+import anyio
+import nats.errors
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+
+from harmony_agent.adapters.nats_answers import Silent
+from harmony_agent.adapters.nats_close import close
+from harmony_agent.topology.control import Unreachable
+
+log = logging.getLogger(__name__)
+# That a TLS connection was closed by its other end: asyncio warns of it, and nothing follows from it.
+logging.getLogger("asyncio").addFilter(lambda record: not record.getMessage().startswith("returning true from eof_"))
+
+TIMEOUT: Final = 2.0
+"""Seconds that one request may take."""
+PING_SECONDS: Final = 4
+WAIT_SECONDS: Final = (0.05, 1.0)
+"""Between two tries to connect: the first comes soon, each next one later up to the last; all with jitter."""
+_CONNECT_SECONDS: Final = 3
+_CLOSE_SECONDS: Final = 1.0
+_LOOK_SECONDS: Final = 5.0
+_ALIVE_SECONDS: Final = 0.5
+
+
+class NatsConnection:
+    """One connection after the other, by `name`, to whichever of `servers` answers."""
+
+    def __init__(
+        self, name: str, servers: Sequence[str], *, credentials: str = "", tls_ca: str = "", inbox_prefix: str = ""
+    ) -> None:
+        """`credentials` and `tls_ca` are paths of files; with an `inbox_prefix`, answers come below that alone."""
+        self.name = name
+        self._servers = list(servers)
+        self._credentials = credentials
+        self._tls_ca = tls_ca
+        self._inbox_prefix = inbox_prefix
+        self._denied = ""
+        self._client = Client()
+        self._given_up = asyncio.Event()
+        self._up = False
+        self._connection_changed = asyncio.Event()
+        self._came: list[Callable[[], None]] = []
+        self.attempts = 0
+        """tries to connect, of this process's life"""
+
+    def connected(self) -> bool:
+        """Whether there is a connection now."""
+        return bool(self._client.is_connected)
+
+    def on_connect(self, came: Callable[[], None]) -> None:
+        """Call `came` with every connection that there will be."""
+        self._came.append(came)
+
+    async def run(self) -> None:
+        """Keep a connection until cancelled."""
+        tries, said = 0, ""
+        try:
+            while True:
+                self._client, self._given_up, self._up = Client(), asyncio.Event(), False
+                try:
+                    await self._connect()
+                    tries, said = 0, ""
+                    await self._until_lost()
+                    log.warning("lost the connection to NATS")
+                except Exception as error:  # whatever it is, the device goes on without NATS
+                    cause = _cause(error)
+                    if cause != said:  # once for each cause, not for each try
+                        log.warning("cannot connect to NATS at %s: %s", self._places(), cause)
+                    tries, said = tries + 1, cause
+                await self._close()
+                await anyio.sleep(_wait(tries))
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._close()
+
+    def _places(self) -> str:
+        """Where the servers are, without the name and password that a URL may hold."""
+        return ", ".join(server.rpartition("@")[2] for server in self._servers)
+
+    async def _connect(self) -> None:
+        self.attempts += 1
+        self._error: Exception | None = None
+        with anyio.fail_after(4 * _CONNECT_SECONDS * len(self._servers)):
+            try:
+                await self._client.connect(servers=self._servers, **self._options())
+            except nats.errors.NoServersError as error:
+                raise self._error or error from None
+        if not self._client.is_connected:
+            raise TimeoutError("the server did not finish its greeting")
+        self._up = True
+        log.info("connected to NATS", extra={"server": getattr(self._client.connected_url, "hostname", "")})
+        self._connection_changed.set()
+        self._connection_changed = asyncio.Event()
+        for came in self._came:
+            came()
+
+    def _options(self) -> dict[str, Any]:
+        given_up = self._given_up
+
+        async def closed() -> None:
+            given_up.set()
+
+        async def failed(error: Exception) -> None:
+            self._error = error
+            if "permissions violation" in str(error).lower():
+                self._denied = str(error).lower()
+            log.debug("NATS: %s", _word(error))
+
+        options: dict[str, Any] = {
+            "name": self.name,
+            "connect_timeout": _CONNECT_SECONDS,
+            "ping_interval": PING_SECONDS,
+            "max_outstanding_pings": 2,
+            "allow_reconnect": False,
+            "max_reconnect_attempts": 1,  # of one call; `run` calls without end
+            "reconnect_time_wait": 0,
+            "error_cb": failed,
+            "closed_cb": closed,
+        }
+        if self._inbox_prefix:
+            options["inbox_prefix"] = self._inbox_prefix
+        if self._credentials:
+            options["user_credentials"] = self._credentials
+        if self._tls_ca:
+            options["tls"] = ssl.create_default_context(cafile=self._tls_ca)
+        return options
+
+    async def _until_lost(self) -> None:
+        """The client says so when it closed; but closing itself may hang on a link over which nothing comes back."""
+        while self._client.is_connected and not self._given_up.is_set():
+            with anyio.move_on_after(_LOOK_SECONDS):
+                await self._given_up.wait()
+
+    async def _close(self) -> None:
+        await close(self._client, _CLOSE_SECONDS)
+
+    # -- over it
+
+    async def ask(
+        self, subject: str, payload: bytes = b"", headers: dict[str, str] | None = None, seconds: float = TIMEOUT
+    ) -> Msg:
+        """One request, one answer. Raises Unreachable; Silent where nobody listens."""
+        given_up = self._given_up
+        if not self._client.is_connected:
+            if self._up:  # closed, or still closing
+                given_up.set()
+            raise Unreachable("there is no connection to NATS")
+        try:
+            reply = await self._client.request(subject, payload, timeout=seconds, headers=headers)
+        except nats.errors.NoRespondersError:
+            raise Silent(f"nothing listens on {subject}: is JetStream on, and has it a leader?") from None
+        except (TimeoutError, nats.errors.TimeoutError):
+            if not await self._alive():
+                given_up.set()
+            raise Unreachable(f"no answer from NATS within {seconds:g} s") from None
+        except (nats.errors.Error, OSError) as error:
+            raise Unreachable(f"NATS: {_word(error)}") from error
+        return reply
+
+    def was_denied(self, subject: str) -> bool:
+        """Whether the server's last refusal for lack of permission was about `subject`."""
+        return subject.lower() in self._denied
+
+    async def _alive(self) -> bool:
+        """Whether the server itself answers: then only what was asked of it takes long, as a new leader's election."""
+        try:
+            await self._client.flush(timeout=_ALIVE_SECONDS)  # type: ignore[arg-type]  # any number will do
+        except (TimeoutError, nats.errors.Error, OSError):
+            return False
+        return True
+
+    async def subscribe(self, subject: str, arrived: Callable[[Msg], Awaitable[None]]) -> Any:
+        """A plain subscription; it goes with the connection. Raises Unreachable."""
+        try:
+            return await self._client.subscribe(subject, cb=arrived)
+        except (nats.errors.Error, OSError) as error:
+            raise Unreachable(f"NATS: {_word(error)}") from error
+
+    async def publish(self, subject: str, payload: bytes, reply: str) -> None:
+        """Without waiting. Raises Unreachable."""
+        try:
+            await self._client.publish(subject, payload, reply=reply)
+        except (nats.errors.Error, OSError) as error:
+            raise Unreachable(f"NATS: {_word(error)}") from error
+
+    def inbox(self) -> str:
+        """A new subject on which only this agent may listen."""
+        return self._client.new_inbox()
+
+
+def _wait(tries: int) -> float:
+    """Seconds before the next try to connect, after `tries` in a row that failed."""
+    first, most = WAIT_SECONDS
+    return min(most, first * 2.0 ** min(tries, 16)) * random.uniform(0.5, 1.0)  # noqa: S311  # jitter, no secret
+
+
+def _cause(error: Exception) -> str:
+    """Why there is no connection. What isn't the network's or the server's may repeat what it couldn't read."""
+    if isinstance(error, OSError | nats.errors.Error):
+        return _word(error)
+    return f"{type(error).__name__}: are the server's address, credentials and tls_ca right?"
+
+
+def _word(error: BaseException) -> str:
+    return str(error) or type(error).__name__
