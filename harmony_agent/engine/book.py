@@ -6,7 +6,7 @@ little later by `flush`, all else before it is acted on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,8 +14,9 @@ import anyio
 
 from harmony_agent.core.admission import Keep, Last
 from harmony_agent.core.errors import ResourceError
-from harmony_agent.core.reconcile import Desired, Facts, Key, Record
+from harmony_agent.core.reconcile import Desired, Key, Record
 from harmony_agent.core.status import Enforced, Outcome, resource_status
+from harmony_agent.engine.store import KindStore
 from harmony_agent.engine.together import Together
 from harmony_agent.engine.wanted import desired_of
 from harmony_agent.topology.control import Ledger, Stored
@@ -282,33 +283,3 @@ class _Digests(Mapping[Key, str]):
 
     def __len__(self) -> int:
         return len(self._desired)
-
-
-class KindStore:
-    """`core.reconcile.Store` for one kind."""
-
-    def __init__(self, book: Book, kind: str) -> None:
-        self._book = book
-        self._kind = kind
-        self._names: tuple[int, Collection[str]] = (-1, ())
-
-    def desired(self, name: str) -> Desired[Any] | None:
-        """What is wanted of `name`."""
-        return self._book.desired.get(Key(self._kind, name))
-
-    def record(self, name: str) -> Record | None:
-        """What the ledger holds of `name`."""
-        return self._book.records.get(Key(self._kind, name))
-
-    def names(self) -> Collection[str]:
-        """Every name of the kind that is wanted or owned."""
-        if self._names[0] != self._book.revision:
-            keys = self._book.desired.keys() | self._book.records.keys()
-            self._names = (self._book.revision, tuple(key.name for key in keys if key.kind == self._kind))
-        return self._names[1]
-
-    async def note(self, name: str, facts: Facts) -> None:
-        """Replace the facts of `name`, durably."""
-        record = self._book.records[Key(self._kind, name)]
-        if record.facts != facts:
-            await self._book.write(replace(record, facts=dict(facts)))

@@ -1,0 +1,45 @@
+"""What the reconciler of one kind sees of the engine's memory, and the one thing that it may write there: facts.
+
+Holds nothing of its own but the names, and those only until the book changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from harmony_agent.core.reconcile import Desired, Facts, Key, Record
+
+if TYPE_CHECKING:
+    from harmony_agent.engine.book import Book
+
+
+class KindStore:
+    """`core.reconcile.Store` for one kind."""
+
+    def __init__(self, book: Book, kind: str) -> None:
+        self._book = book
+        self._kind = kind
+        self._names: tuple[int, Collection[str]] = (-1, ())
+
+    def desired(self, name: str) -> Desired[Any] | None:
+        """What is wanted of `name`."""
+        return self._book.desired.get(Key(self._kind, name))
+
+    def record(self, name: str) -> Record | None:
+        """What the ledger holds of `name`."""
+        return self._book.records.get(Key(self._kind, name))
+
+    def names(self) -> Collection[str]:
+        """Every name of the kind that is wanted or owned."""
+        if self._names[0] != self._book.revision:
+            keys = self._book.desired.keys() | self._book.records.keys()
+            self._names = (self._book.revision, tuple(key.name for key in keys if key.kind == self._kind))
+        return self._names[1]
+
+    async def note(self, name: str, facts: Facts) -> None:
+        """Replace the facts of `name`, durably."""
+        record = self._book.records[Key(self._kind, name)]
+        if record.facts != facts:
+            await self._book.write(replace(record, facts=dict(facts)))
