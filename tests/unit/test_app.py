@@ -10,6 +10,7 @@ import pytest
 from harmony_agent import app, cli
 from harmony_agent.core.errors import Terminal, Transient
 from harmony_agent.core.reconcile import Store
+from harmony_agent.describe import Describer
 from harmony_agent.settings import Settings
 from scores.file import File
 from tests.fakes.clock import FakeClock
@@ -36,7 +37,7 @@ async def test_a_manager_that_hangs_is_still_there(tmp_path: Path) -> None:
         return answer
 
     parts = {"Container": app.Made(made(tmp_path).reconciler, ask)}
-    describe = app.Describer(settings(tmp_path), parts)
+    describe = Describer(settings(tmp_path), parts)
     hangs = Transient("PodmanUnreachable", "podman does not answer", phase="Unknown")
     gone = Transient("PodmanUnavailable", "cannot reach podman", phase="Blocked")
     answers += [hangs, "4.3.1", hangs, "5.4.2", gone, hangs, "5.4.2", Terminal("X", "no")]
