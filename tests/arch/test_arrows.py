@@ -31,8 +31,8 @@ def _lint(place: Path) -> subprocess.CompletedProcess[str]:
 
 
 FORBIDDEN = [
-    ("harmony_agent/kinds/file.py", "os"),
-    ("harmony_agent/kinds/file.py", "harmony_agent.kinds.container"),
+    ("harmony_agent/kinds/file/plan.py", "os"),
+    ("harmony_agent/kinds/file/plan.py", "harmony_agent.kinds.container"),
     ("harmony_agent/core/order.py", "time"),
     ("harmony_agent/engine/queue.py", "nats"),
     ("harmony_agent/adapters/local.py", "harmony_agent.engine.queue"),

@@ -11,7 +11,7 @@ import pytest
 from harmony_agent.core.errors import Terminal, Transient
 from harmony_agent.core.reconcile import Act, Converged, Wait
 from harmony_agent.kinds.file import FileReconciler
-from harmony_agent.kinds.file_plan import Amend, Drop, FileState, Keep, MakeParents, Put, Release, Sweep
+from harmony_agent.kinds.file.plan import Amend, Drop, FileState, Keep, MakeParents, Put, Release, Sweep
 from harmony_agent.topology.files import MAX_READ, Sight, Spot, Trouble
 from scores.canonical import digest
 from scores.file import File, ObjectRef

@@ -1,6 +1,6 @@
 """The kind File: what stands at a path is as its Score says, and what stood there before comes back where it was kept.
 
-It looks and acts through the capability Files alone; what to do is decided in file_plan, what is ours in file_places.
+It looks and acts through the capability Files alone; what to do is decided in plan, what is ours in places.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Final, Literal, assert_never
 from harmony_agent.core.errors import Terminal
 from harmony_agent.core.paths import Places, below
 from harmony_agent.core.reconcile import Converged, Desired, Facts, Plan, Record, Store
-from harmony_agent.kinds import file_places as ledger
-from harmony_agent.kinds.file_places import Former, Place, copy_name
-from harmony_agent.kinds.file_plan import (
+from harmony_agent.kinds.file import places as ledger
+from harmony_agent.kinds.file.places import Former, Place, copy_name
+from harmony_agent.kinds.file.plan import (
     Amend,
     Drop,
     FileAction,

@@ -12,7 +12,7 @@ from typing import Final
 
 from harmony_agent.core.paths import below
 from harmony_agent.core.reconcile import Act, Action, Converged, Plan, Wait
-from harmony_agent.kinds.file_places import Former, Place, copy_name, describe
+from harmony_agent.kinds.file.places import Former, Place, copy_name, describe
 from harmony_agent.topology.files import MAX_READ, Attributes, Mark, NodeType, Seen, Sight, Trouble
 from scores.file import File
 
