@@ -79,7 +79,7 @@ class Inside:
     def read_all(self) -> float:
         """Processor seconds of reading and hashing every file, as each is at least once an hour."""
         sights, reconciler = self.files._sights, self.engine.kinds["File"]
-        spots = [reconciler._survey(name).spots[0] for name in reconciler._store.names()]  # type: ignore[attr-defined]
+        spots = reconciler._surveys.all()[2]  # type: ignore[attr-defined]
         begun = time.process_time()
         for spot in spots:
             sights.look(spot, Job())

@@ -95,6 +95,14 @@ class Place:
         return (self.proven and not self.vacant) or _token(seen) in self.intents
 
 
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """What the ledger shows of a File. `settled`: the spec in the record has once been reached."""
+
+    places: tuple[Place, ...] = ()
+    settled: bool = False
+
+
 def describe(seen: Seen) -> Former | None:
     """What stands there as it would be put back; None for what can't be (a FIFO, a name that isn't UTF-8)."""
     if seen.type == "other" or not _is_text(seen.target or ""):

@@ -1,4 +1,4 @@
-"""How a File gets right: its actions, and the pure plan that chooses them from what was seen and what is ours.
+"""How a File gets right: the pure plan that chooses the actions from what was seen and what is ours.
 
 What the ledger doesn't show as this agent's work is never replaced or removed, unless the Score says `adopt`; then it
 is kept first. A directory that holds something is never removed. Nothing is done here.
@@ -7,13 +7,14 @@ is kept first. A directory that holds something is never removed. Nothing is don
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from harmony_agent.core.paths import below
-from harmony_agent.core.reconcile import Act, Action, Converged, Plan, Wait
-from harmony_agent.kinds.file.places import Former, Place, copy_name, describe
-from harmony_agent.topology.files import MAX_READ, Attributes, Mark, NodeType, Seen, Sight, Trouble
+from harmony_agent.core.reconcile import Act, Converged, Plan, Wait
+from harmony_agent.kinds.file.actions import Amend, Drop, FileAction, Keep, MakeParents, Put, Release, Sweep
+from harmony_agent.kinds.file.places import Owned, Place, copy_name, describe
+from harmony_agent.topology.files import MAX_READ, Attributes, NodeType, Seen, Sight, Trouble
 from scores.file import File
 
 _LATER: Final = 10.0
@@ -37,76 +38,6 @@ class FileState:
     old: tuple[Sight, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Keep(Action):
-    """Keep what stands there, which isn't ours, so that it can be put back; None: nothing stands there any more."""
-
-    path: str
-    former: Former | None
-    expect: Mark | None
-    disturbs: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MakeParents(Action):
-    """Make these directories, having recorded that."""
-
-    path: str
-    parents: tuple[str, ...]
-    disturbs: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Put(Action):
-    """Put what the Score says at its path, in place of what was expected there."""
-
-    spec: File = field(repr=False)
-    type: NodeType
-    digest: str
-    uid: int | None
-    gid: int | None
-    expect: Mark | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Amend(Action):
-    """Change mode and owner of what stands there."""
-
-    path: str
-    attributes: Attributes
-    expect: Mark
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Drop(Action):
-    """Remove what the Score wants absent."""
-
-    path: str
-    expect: Mark
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sweep(Action):
-    """Remove what an agent that was killed left unfinished beside the path."""
-
-    path: str
-    disturbs: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Release(Action):
-    """Give a place up: remove what is ours there or put back what was before, and drop directories made for it."""
-
-    place: Place
-    sight: Sight
-    remove: bool
-    restore: bool
-    disturbs: bool = False  # of ours alone
-
-
-FileAction = Keep | MakeParents | Put | Amend | Drop | Sweep | Release
-
-
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """A spec with the digest of its content ("" where it has none)."""
@@ -114,14 +45,6 @@ class Wanted:
     name: str
     spec: File
     digest: str
-
-
-@dataclass(frozen=True, slots=True)
-class Owned:
-    """What the ledger shows of a File. `settled`: the spec in the record has once been reached."""
-
-    places: tuple[Place, ...] = ()
-    settled: bool = False
 
 
 def plan_wanted(wanted: Wanted, owned: Owned, state: FileState) -> Plan[FileAction]:

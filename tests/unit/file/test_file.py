@@ -11,7 +11,8 @@ import pytest
 from harmony_agent.core.errors import Terminal, Transient
 from harmony_agent.core.reconcile import Act, Converged, Wait
 from harmony_agent.kinds.file import FileReconciler
-from harmony_agent.kinds.file.plan import Amend, Drop, FileState, Keep, MakeParents, Put, Release, Sweep
+from harmony_agent.kinds.file.actions import Amend, Drop, Keep, MakeParents, Put, Release, Sweep
+from harmony_agent.kinds.file.plan import FileState
 from harmony_agent.topology.files import MAX_READ, Sight, Spot, Trouble
 from scores.canonical import digest
 from scores.file import File, ObjectRef
@@ -910,14 +911,14 @@ async def test_nothing_is_remembered_of_names_that_are_gone(world: World) -> Non
         await world.converge(f"n{number}", path=f"/srv/d{number}/a", content="1", parents=True)
         await world.remove(f"n{number}")
         await world.kind.relist()
-    kind = world.kind
+    surveys, sightings = world.kind._surveys, world.kind._sightings
     assert {
-        *kind._surveys,
-        *kind._states,
-        *kind._seen,
-        *kind._stirred,
-        *kind._digests,
-        *kind._names,
-        *kind._makers,
-        *kind._unclaimed,
+        *surveys._known,
+        *surveys._digests,
+        *surveys._names,
+        *surveys._makers,
+        *surveys._unclaimed,
+        *sightings.states,
+        *sightings._looks,
+        *sightings._stirred,
     } == set()

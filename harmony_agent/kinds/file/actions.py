@@ -1,0 +1,80 @@
+"""File: the steps that a plan is made of. Data only; `act` takes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from harmony_agent.core.reconcile import Action
+from harmony_agent.kinds.file.places import Former, Place
+from harmony_agent.topology.files import Attributes, Mark, NodeType, Sight
+from scores.file import File
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keep(Action):
+    """Keep what stands there, which isn't ours, so that it can be put back; None: nothing stands there any more."""
+
+    path: str
+    former: Former | None
+    expect: Mark | None
+    disturbs: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MakeParents(Action):
+    """Make these directories, having recorded that."""
+
+    path: str
+    parents: tuple[str, ...]
+    disturbs: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Put(Action):
+    """Put what the Score says at its path, in place of what was expected there."""
+
+    spec: File = field(repr=False)
+    type: NodeType
+    digest: str
+    uid: int | None
+    gid: int | None
+    expect: Mark | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Amend(Action):
+    """Change mode and owner of what stands there."""
+
+    path: str
+    attributes: Attributes
+    expect: Mark
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drop(Action):
+    """Remove what the Score wants absent."""
+
+    path: str
+    expect: Mark
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep(Action):
+    """Remove what an agent that was killed left unfinished beside the path."""
+
+    path: str
+    disturbs: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release(Action):
+    """Give a place up: remove what is ours there or put back what was before, and drop directories made for it."""
+
+    place: Place
+    sight: Sight
+    remove: bool
+    restore: bool
+    disturbs: bool = False  # of ours alone
+
+
+FileAction = Keep | MakeParents | Put | Amend | Drop | Sweep | Release
