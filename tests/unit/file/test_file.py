@@ -398,6 +398,37 @@ async def test_a_copy_that_is_gone_is_made_again_while_it_can(world: World) -> N
     await world.idle()
 
 
+async def test_a_copy_that_is_gone_is_not_made_of_what_was_put_since(world: World) -> None:
+    world.files.set("/srv/a", b"theirs")
+    await world.converge(content="ours", adopt=True)
+    world.files.formers.clear()
+    await world.idle()
+    assert (world.content("/srv/a"), world.files.formers) == (b"ours", {})
+
+
+async def test_what_came_in_place_of_an_adopted_link_before_the_first_write_is_left_alone(world: World) -> None:
+    world.files.set("/srv/a", type="symlink", target="/srv/there")
+    world.want(content="ours", adopt=True)
+    with pytest.raises(Cut):
+        await world.settle(before=cut_before(Put))
+    world.files.set("/srv/a", b"somebody else's")
+    world.restart()
+    await world.remove()
+    assert world.content("/srv/a") == b"somebody else's"
+
+
+async def test_what_its_owner_removed_with_its_copy_before_the_first_write_is_not_missed(world: World) -> None:
+    world.files.set("/srv/a", b"theirs")
+    world.want(content="ours", adopt=True)
+    with pytest.raises(Cut):
+        await world.settle(before=cut_before(Put))
+    world.files.drop("/srv/a")
+    world.files.formers.clear()
+    world.restart()
+    await world.remove()
+    assert "/srv/a" not in world.files.things
+
+
 async def test_what_appears_under_an_adopting_score_is_kept_as_well(world: World) -> None:
     world.want(content="ours", adopt=True)
     done: list[object] = []
