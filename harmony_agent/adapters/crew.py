@@ -7,6 +7,9 @@ for all that ended since it last looked. A thread that has nothing to do ends af
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import errno
+import os
 import queue
 import threading
 from collections import deque
@@ -17,6 +20,8 @@ T = TypeVar("T")
 _Task = tuple[asyncio.Future[Any], Callable[[], Any]]
 _IDLE_SECONDS: Final = 30.0
 """More than a relist's period, so that a device at rest starts no threads."""
+_SIFT: Final = 256
+"""So much may wait before it is looked through for what was given up."""
 
 
 class Crew:
@@ -28,6 +33,7 @@ class Crew:
     def __init__(self, most: int) -> None:
         self._most = most
         self._todo: queue.SimpleQueue[_Task] = queue.SimpleQueue()
+        self._sift_at = _SIFT
         self._done: deque[tuple[asyncio.Future[Any], Any, BaseException | None]] = deque()
         self._rung = False
         self._lock = threading.Lock()
@@ -35,27 +41,57 @@ class Crew:
         self._idle = 0
 
     def start(self, work: Callable[[], T]) -> asyncio.Future[T]:
-        """Have `work` done. Whoever cancels the future has given up on it: what is under way goes on to its end."""
+        """Have `work` done. Whoever ends the future has given up on it: what is under way goes on to its end.
+
+        Raises OSError where there is no thread, and none can be had now.
+        """
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._todo.put((future, work))
         with self._lock:
-            self._man()
+            if self._todo.qsize() >= self._sift_at:
+                self._sift()
+            self._todo.put((future, work))
+            try:
+                self._man()
+            except OSError:
+                future.cancel()
+                raise
         return future
+
+    def _sift(self) -> None:
+        """Let go of what was given up: while every thread hangs, no other comes to it. Holds the lock."""
+        todo: list[_Task] = []
+        with contextlib.suppress(queue.Empty):
+            while True:
+                todo.append(self._todo.get_nowait())
+        wanted = [task for task in todo if not task[0].done()]
+        for task in wanted:
+            self._todo.put(task)
+        self._sift_at = max(_SIFT, 2 * len(wanted))
 
     def _man(self) -> None:
         """One more thread, where more is to be done than there are idle ones. Holds the lock."""
-        if self._todo.qsize() > self._idle and self._threads < self._most:
-            self._threads += 1
-            self._idle += 1
+        if self._todo.qsize() <= self._idle or self._threads >= self._most:
+            return
+        try:
             threading.Thread(target=self._work, name="crew", daemon=True).start()
+        except RuntimeError as error:  # no memory for it, or too many tasks
+            if not self._threads:
+                raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN)) from error
+            return  # those that are there come to it
+        self._threads += 1
+        self._idle += 1
 
     def _work(self) -> None:
         while (task := self._next()) is not None:
             future, work = task
-            value, error = None, None
-            if not future.cancelled():
+            value: object = None
+            error: BaseException | None = None
+            if not future.done():
                 try:
                     value = work()
+                except StopIteration as caught:  # which no future takes
+                    error = RuntimeError("the work ended in StopIteration")
+                    error.__cause__ = caught
                 except BaseException as caught:  # raised again where it is awaited
                     error = caught
             with self._lock:

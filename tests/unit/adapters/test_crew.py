@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+import weakref
 
 import pytest
 
@@ -83,6 +84,62 @@ async def test_an_error_is_raised_where_it_is_awaited() -> None:
     with pytest.raises(OSError, match="full"):
         await crew.start(fail)
     assert await crew.start(lambda: "goes on") == "goes on"
+
+
+async def test_an_error_that_no_future_takes_holds_up_nothing() -> None:
+    crew = Crew(1)
+
+    def fail() -> None:
+        next(iter(()))
+
+    failed, after = crew.start(fail), crew.start(lambda: "goes on")
+    assert await asyncio.wait_for(after, 60) == "goes on"
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        await asyncio.wait_for(failed, 60)
+
+
+def refuse(_thread: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")
+
+
+async def test_a_thread_that_cannot_be_had_is_told_and_had_later() -> None:
+    crew, seen = Crew(2), []
+    for _ in range(3):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(threading.Thread, "start", refuse)
+            with pytest.raises(OSError, match="unavailable"):
+                crew.start(lambda: seen.append("never"))
+    for _ in range(3):
+        assert await asyncio.wait_for(crew.start(lambda: "goes on"), 60) == "goes on"
+    assert seen == []
+
+
+async def test_where_no_more_threads_can_be_had_those_that_are_there_do_it_all() -> None:
+    crew, gate = Crew(4), threading.Event()
+    first = crew.start(lambda: gate.wait(60))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        others = [crew.start(lambda: "goes on") for _ in range(3)]
+        gate.set()
+        assert await asyncio.wait_for(asyncio.gather(first, *others), 60) == [True, *["goes on"] * 3]
+    assert await asyncio.wait_for(crew.start(lambda: "goes on"), 60) == "goes on"
+
+
+async def test_while_every_thread_hangs_what_was_given_up_is_not_kept() -> None:
+    class Content:
+        """Of a file."""
+
+    crew, gate = Crew(1), threading.Event()
+    hangs, kept = crew.start(lambda: gate.wait(60)), weakref.WeakSet[Content]()
+    waits = crew.start(lambda: "goes on")
+    for _ in range(5000):
+        content = Content()
+        kept.add(content)
+        crew.start(lambda content=content: content).cancel()  # type: ignore[misc]  # bound now
+    assert len(kept) <= 300
+    assert not waits.done()
+    gate.set()
+    assert (await hangs, await waits) == (True, "goes on")
 
 
 async def test_what_was_given_up_before_it_began_is_not_done_and_what_was_begun_ends() -> None:
