@@ -12,11 +12,18 @@ B = TypeVar("B")
 
 
 async def each(work: Callable[[A], Awaitable[B]], items: Iterable[A]) -> list[B]:
-    """What `work` gave for each, in their order. The first that raises ends it."""
+    """What `work` gave for each, in their order. The first that raises ends it: nothing of it goes on after that."""
     gate = asyncio.Semaphore(AT_ONCE)
 
     async def one(item: A) -> B:
         async with gate:
             return await work(item)
 
-    return list(await asyncio.gather(*map(one, items)))
+    tasks = [asyncio.ensure_future(one(item)) for item in items]
+    try:
+        return list(await asyncio.gather(*tasks))
+    except BaseException:  # gather alone would let the others run: requests of a look that was given up
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise
