@@ -66,7 +66,7 @@ class State(Model):
 
 def has_keys(home: Path) -> bool:
     """Whether there are keys of an authority, whole or not."""
-    return any((home / FOLDER).glob("*.seed"))
+    return any(any((home / FOLDER).glob(names)) for names in ("*.seed", "*.creds", "*-key.pem"))
 
 
 def exists(home: Path) -> bool:

@@ -113,12 +113,13 @@ def _alone(home: Path, folder: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _whole(home: Path, folder: Path) -> Iterator[None]:
-    """Take away what was written, where not all of it was."""
+    """Take away what was written, where not all of it was; what lay there before is somebody's."""
+    before = set((home / FOLDER).iterdir())
     try:
         yield
     except BaseException:  # an interrupt, too
         (home / CONTEXT).unlink(missing_ok=True)
-        for path in [*(home / FOLDER).iterdir(), *_foreign(home, folder)]:
+        for path in {*(home / FOLDER).iterdir(), *_foreign(home, folder)} - before:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
         raise
 

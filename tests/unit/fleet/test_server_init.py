@@ -80,6 +80,33 @@ def test_an_init_that_ends_early_leaves_nothing_and_may_be_repeated(
     assert Authority.load(home).state.servers
 
 
+def test_an_init_that_ends_early_leaves_what_lay_there_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = tmp_path / "home"
+    notes, backup = home / "authority" / "notes", home / "authority" / "old" / "authority.json"
+    backup.parent.mkdir(parents=True)
+    for path in (notes, backup):
+        path.write_text("mine")
+
+    def full(_path: str, _data: bytes, **_more: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(durable, "replace", full)
+    with pytest.raises(InvalidInput, match="No space"):
+        setup.init(home, setup.checked(Wanted("fleet", tmp_path / "nats", ("localhost",))))
+    assert files(tmp_path) == [notes, backup]
+
+
+@pytest.mark.parametrize("left", ["fleet.seed", "ca-key.pem", "operator.creds"])
+def test_no_key_that_is_left_of_an_authority_is_written_over(tmp_path: Path, left: str) -> None:
+    """The seeds may have been taken away to be safe: what stayed is theirs."""
+    key = tmp_path / "home" / "authority" / left
+    key.parent.mkdir(parents=True)
+    key.write_text("mine")
+    with pytest.raises(Refused, match="keys already"):
+        setup.init(tmp_path / "home", setup.checked(Wanted("fleet", tmp_path / "nats", ("localhost",))))
+    assert files(tmp_path) == [key]
+
+
 def test_keys_whose_state_was_lost_are_not_written_over(tmp_path: Path) -> None:
     home = tmp_path / "home"
     setup.init(home, setup.checked(Wanted("fleet", tmp_path / "nats", ("localhost",))))
