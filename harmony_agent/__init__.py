@@ -1,6 +1,6 @@
 """Harmony's agent: a Score interpreter that keeps one device as its manifests say.
 
-The arrows between its layers are in ``docs/design.md`` and held by ``tests/arch``.
+Where things are is told by ``adr/0005-layout.md``; the arrows between layers are held by ``tests/arch``.
 """
 
 import os
