@@ -125,9 +125,8 @@ def _read(path: Path, database: sqlite3.Connection, table: Table[T]) -> list[T]:
     if [seals for seals, _count in found] != [_hex(whole)]:
         raise LedgerUnreadable(path, "it is damaged: it doesn't hold all of its rows, or a change half done")
     has_log = database.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
-    if (
-        said is None and has_log and durable_commits(path) is None
-    ):  # it may have come between: it is there before the log
+    # The count may have come between: it is there before the log.
+    if said is None and has_log and durable_commits(path) is None:
         raise LedgerUnreadable(path, f"the count of its commits, {count_of(path).name}, is gone or damaged")
     if said is not None and said > found[0][1]:
         raise LedgerUnreadable(path, f"it lost what was durable: its write-ahead log {path.name}-wal was cut or lost")
