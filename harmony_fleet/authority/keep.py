@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -104,12 +104,12 @@ class Authority:
     _lock: tuple[int, ...] = ()
 
     @classmethod
-    def make(cls, home: Path, state: State) -> Authority:
-        """New keys. They mean nothing before `save`."""
+    def make(cls, home: Path, state: State, locks: Sequence[int]) -> Authority:
+        """New keys, which mean nothing before `save`. `locks` are those that the caller holds, the folder's with them."""
         folder = home / FOLDER
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         folder.chmod(0o700)
-        made = cls(folder, state)
+        made = cls(folder, state, _lock=tuple(locks))
         for name, kind in _SEEDS.items():
             made._keys[name] = Identity.make(kind)
             made.put(f"{name}.seed", made._keys[name].seed)

@@ -75,8 +75,8 @@ def init(home: Path, wanted: Wanted) -> list[Node]:
     home = home.absolute()
     try:
         _must_be_new(home, wanted.folder)
-        with _alone(home, wanted.folder), _whole(home, wanted.folder):
-            return _make(home, wanted)
+        with _alone(home, wanted.folder) as locks, _whole(home, wanted.folder):
+            return _make(home, wanted, locks)
     except OSError as error:
         raise InvalidInput(
             "NotWritable",
@@ -85,30 +85,31 @@ def init(home: Path, wanted: Wanted) -> list[Node]:
         ) from None
 
 
-def _make(home: Path, wanted: Wanted) -> list[Node]:
+def _make(home: Path, wanted: Wanted, locks: Sequence[int]) -> list[Node]:
     servers = tuple(f"tls://{host}:{wanted.port}" for host in wanted.hosts)
     replicas = 3 if len(wanted.hosts) >= 3 else 1
     state = State(name=wanted.name, servers=servers, replicas=replicas, objects=wanted.objects)
-    authority = Authority.make(home, state)
+    authority = Authority.make(home, state, locks)
     authority.state = authority.state.model_copy(update={"stamp": authority.next_stamp()})
     made = _nodes(wanted)
     _write_servers(authority, wanted, made)
     authority.put("operator.creds", authority.user("fleet", "operator").encode())
     authority.put("system.creds", authority.user("system", "system").encode())
-    _write_context(home, state)
+    _write_context(home, state, locks)
     authority.save()
     return made
 
 
 @contextlib.contextmanager
-def _alone(home: Path, folder: Path) -> Iterator[None]:
-    """Hold both folders. Who waited for that may find what the other has made, and is refused then."""
+def _alone(home: Path, folder: Path) -> Iterator[list[int]]:
+    """Hold both folders, by these descriptors. Who waited may find what the other has made, and is refused then."""
+    locks = []
     with contextlib.ExitStack() as held:
         for place in dict.fromkeys((home / FOLDER, folder)):
             place.mkdir(parents=True, exist_ok=True, mode=0o700)
-            held.enter_context(alone(place, LOCK_SECONDS, busy()))
+            locks.append(held.enter_context(alone(place, LOCK_SECONDS, busy())))
             _must_be_new(home, folder)
-        yield
+        yield locks
 
 
 @contextlib.contextmanager
@@ -189,7 +190,7 @@ def _write(path: Path, data: bytes) -> None:
         os.fsync(fd)
 
 
-def _write_context(home: Path, state: State) -> None:
+def _write_context(home: Path, state: State, locks: Sequence[int]) -> None:
     values = {
         "server": list(state.servers),
         "creds": f"{FOLDER}/operator.creds",
@@ -197,4 +198,4 @@ def _write_context(home: Path, state: State) -> None:
         "replicas": state.replicas,
     }
     text = "".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items())
-    durable.replace(str(home / CONTEXT), text.encode())
+    durable.replace(str(home / CONTEXT), text.encode(), keep=locks)

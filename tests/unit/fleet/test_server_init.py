@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -78,6 +79,22 @@ def test_an_init_that_ends_early_leaves_nothing_and_may_be_repeated(
     monkeypatch.setattr(durable, "replace", lambda path, data, **_more: Path(path).write_bytes(data))
     setup.init(home, wanted)
     assert Authority.load(home).state.servers
+
+
+def test_a_write_that_outlives_a_killed_init_keeps_its_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a key of the killed one could come over that of the next, which has signed with its own by then."""
+    home, folder, held = tmp_path / "home", tmp_path / "nats", set[bool]()
+    run = subprocess.run
+
+    def look(*words: Any, pass_fds: list[int], **more: Any) -> Any:
+        kept = [os.fstat(fd) for fd in pass_fds]
+        places = [os.stat(place) for place in (home / "authority", folder)]
+        held.add(all(any(os.path.samestat(one, place) for one in kept) for place in places))
+        return run(*words, pass_fds=pass_fds, **more)
+
+    monkeypatch.setattr(subprocess, "run", look)
+    setup.init(home, setup.checked(Wanted("fleet", folder, ("localhost",))))
+    assert held == {True}
 
 
 def test_an_init_that_ends_early_leaves_what_lay_there_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
