@@ -105,7 +105,7 @@ class Authority:
 
     @classmethod
     def make(cls, home: Path, state: State, locks: Sequence[int]) -> Authority:
-        """New keys, which mean nothing before `save`. `locks` are those that the caller holds, the folder's with them."""
+        """New keys, which mean nothing before `save`. `locks`: those that the caller holds, the folder's with them."""
         folder = home / FOLDER
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         folder.chmod(0o700)
