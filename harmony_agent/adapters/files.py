@@ -78,7 +78,10 @@ class LocalFiles:
                 for root, group in lanes.items():
                     tasks.start_soon(self._glance_into, found, root, group, inodes)
             sights = [found[spot.path] for spot in spots]
-        self._sights.retain([spot.path for spot in spots], inodes)
+        paths = [spot.path for spot in spots]
+        self._sights.retain(paths, inodes)
+        for path in set(self._fresh).difference(paths):  # put back there, and nobody's to look at any more
+            self._fresh.pop(path, None)
         return sights
 
     def _lanes(self, spots: Sequence[Spot]) -> Mapping[str, Sequence[Spot]]:

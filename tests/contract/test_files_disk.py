@@ -360,6 +360,15 @@ async def test_what_is_no_longer_glanced_at_is_forgotten(disk: Disk) -> None:
     assert sights._synced == {disk.path("x")}
 
 
+async def test_what_was_put_back_and_is_not_looked_at_again_is_forgotten(disk: Disk) -> None:
+    node = file(b"theirs")
+    for name in "ab":
+        await disk.files.look(Spot(disk.path(name)))
+        await disk.files.put(disk.path(name), node, None)
+    await disk.files.glance([Spot(disk.path("a"))])
+    assert set(disk.files._fresh) == {disk.path("a")}
+
+
 async def test_several_roots_at_one_glance(disk: Disk) -> None:
     inner = disk.root / "inner"
     inner.mkdir()
