@@ -7,7 +7,6 @@ for all that ended since it last looked. A thread that has nothing to do ends af
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
 import os
 import queue
@@ -18,27 +17,27 @@ from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
 _Task = tuple[asyncio.Future[Any], Callable[[], Any]]
-_IDLE_SECONDS: Final = 30.0
+_IDLE_SECONDS: Final = 15.0
 """More than a relist's period, so that a device at rest starts no threads."""
 _SIFT: Final = 256
 """So much may wait before it is looked through for what was given up."""
 
 
 class Crew:
-    """At most `most` threads, of which as many are there as were needed lately.
+    """At most `most` threads, of which as many are there as were needed lately: who ended last is the next to begin.
 
     They are daemons: one that hangs in the kernel keeps no process from ending.
     """
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._todo: queue.SimpleQueue[_Task] = queue.SimpleQueue()
+        self._threads = 0
+        self._idle: list[queue.SimpleQueue[_Task]] = []
+        self._todo: deque[_Task] = deque()
         self._sift_at = _SIFT
         self._done: deque[tuple[asyncio.Future[Any], Any, BaseException | None]] = deque()
         self._rung = False
         self._lock = threading.Lock()
-        self._threads = 0
-        self._idle = 0
 
     def start(self, work: Callable[[], T]) -> asyncio.Future[T]:
         """Have `work` done. Whoever ends the future has given up on it: what is under way goes on to its end.
@@ -47,74 +46,58 @@ class Crew:
         """
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         with self._lock:
-            if self._todo.qsize() >= self._sift_at:
-                self._sift()
-            self._todo.put((future, work))
-            try:
-                self._man()
-            except OSError:
-                future.cancel()
-                raise
+            if self._idle:
+                self._idle.pop().put((future, work))
+            elif not self._hire((future, work)):
+                self._queue((future, work))
         return future
 
-    def _sift(self) -> None:
-        """Let go of what was given up: while every thread hangs, no other comes to it. Holds the lock."""
-        todo: list[_Task] = []
-        with contextlib.suppress(queue.Empty):
-            while True:
-                todo.append(self._todo.get_nowait())
-        wanted = [task for task in todo if not task[0].done()]
-        for task in wanted:
-            self._todo.put(task)
-        self._sift_at = max(_SIFT, 2 * len(wanted))
-
-    def _man(self) -> None:
-        """One more thread, where more is to be done than there are idle ones. Holds the lock."""
-        if self._todo.qsize() <= self._idle or self._threads >= self._most:
-            return
+    def _hire(self, task: _Task) -> bool:
+        """One more thread, which begins with this; False where there can be no more. Holds the lock."""
+        if self._threads >= self._most:
+            return False
+        inbox: queue.SimpleQueue[_Task] = queue.SimpleQueue()
+        inbox.put(task)  # and not its argument, which a thread keeps until it ends
         try:
-            threading.Thread(target=self._work, name="crew", daemon=True).start()
+            threading.Thread(target=self._work, args=(inbox,), name="crew", daemon=True).start()
         except RuntimeError as error:  # no memory for it, or too many tasks
             if not self._threads:
                 raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN)) from error
-            return  # those that are there come to it
+            return False  # those that are there come to it
         self._threads += 1
-        self._idle += 1
+        return True
 
-    def _work(self) -> None:
-        while (task := self._next()) is not None:
-            future, work = task
-            value: object = None
-            error: BaseException | None = None
-            if not future.done():
-                try:
-                    value = work()
-                except StopIteration as caught:  # which no future takes
-                    error = RuntimeError("the work ended in StopIteration")
-                    error.__cause__ = caught
-                except BaseException as caught:  # raised again where it is awaited
-                    error = caught
-            with self._lock:
-                self._idle += 1  # before the end of this is told, for what that leads to is this thread's to do
+    def _queue(self, task: _Task) -> None:
+        """For the next that ends. While every thread hangs, what was given up is let go of here. Holds the lock."""
+        if len(self._todo) >= self._sift_at:
+            self._todo = deque(other for other in self._todo if not other[0].done())
+            self._sift_at = max(_SIFT, 2 * len(self._todo))
+        self._todo.append(task)
+
+    def _work(self, inbox: queue.SimpleQueue[_Task]) -> None:
+        task: _Task | None = inbox.get()
+        while task is not None:
+            future, (value, error) = task[0], _outcome(*task)
+            with self._lock:  # before the end of this is told, for what that leads to is this thread's to do
+                task = self._todo.popleft() if self._todo else None
+                if task is None:
+                    self._idle.append(inbox)
             self._hand_back(future, value, error)
-            del task, future, work, value, error  # while it waits it holds on to nothing
+            del future, value, error  # while it waits it holds on to nothing
+            if task is None:
+                task = self._wait(inbox)
 
-    def _next(self) -> _Task | None:
+    def _wait(self, inbox: queue.SimpleQueue[_Task]) -> _Task | None:
         """What is to be done next; None where there was nothing for long, and the thread isn't counted any more."""
-        while True:
-            try:
-                task = self._todo.get(timeout=_IDLE_SECONDS)
-            except queue.Empty:
-                task = None
+        try:
+            return inbox.get(timeout=_IDLE_SECONDS)
+        except queue.Empty:
             with self._lock:
-                if task is not None:
-                    self._idle -= 1
-                    self._man()  # for what came while this one was still counted as idle
-                    return task
-                if self._todo.empty():
-                    self._idle -= 1
+                if inbox in self._idle:
+                    self._idle.remove(inbox)
                     self._threads -= 1
                     return None
+            return inbox.get()  # it came just now
 
     def _hand_back(self, future: asyncio.Future[Any], value: object, error: BaseException | None) -> None:
         self._done.append((future, value, error))
@@ -137,3 +120,17 @@ class Crew:
                 future.set_result(value)
             else:
                 future.set_exception(error)
+
+
+def _outcome(future: asyncio.Future[Any], work: Callable[[], Any]) -> tuple[object, BaseException | None]:
+    """What the work gave, and what it raised; nothing is done for whoever gave up."""
+    if future.done():
+        return None, None
+    try:
+        return work(), None
+    except StopIteration as caught:  # which no future takes
+        error = RuntimeError("the work ended in StopIteration")
+        error.__cause__ = caught
+        return None, error
+    except BaseException as caught:  # raised again where it is awaited
+        return None, caught

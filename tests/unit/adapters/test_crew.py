@@ -143,6 +143,31 @@ async def test_while_every_thread_hangs_what_was_given_up_is_not_kept() -> None:
     assert (await hangs, await waits) == (True, "goes on")
 
 
+async def test_a_thread_that_waits_keeps_nothing_of_what_it_did() -> None:
+    class Content:
+        """Of a file."""
+
+    crew, kept = Crew(1), weakref.WeakSet[Content]()
+    for _ in range(2):
+        content = Content()
+        kept.add(content)
+        await crew.start(lambda content=content: id(content))  # type: ignore[misc]  # bound now
+        del content
+    while kept:
+        await asyncio.sleep(0.001)
+
+
+async def test_who_ended_last_is_the_next_to_begin() -> None:
+    """So that those that aren't needed any more come to their end."""
+    crew, gate = Crew(3), threading.Event()
+    many = [crew.start(lambda: gate.wait(60)) for _ in range(3)]
+    gate.set()
+    await asyncio.gather(*many)
+    while len(crew._idle) < 3:
+        await asyncio.sleep(0.001)
+    assert len({await crew.start(threading.get_ident) for _ in range(20)}) == 1
+
+
 async def test_what_was_given_up_before_it_began_is_not_done_and_what_was_begun_ends() -> None:
     crew, gate, seen = Crew(1), threading.Event(), []
 
