@@ -10,8 +10,8 @@ Pure types; no I/O. A kind is one implementation of `Reconciler`; the engine dri
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from scores.base import Score
 from scores.manifest import FieldError
@@ -20,6 +20,10 @@ from scores.status import Detail, ResourcePhase
 
 Facts = Mapping[str, Any]
 """What a kind keeps in the ledger about a resource: a small JSON object of names, ids and digests; never content."""
+
+
+_UNDOING: Final = "-"
+"""Behind `Record.applied`: taking it off has begun."""
 
 
 class Key(NamedTuple):
@@ -92,6 +96,15 @@ class Record:
     def key(self) -> Key:
         """Whose record it is."""
         return Key(self.kind, self.name)
+
+    @property
+    def reached(self) -> str:
+        """What converged last, also where taking it off has begun since: what stands there may still be of it."""
+        return self.applied.removesuffix(_UNDOING)
+
+    def undoing(self) -> Record:
+        """The same from when taking it off begins: what is missing is no drift then, if it is wanted again."""
+        return replace(self, applied=self.applied + _UNDOING) if self.applied == self.reached != "" else self
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -231,16 +231,26 @@ class Converger:
                 await self._gone(key)
                 return None
             # After the look, not before: what went away meanwhile would never wake this.
-            waits = self._dependencies.gate_removal(key, record, reconciler.detail(key.name, observed))
+            detail = reconciler.detail(key.name, observed)
+            waits = self._dependencies.gate_removal(key, record, detail)
             if waits is not None:
                 return waits
             if isinstance(plan, Wait):
                 self._queue.add(key, plan.seconds)
                 phase = "Removing" if plan.phase == "Progressing" else plan.phase
-                return Outcome(phase, plan.reason, plan.message, reconciler.detail(key.name, observed))
-            await self._act(key, record, plan, reconciler)
+                return Outcome(phase, plan.reason, plan.message, detail)
+            if await self._begin_to_undo(key):
+                await self._act(key, record, plan, reconciler)
         self._queue.add(key, 1.0)
         return Outcome("Removing", detail=reconciler.detail(key.name, observed))
+
+    async def _begin_to_undo(self, key: Key) -> bool:
+        """Have the ledger say so first; False where it was wanted again while that was written."""
+        record = self._book.records[key]
+        undoing = record.undoing()
+        if undoing is not record:
+            await self._book.write(undoing)
+        return key not in self._book.desired
 
     async def _gone(self, key: Key) -> None:
         await self._book.forget(key)

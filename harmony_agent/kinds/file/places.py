@@ -116,7 +116,7 @@ def read(record: Record | None) -> tuple[Place, ...]:
     if record is None:
         return ()
     places = tuple(_place(value) for value in record.facts.get("places", ()))
-    if places and record.applied and record.applied == record.spec_digest and not places[0].untouched:
+    if places and record.reached == record.spec_digest and not places[0].untouched:
         now = places[0]
         return (replace(now, proven=True, vacant=now.type == "absent", intents=()), *places[1:])
     return places

@@ -99,7 +99,7 @@ class Surveys:
         if known is not None and known.desired is desired and known.record is record:
             return known
         placed = ledger.read(record)
-        settled = record is not None and record.applied != "" and record.applied == record.spec_digest
+        settled = record is not None and record.reached == record.spec_digest
         owned = Owned(placed, settled and not any(place.untouched for place in placed[:1]))
         places = {place.path: place for place in owned.places}
         spots = _spots(name, desired, places)

@@ -291,6 +291,38 @@ def _unlisted(call: str, _name: str) -> None:
         raise Transient("PodmanUnreachable", "no answer", phase="Unknown")
 
 
+@pytest.mark.parametrize("killed", [False, True])
+def test_what_is_wanted_again_while_it_is_taken_off_has_not_drifted(world: World, killed: bool) -> None:
+    """It was the agent that took it away: there is nothing to report, nor a reason to leave it so."""
+
+    async def test() -> None:
+        await world.start()
+        world.publish(1, file("a", drift="report"), file("b"))
+        await world.told("Converged", 1)
+        apply, gone, go_on = world.files.apply, asyncio.Event(), asyncio.Event()
+
+        async def slow(action: Any) -> None:
+            await apply(action)
+            gone.set()
+            await go_on.wait()
+
+        world.files.apply = slow  # type: ignore[method-assign]
+        world.publish(2, file("b"))
+        await gone.wait()
+        assert "/srv/a" not in world.disk
+        world.publish(3, file("a", drift="report"), file("b"))
+        await world.until(lambda: Key("File", "a") in world.engine.book.desired)
+        if killed:
+            await world.stop()
+            await world.start()
+        go_on.set()
+        await world.told("Converged", 3)
+        assert world.disk["/srv/a"] == b"1"
+        assert world.status("File/a").drift is None
+
+    world.run(test())
+
+
 def test_a_removal_that_was_refused_is_tried_again(world: World) -> None:
     """There is no spec that could change; neither need anything else, nor the agent start anew."""
 
