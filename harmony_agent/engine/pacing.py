@@ -39,12 +39,13 @@ class Pacing:
         drifted = not plan.again and record is not None and record.applied == this.desired.version
         if drifted and this.desired.spec.drift == "report":
             return self._report(this, plan, reasons)  # whatever else this pass was let through for
-        if this.acted:
-            return None  # the pass was let through already
-        this.acted = True
+        acted, this.acted = this.acted, True
         if plan.again:
-            return self.crash(this, reasons)
-        return self._drift(this, plan, reasons) if drifted else None
+            # By the same steps: it was started in this very pass and ended again. By others: it isn't started yet.
+            steps = tuple(type(action) for action in plan.actions)
+            counts, this.again = this.again in ((), steps), steps
+            return self.crash(this, reasons) if counts else None
+        return self._drift(this, plan, reasons) if drifted and not acted else None
 
     def crash(self, this: Pass, reasons: str) -> Outcome | None:
         """What had ended by itself is started anew at a growing distance."""

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from harmony_agent.core import drift
 from harmony_agent.core.backoff import CrashLoop
-from harmony_agent.core.reconcile import Desired, Key, Reconciler
+from harmony_agent.core.reconcile import Action, Desired, Key, Reconciler
 from harmony_agent.core.status import Outcome
 from harmony_agent.topology import Clock
 from scores.base import Score
@@ -60,6 +60,8 @@ class Pass:
     memory: Memory
     observed: Any = None
     acted: bool = False
+    again: tuple[type[Action], ...] = ()
+    """the steps by which this pass started anew what had ended by itself"""
 
     def detail(self) -> Detail | None:
         """The typed status of what was last observed."""

@@ -439,7 +439,7 @@ def test_what_crashes_is_paced(site: Site) -> None:
     site.until(reason("SystemdUnit/bad.service", "Degraded", "CrashLoop"))
     assert site.resource("SystemdUnit/web.service")["phase"] == "Ready"
     time.sleep(3)
-    assert site.jobs("bad.service") <= 6
+    assert site.jobs("bad.service") <= 3  # at once, once more, and once if it was seen while it ran
     site.converge(SystemdUnit(name="bad.service", content=SLEEP.format("good")), web())
 
 

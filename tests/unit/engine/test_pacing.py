@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -72,6 +73,38 @@ def test_a_reboot_is_no_drift(drift: str) -> None:
         await world.until(lambda: podman.containers and podman.containers.get("job").state == "running")
         await world.until(lambda: world.status("Container/job").phase == "Ready")
         assert world.status("Container/job").drift is None
+
+    world.run(test())
+
+
+class Dying(FakeContainers):
+    """Whatever is started ends before anybody looks."""
+
+    async def start(self, ident: str) -> None:
+        await super().start(ident)
+        self.exits(self.made[ident].name, len(self.calls))
+
+
+def test_what_ends_before_anybody_looks_is_started_anew_once_and_then_at_a_distance() -> None:
+    """A pass acts and looks several times: what it started itself and ended again is a crash as any other."""
+    podman = Podman()
+    podman.containers = Dying()
+    world = podman.world
+
+    def starts() -> int:
+        assert podman.containers is not None
+        return sum(call[0] == "start" for call in podman.containers.calls)
+
+    async def test() -> None:
+        await world.start()
+        world.publish(1, {**ONCE, "restart": "always"})
+        await world.told("Degraded", 1)
+        assert world.status("Container/job").reason == "CrashLoop"
+        assert starts() == 2
+        await asyncio.sleep(9)
+        assert starts() == 2
+        await asyncio.sleep(2)
+        assert starts() == 3
 
     world.run(test())
 
