@@ -129,9 +129,13 @@ class RosterFile:
         with contextlib.ExitStack() as held:
             try:
                 lock = held.enter_context(alone(self.folder, seconds, busy))
-            except OSError:
+            except (FileNotFoundError, NotADirectoryError):
                 raise InvalidInput(
                     "NoRoster", f"cannot find the roster {self.path}", "make one with: harmony fleet init"
+                ) from None
+            except OSError as error:
+                raise InvalidInput(
+                    "RosterUnreadable", f"cannot open {self.folder}: {error.strerror}", "check its permissions"
                 ) from None
             yield lock
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from harmony_fleet.errors import HarmonyError
+from harmony_fleet.errors import HarmonyError, InvalidInput
 
 LOCK_SECONDS: Final = 30.0
 _AGAIN: Final = 0.02
@@ -20,7 +20,7 @@ _AGAIN: Final = 0.02
 def alone(folder: Path, seconds: float, busy: HarmonyError) -> Iterator[int]:
     """Hold it, waited for at most `seconds`: its descriptor, for a child that shall keep it, too.
 
-    Raises `busy` when it isn't to be had, OSError where there is no such folder.
+    Raises `busy` when somebody else has it, InvalidInput where nobody can have it, OSError where there is no such folder.
     """
     lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -34,9 +34,12 @@ def _take(lock: int, until: float, busy: HarmonyError) -> None:
     while True:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             if time.monotonic() >= until:
                 raise busy from None
             time.sleep(_AGAIN)
+        except OSError as error:
+            text = f"cannot lock the folder: {error.strerror}"
+            raise InvalidInput("NoLocks", text, "keep it on a file system that has locks (flock)") from None
         else:
             return

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import os
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +140,18 @@ def test_where_files_need_names_a_kill_leaves_one_for_the_next_to_sweep(
     monkeypatch.setattr(os, "replace", lambda *_words: (_ for _ in ()).throw(OSError(5, "gone")))
     refused("RosterUnwritable", lambda: file.mutate(2, add("devices", [{"name": "pi-02", "class": "web"}])))
     assert sorted(os.listdir(file.folder)) == FILES
+
+
+def test_where_nobody_can_lock_or_open_it_is_not_waited_for(file: RosterFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(error: int, *_arguments: Any) -> Any:
+        raise OSError(error, os.strerror(error))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fcntl, "flock", partial(fails, errno.ENOLCK))
+        assert "No locks available" in str(refused("NoLocks", lambda: file.mutate(1, PI)))
+    with monkeypatch.context() as patch:
+        patch.setattr("harmony_fleet.roster.lock.os.open", partial(fails, errno.EACCES))
+        assert "Permission denied" in str(refused("RosterUnreadable", lambda: file.mutate(1, PI)))
 
 
 def test_the_lock_goes_with_its_holder(file: RosterFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
