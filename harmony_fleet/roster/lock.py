@@ -20,7 +20,7 @@ _AGAIN: Final = 0.02
 def alone(folder: Path, seconds: float, busy: HarmonyError) -> Iterator[int]:
     """Hold it, waited for at most `seconds`: its descriptor, for a child that shall keep it, too.
 
-    Raises `busy` when somebody else has it, InvalidInput where nobody can have it, OSError where there is no such folder.
+    Raises `busy` when somebody else has it, InvalidInput where nobody can, OSError where there is no such folder.
     """
     lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
