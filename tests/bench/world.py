@@ -6,6 +6,7 @@ Every process ends with this one, also when it is killed.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import subprocess
 import sys
@@ -192,9 +193,10 @@ def wakeups(pid: int) -> dict[str, int]:
     """By thread: how often it went to sleep by itself, so that something had to wake it."""
     found = {}
     for task in Path(f"/proc/{pid}/task").iterdir():
-        for line in (task / "status").read_text().splitlines():
-            if line.startswith("voluntary_ctxt_switches:"):
-                found[task.name] = int(line.split()[1])
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # one that had nothing to do ends
+            for line in (task / "status").read_text().splitlines():
+                if line.startswith("voluntary_ctxt_switches:"):
+                    found[task.name] = int(line.split()[1])
     return found
 
 
