@@ -83,6 +83,8 @@ def _too_deep(value: Any) -> bool:
     """The same of what was parsed, a level at a time."""
     level = [value] if isinstance(value, dict | list) else []
     for _ in range(MAX_DEPTH):
+        if not level:
+            return False
         level = [
             inner
             for outer in level
