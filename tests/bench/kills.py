@@ -24,7 +24,7 @@ from tests.device.life import CONFIG, UNITS, Life, eventually, living, page
 from tests.device.pods import container
 from tests.device.prepare import BUSYBOX, USER
 
-KILLS: Final = 9
+KILLS: Final = 15
 SUITE: Final = "bookworm"
 EXTRA: Final = 0.010
 """Seconds that the agent may need beyond the bare loop."""

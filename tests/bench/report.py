@@ -15,6 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
+from tests.bench.reasons import why
 from tests.natsserver import binary
 
 LIBRARIES: Final = ("nats-py", "pydantic", "anyio", "sdbus", "h11")
@@ -73,7 +74,8 @@ class Report:
             "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells
         ]
         notes = [f"{row.what}: {row.note}" for row in self.rows if row.note]
-        return "\n".join([*lines, "", *notes])
+        missed = [f"not met: {row.what}: {why(row.what)}" for row in self.rows if row.met is False]
+        return "\n".join([*lines, "", *notes, "", *missed]).rstrip()
 
     def markdown(self) -> str:
         """The same as Markdown."""
@@ -82,6 +84,9 @@ class Report:
         lines += ["", "| " + " | ".join(HEAD) + " |", "|" + "---|" * len(HEAD)]
         lines += ["| " + " | ".join(cell.replace("|", "/") for cell in row.cells()) + " |" for row in self.rows]
         lines += ["", *(f"- *{row.what}*: {row.note}" for row in self.rows if row.note)]
+        missed = [f"- *{row.what}*: {why(row.what)}" for row in self.rows if row.met is False]
+        if missed:
+            lines += ["", "Not met, and why (ADR 0040 says how that was found):", "", *missed]
         return "\n".join(lines).rstrip() + "\n"
 
     def write(self, name: str, results: Path, out: Path) -> None:
