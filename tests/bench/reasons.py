@@ -6,13 +6,13 @@ from typing import Final
 
 WHY: Final = {
     "put to Converged": (
-        "of 2.9 ms the commit is 0.5, the file 0.9, the acknowledgement 0.6, all of which the floor has as well; 0.9 are "
-        "Python that runs once and then sleeps (a piece of it takes 200 µs, and 40 when repeated), and the profile's "
-        "longest entry has 4 %"
+        "of 2.9 ms the commit is 0.5, the file 0.9, the acknowledgement 0.6, all of which the floor has as well; 0.9 "
+        "are Python that runs once and then sleeps (a piece of it takes 200 µs, and 40 when repeated), and the longest "
+        "entry of the profile has 4 %"
     ),
     "the same, for each 100": (
-        "it is all processor time, 0.023 to 0.026 ms a resource where a lstat loop over 1,000 takes 2.4 ms; the machine "
-        "was slower than that"
+        "it is all processor time, 0.023 to 0.026 ms a resource where a lstat loop over 1,000 takes 2.4 ms; the "
+        "machine was slower than that"
     ),
     "first convergence": (
         "Python alone takes 0.9 ms a File, one thread at a time, where the floor's whole is 0.35 to 0.6; one to six "
