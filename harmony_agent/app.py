@@ -211,21 +211,26 @@ async def run(settings: Settings) -> None:
     control.known = lambda: list(engine.book.deployments)
     engine.bind({kind: part.reconciler for kind, part in made.items()})
     try:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(control.run)
-            tasks.start_soon(local.serve, state_dir, lambda: _told(control, engine), anew)
-            tasks.start_soon(engine.run, lambda: notify.notify("READY=1"))
-            tasks.start_soon(notify.feed_watchdog, engine.progress.stuck)
-            await _until_signal()
-            notify.notify("STOPPING=1\nSTATUS=stopping; what runs goes on")
-            _bound_the_stop()
-            tasks.cancel_scope.cancel()
+        await _serve(control, engine, state_dir, anew)
     finally:
         with anyio.move_on_after(2, shield=True):
             for part in made.values():
                 await part.reconciler.close()
         ledger.close()
         held.close()
+
+
+async def _serve(control: NatsControl, engine: Engine, state_dir: Path, anew: asyncio.Event) -> None:
+    """All loops, until a signal says to stop."""
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(control.run)
+        tasks.start_soon(local.serve, state_dir, lambda: _told(control, engine), anew)
+        tasks.start_soon(engine.run, lambda: notify.notify("READY=1"))
+        tasks.start_soon(notify.feed_watchdog, engine.progress.stuck)
+        await _until_signal()
+        notify.notify("STOPPING=1\nSTATUS=stopping; what runs goes on")
+        _bound_the_stop()
+        tasks.cancel_scope.cancel()
 
 
 def _told(control: NatsControl, engine: Engine) -> dict[str, Any]:

@@ -80,8 +80,9 @@ class LocalFiles:
             sights = [found[spot.path] for spot in spots]
         paths = [spot.path for spot in spots]
         self._sights.retain(paths, inodes)
-        for path in set(self._fresh).difference(paths):  # put back there, and nobody's to look at any more
-            self._fresh.pop(path, None)
+        if self._fresh:
+            for path in set(self._fresh).difference(paths):  # put back there, and nobody's to look at any more
+                self._fresh.pop(path, None)
         return sights
 
     def _lanes(self, spots: Sequence[Spot]) -> Mapping[str, Sequence[Spot]]:

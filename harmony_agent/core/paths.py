@@ -16,7 +16,7 @@ class Places:
     def __init__(self, paths: Iterable[str]) -> None:
         self._at = frozenset(path.rstrip("/") for path in paths)
         self._inside = tuple(path + "/" for path in self._at)
-        self._above = frozenset(above for path in self._at for above in _above(path))
+        self._above = frozenset(above for path in self._at for above in parents(path))
 
     def __bool__(self) -> bool:
         return bool(self._at)
@@ -27,6 +27,6 @@ class Places:
         return path in self._at or path in self._above or path.startswith(self._inside)
 
 
-def _above(path: str) -> list[str]:
-    """The directories that hold `path`; / is ""."""
+def parents(path: str) -> list[str]:
+    """The directories that hold `path`, outermost first; / is ""."""
     return [path[:index] for index, char in enumerate(path) if char == "/"]

@@ -1,27 +1,22 @@
-"""Signals to processes of a device; SIGSTOP comes back when it holds, for each thread stops only when it next runs.
+"""Signals to processes of a device; SIGSTOP comes back when it holds.
 
 Must not know what any one test wants.
 """
 
 import signal
-import time
 from collections.abc import Sequence
 
 from tests.device.machine import Device
-from tests.device.tools import HarnessError
-
-STOPS_WITHIN = 20.0
+from tests.halted import halt
 
 
 def send(device: Device, number: int, pids: Sequence[str]) -> None:
     """Send a signal to processes, by the ids that the device knows them by."""
-    device.run(["kill", f"-{int(number)}", *pids])
-    if number != signal.SIGSTOP:
-        return
-    deadline = time.monotonic() + STOPS_WITHIN
-    while running := set(_states(device, pids)) - {"T"}:
-        if time.monotonic() > deadline:
-            raise HarnessError(f"cannot stop {', '.join(pids)}: threads are in state {', '.join(sorted(running))}")
+    if number == signal.SIGSTOP:
+        for pid in pids:
+            halt(device.host_pid(int(pid)))
+    else:
+        device.run(["kill", f"-{int(number)}", *pids])
 
 
 def signal_podman(device: Device, number: int, *, needed: bool = True) -> None:
@@ -30,8 +25,3 @@ def signal_podman(device: Device, number: int, *, needed: bool = True) -> None:
     assert found or not needed, "podman's service runs"
     if found:
         send(device, number, found)
-
-
-def _states(device: Device, pids: Sequence[str]) -> str:
-    """One letter for each thread (ps(1), `s`)."""
-    return "".join(device.run(["ps", "-L", "-o", "s=", "-p", ",".join(pids)], check=False).stdout.split())

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from harmony_agent.core.paths import below
+from harmony_agent.core.paths import below, parents
 from harmony_agent.core.reconcile import Desired, Record, Store
 from harmony_agent.kinds.file import places as ledger
 from harmony_agent.kinds.file.places import Owned, Place, copy_name
@@ -144,8 +144,7 @@ class Surveys:
 
     def made_parents(self, path: str) -> tuple[str, ...]:
         """Parents of `path` that were made for Files: the last of them to go takes the directory along."""
-        parents = [path[:index] for index, char in enumerate(path) if char == "/" and index]
-        return tuple(parent for parent in parents if self.is_made(parent))
+        return tuple(parent for parent in parents(path) if self.is_made(parent))
 
     def is_made(self, path: str) -> bool:
         """Whether the ledger shows it as a parent that this agent made."""

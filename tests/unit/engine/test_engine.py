@@ -323,6 +323,19 @@ def test_what_is_wanted_again_while_it_is_taken_off_has_not_drifted(world: World
     world.run(test())
 
 
+def refusing(world: World) -> list[float]:
+    """From now on nothing may be done to a file; when that was tried."""
+    refused: list[float] = []
+
+    def refuse(call: str, _name: str) -> None:
+        if call == "apply":
+            refused.append(world.loop.passed)
+            raise Terminal("OnlyByDependency", "refused")
+
+    world.files.before = refuse
+    return refused
+
+
 def test_a_removal_that_was_refused_is_tried_again(world: World) -> None:
     """There is no spec that could change; neither need anything else, nor the agent start anew."""
 
@@ -330,14 +343,7 @@ def test_a_removal_that_was_refused_is_tried_again(world: World) -> None:
         await world.start()
         world.publish(1, file("a"))
         await world.told("Converged", 1)
-        refused: list[float] = []
-
-        def refuse(call: str, _name: str) -> None:
-            if call == "apply":
-                refused.append(world.loop.passed)
-                raise Terminal("OnlyByDependency", "refused")
-
-        world.files.before = refuse
+        refused = refusing(world)
         world.publish(2, removed=True)
         await world.until(lambda: len(refused) > 10, 600)
         assert (world.status("File/a").phase, world.status("File/a").reason) == ("Degraded", "OnlyByDependency")
@@ -386,14 +392,7 @@ def test_an_event_has_a_refused_removal_tried_at_once(world: World) -> None:
         await world.start()
         world.publish(1, file("a"))
         await world.told("Converged", 1)
-        refused: list[float] = []
-
-        def refuse(call: str, _name: str) -> None:
-            if call == "apply":
-                refused.append(world.loop.passed)
-                raise Terminal("OnlyByDependency", "refused")
-
-        world.files.before = refuse
+        refused = refusing(world)
         world.publish(2, removed=True)
         await world.until(lambda: len(refused) > 10 and world.loop.passed - refused[-1] > 10, 600)
         before, began = len(refused), world.loop.passed
