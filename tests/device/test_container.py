@@ -15,7 +15,7 @@ from tests.device.image import SUITES
 from tests.device.lab import Lab
 from tests.device.pods import PI, SERVE, SLEEP, Site, container, make, unmake
 from tests.device.prepare import BUSYBOX, USER
-from tests.device.signals import signal_podman
+from tests.device.signals import send, signal_podman
 
 LEDGER = "/var/lib/harmony-agent/ledger.db"
 PASSWORD = "hunter2-correct-horse"
@@ -195,6 +195,16 @@ def test_fields_that_need_no_new_container_keep_it(site: Site) -> None:
     assert site.run_of()[0] == before[0]
 
 
+def taken_away(site: Site) -> None:
+    """Remove it in one step, as the agent sees it: podman kills first, and what was killed may run again by then."""
+    agent = [str(site.device.agent.pid)]
+    send(site.device, signal.SIGSTOP, agent)
+    try:
+        site.device.podman("rm", "--force", "--time=0", "web")
+    finally:
+        send(site.device, signal.SIGCONT, agent)
+
+
 def test_every_drift_is_repaired_and_told(site: Site) -> None:
     site.converge(container(network="host"))
     podman = site.device.podman
@@ -202,7 +212,7 @@ def test_every_drift_is_repaired_and_told(site: Site) -> None:
     steps: list[tuple[str, Callable[[], Any], bool]] = [
         ("state", lambda: podman("pause", "web"), True),
         ("name", lambda: podman("rename", "web", "elsewhere"), True),
-        ("name", lambda: podman("rm", "--force", "--time=0", "web"), False),
+        ("name", lambda: taken_away(site), False),
     ]
     for count, (field, break_it, kept) in enumerate(steps, 1):
         break_it()
@@ -228,7 +238,7 @@ def test_what_ends_is_started_again_and_counted(site: Site) -> None:
 
 def test_drift_is_only_told_where_that_is_wanted(site: Site) -> None:
     site.converge(container(drift="report"))
-    site.device.podman("rm", "--force", "--time=0", "web")
+    taken_away(site)
     found = site.said("Container/web", "Degraded", "DriftReported")
     assert found["drift"]["action"] == "reported"
     assert site.ours() == []
