@@ -4,7 +4,7 @@ BIN := .venv/bin
 ROOT := $(shell id -u)
 
 .DEFAULT_GOAL := help
-.PHONY: help bench bench-peers bench-fleet deb venv system demo test test-vm test-arm64 test-soak test-quick check lint types arch format lock audit-updater clean
+.PHONY: help figures bench bench-peers bench-fleet deb venv system demo test test-vm test-arm64 test-soak test-quick check lint types arch format lock audit-updater clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +51,9 @@ bench-peers: venv ## The same work by cf-agent, puppet, ansible, pyinfra and sal
 
 bench-fleet: venv ## Fleets of 1,000 and 10,000 simulated devices against bare floors
 	$(BIN)/python -m tests.bench.fleet
+
+figures: venv ## The figures of the tree: lengths, docstrings, importers, levels and arrows, circles
+	$(BIN)/python -m tests.arch.figures
 
 audit-updater: venv ## What the root updater is made of, and every command that it can ever run
 	$(BIN)/python deploy/audit_updater.py
