@@ -209,7 +209,7 @@ def _respelt(standing: WireManifest, found: Deployment) -> bool:
     return (
         newer is not None
         and newer.generation == standing.generation
-        and newer.reason in ("GenerationReused", "SignatureInvalid")
+        and newer.reason in ("GenerationReused", "SignatureInvalid", "NotCanonical")
     )
 
 

@@ -17,7 +17,7 @@ from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
 from scores.base import Model
-from scores.canonical import canonical
+from scores.canonical import canonical, digest
 
 DOMAIN: Final = b"harmony/v1/manifest\n"
 FIELD: Final = "signatures"
@@ -89,4 +89,13 @@ def read_key(text: str) -> bytes:
 
 def signed_bytes(value: Mapping[str, Any]) -> bytes:
     """What the signatures of a manifest, as a JSON value, are made over. ValueError where it has no canonical bytes."""
-    return DOMAIN + canonical({name: item for name, item in value.items() if name != FIELD})
+    return DOMAIN + _content(value)
+
+
+def content_digest(value: Mapping[str, Any]) -> str:
+    """The identity of a generation: the digest of its canonical content, whoever signed it and however it is spelt."""
+    return digest(_content(value))
+
+
+def _content(value: Mapping[str, Any]) -> bytes:
+    return canonical({name: item for name, item in value.items() if name != FIELD})

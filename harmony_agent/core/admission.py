@@ -68,7 +68,7 @@ class Device:
 
 
 def judge(last: Last | None, manifest: WireManifest, digest: str, device: Device) -> Verdict:
-    """Decide on a manifest that was decoded. `digest` is of its bytes as they arrived."""
+    """Decide on a manifest that was decoded. `digest` is that of its content, by which a generation is known."""
     verdict = _fence(last, manifest, digest)
     if verdict is not None:
         return verdict

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from harmony_agent.core.admission import Keep
+from scores.canonical import canonical
 from scores.manifest import FieldError
 from scores.signatures import FIELD, MAX_SIGNATURES, SIGNATURE_BYTES, is_key_id, signed_bytes, strict_base64
 
@@ -33,8 +34,11 @@ class Trust:
     keys: Mapping[str, bytes] = field(default_factory=dict)
     valid: Valid = _never
 
-    def refusal(self, value: Any, generation: int | None = None) -> Keep | None:
-        """Why a manifest, as a JSON value, isn't believed; None where it is. `generation` is the one that it claims."""
+    def refusal(self, value: Any, generation: int | None = None, data: bytes | None = None) -> Keep | None:
+        """Why a manifest, as a JSON value, isn't believed; None where it is.
+
+        `generation` is the one that it claims. `data` are its bytes, where they came just now.
+        """
         if not (self.keys or self.require) or not isinstance(value, dict):  # no object: the models say what it is
             return None
         found = value.get(FIELD)
@@ -42,19 +46,21 @@ class Trust:
             return self._unsigned(generation) if self.require else None
         signatures = _read(found)
         if signatures is None:
-            return _invalid("what it has as signatures are none", generation)
+            return _invalid("its signatures can't be read", generation)
         ours = {self.keys[key]: signature for key, signature in signatures.items() if key in self.keys}
         if not ours:
             return self._strange(signatures, generation) if self.require else None
-        return None if self._signed(value, ours) else _invalid(_ALTERED, generation)
+        if not self._signed(value, ours):
+            return _invalid(_ALTERED, generation)
+        return _respelt(generation) if self.require and data is not None and canonical(value) != data else None
 
     def _signed(self, value: Mapping[str, Any], ours: Mapping[bytes, bytes]) -> bool:
-        """Whether each of our keys made the signature that bears its name."""
+        """Tell if one of our keys made the signature that bears its name: anybody can put a wrong one beside it."""
         try:
             message = signed_bytes(value)
         except ValueError:  # half of a surrogate pair has no canonical bytes: nobody can have signed it
             return False
-        return all(self.valid(key, message, signature) for key, signature in ours.items())
+        return any(self.valid(key, message, signature) for key, signature in ours.items())
 
     def _unsigned(self, generation: int | None) -> Keep:
         return _keep(
@@ -73,6 +79,12 @@ class Trust:
 
 def _invalid(why: str, generation: int | None) -> Keep:
     return _keep(FieldError(FIELD, "SignatureInvalid"), why, generation)
+
+
+def _respelt(generation: int | None) -> Keep:
+    """Refuse a spelling that the control plane never writes."""
+    why = "its bytes aren't canonical: somebody wrote it again in another spelling; apply it again"
+    return _keep(FieldError("", "NotCanonical"), why, generation)
 
 
 def _keep(error: FieldError, message: str, generation: int | None) -> Keep:

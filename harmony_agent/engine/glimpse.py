@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from typing import Any
 
 from harmony_agent.core.admission import Last
+from scores.canonical import digest
 from scores.manifest import MAX_MANIFEST
 from scores.names import MAX_GENERATION
+from scores.signatures import content_digest
 
 
 def last_of(data: bytes | None) -> Last | None:
@@ -16,6 +20,15 @@ def last_of(data: bytes | None) -> Last | None:
         return Last(str(status["lineage"]), int(status["generation"]), str(status["digest"]))
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
+
+
+def identity(last: Last | None, value: Mapping[str, Any], data: bytes) -> str:
+    """The digest by which a generation is known: of its content, whoever signed it.
+
+    An agent of before took that of all the bytes; where it was told so, the same bytes are the same generation.
+    """
+    whole = digest(data)
+    return whole if last is not None and last.digest == whole else content_digest(value)
 
 
 def generation_of(data: bytes) -> int | None:

@@ -17,8 +17,8 @@ from harmony_agent.core.admission import Accept, Device, Keep, Kind, Last, Same,
 from harmony_agent.core.errors import ResourceError
 from harmony_agent.core.reconcile import Key
 from harmony_agent.core.trust import Trust
-from harmony_agent.engine.book import Book
-from harmony_agent.engine.glimpse import generation_of, last_of
+from harmony_agent.engine.book import Book, Deployment
+from harmony_agent.engine.glimpse import generation_of, identity, last_of
 from harmony_agent.engine.loops import Alarm, defect
 from harmony_agent.engine.wanted import digests_of, generations_of, imprint, known_again
 from harmony_agent.topology import Clock
@@ -34,10 +34,10 @@ from harmony_agent.topology.control import (
     Update,
 )
 from scores.base import Score
-from scores.canonical import digest
 from scores.keys import ACTUAL, DeploymentKey, parse_deployment_key
 from scores.manifest import InvalidManifest, WireManifest, bound, parse
 from scores.names import is_name
+from scores.signatures import content_digest
 
 log = logging.getLogger(__name__)
 
@@ -111,7 +111,7 @@ class Intake:
                 deployment.floor = Last(stored.lineage, stored.generation, stored.digest)
                 self._book.keep(stored.deployment, Keep("Held", "ManifestUnreadable", message))
                 continue
-            self._queue(self._book.enforce(stored, manifest))
+            self._queue(self._book.enforce(replace(stored, digest=content_digest(value)), manifest))
             distrusted = self._trust.refusal(value, stored.generation)
             if distrusted is not None:
                 self._keep(stored.deployment, distrusted)
@@ -231,7 +231,7 @@ class Intake:
         await self._find_floor(name)
         try:
             value = parse(data)
-            distrusted = self._trust.refusal(value)
+            distrusted = self._trust.refusal(value, data=data)
             if distrusted is not None:  # nothing else that it says is looked at
                 self._keep(name, replace(distrusted, generation=generation_of(data)))
                 return
@@ -240,7 +240,7 @@ class Intake:
             self._keep(name, rejected(error, generation_of(data)))
             return
         deployment = self._book.deployment(name)
-        found = digest(data)
+        found = identity(deployment.last, value, data)
         view = self._view(name)
         verdict = judge(deployment.last, manifest, found, view)
         if isinstance(verdict, Same) and deployment.stored is None:
@@ -254,7 +254,14 @@ class Intake:
             specs = [self._book.desired[Key(score.kind, score.name)].spec for score in manifest.scores]
             self._known[name] = dict(zip(map(imprint, value["scores"]), specs, strict=True))
         else:
+            await self._renew(deployment, data)
             self._book.keep(name, None)
+
+    async def _renew(self, deployment: Deployment, data: bytes) -> None:
+        """Persist the same generation with other signatures, where those that are persisted aren't believed any more."""
+        stored = deployment.stored
+        if stored is not None and stored.data != data and self._trust.refusal(parse(stored.data)) is not None:
+            await self._book.accept(replace(stored, data=data))
 
     def _keep(self, name: str, kept: Keep) -> None:
         if self._book.deployment(name).kept != kept:

@@ -64,13 +64,8 @@ INVALID, MISSING, UNKNOWN = "SignatureInvalid", "SignatureMissing", "SignatureUn
 ATTACKS: dict[str, tuple[Any, str, str, int]] = {
     "replayed": (OLD, "Fenced", "StaleGeneration", 2),
     "replayed, as the next": ({**OLD, "generation": 4}, "Rejected", INVALID, 4),
-    "the same again, in other bytes": (spaced(NOW), "Rejected", "GenerationReused", 3),
-    "the same again, with a stranger's signature beside": (
-        signed(bare(NOW), ROSTER, FOREIGN),
-        "Rejected",
-        "GenerationReused",
-        3,
-    ),
+    "the same again, in other bytes": (spaced(NOW), "Rejected", "NotCanonical", 3),
+    "the next, in other bytes": (spaced(REAL), "Rejected", "NotCanonical", 4),
     "altered": ({**REAL, "scores": manifest(4, "evil", "b")["scores"]}, "Rejected", INVALID, 4),
     "altered under the generation that is enforced": (
         {**NOW, "scores": manifest(3, "evil", "b")["scores"]},
@@ -148,6 +143,27 @@ async def test_with_the_server_s_full_rights_and_without_the_key(
     assert agent.disk["/srv/web/f0"] == b"new"
 
 
+async def test_other_signatures_over_the_same_content_are_the_same_generation(guarded: Pair) -> None:
+    agent, plane = guarded
+    digest, applied = (await plane.status() or {})["digest"], list(agent.applied)
+    made_up = {"key": "0" * 16, "signature": FOREIGN.entry(NOW)["signature"]}
+    for again in (
+        signed(bare(NOW), ROSTER, FOREIGN),
+        {**NOW, "signatures": [made_up, *NOW["signatures"]]},
+        {**NOW, "signatures": [*NOW["signatures"], {**made_up, "key": FOREIGN.id}]},
+        NOW,
+    ):
+        await plane.put(bare(REAL))
+        await plane.until(said("Rejected", MISSING))
+        await plane.put(again)
+        status = await plane.until(converged(3))
+        assert (status["rejected"], status["digest"], agent.applied) == (None, digest, applied)
+    await plane.put({**REAL, "signatures": [made_up]})  # by itself it is a stranger's
+    await plane.until(said("Rejected", UNKNOWN))
+    await plane.put({**REAL, "signatures": [made_up, *REAL["signatures"]]})
+    await plane.until(converged(4))
+
+
 async def test_a_deployment_that_nobody_signed_is_not_begun_nor_taken(guarded: Pair) -> None:
     agent, plane = guarded
     for value in (manifest(MAX_GENERATION, "evil", deployment="db", lineage=OTHER), {**FOR_PI_02, "deployment": "db"}):
@@ -220,8 +236,16 @@ async def test_what_was_accepted_before_signatures_were_required_goes_on_and_is_
         plane = Plane(client)
         async with agent.run():
             enforces(3, await plane.until(said("Rejected", MISSING)))
-            await plane.put(NOW)  # the same generation, signed: other bytes
-            await plane.until(said("Rejected", "GenerationReused"))
+            await plane.put(NOW)  # the same generation, signed now
+            await plane.until(converged(3))
+        nats_server.stop()
+        async with agent.run():  # and that is what it remembers
+            await agent.repairs()
+            assert told(agent)[1] != MISSING
+        nats_server.start()
+    async with nats_server.client() as client:
+        plane = Plane(client)
+        async with agent.run():
             await plane.put(signed(manifest(4, SECRET, "b")))
             await plane.until(converged(4))
         agent.trust = trust(NEXT)  # the key was taken away

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harmony_agent.core.trust import Trust
-from scores.canonical import canonical
+from scores.canonical import canonical, digest
 from scores.manifest import WireManifest, decode
-from scores.signatures import DOMAIN, key_id, read_key, signed_bytes, spell_key
+from scores.signatures import DOMAIN, content_digest, key_id, read_key, signed_bytes, spell_key
 from tests import strategies
 from tests.keys import FOREIGN, NEXT, ROSTER, signed, trust
 from tests.strategies import LINEAGE
@@ -64,8 +64,13 @@ TABLE: dict[str, tuple[Any, str, str]] = {
         INVALID,
         INVALID,
     ),
-    "one of two wrong": (
+    "a made-up one under our other name beside it": (
         {**VALUE, "signatures": [ENTRY, {**ROSTER.entry(VALUE), "key": NEXT.id}]},
+        "believed",
+        "believed",
+    ),
+    "made-up ones under all our names": (
+        {**VALUE, "signatures": [{**FOREIGN.entry(VALUE), "key": key.id} for key in (ROSTER, NEXT)]},
         INVALID,
         INVALID,
     ),
@@ -110,6 +115,22 @@ def test_what_is_believed(value: Any, required: str, not_required: str) -> None:
     assert verdict(Trust(), value) == "believed"
     assert verdict(Trust(require=True), value) in (MISSING, UNKNOWN, INVALID)
     assert json.dumps(value) == before
+
+
+def test_other_spellings_are_refused_where_signatures_are_required() -> None:
+    for data in (json.dumps(GOOD).encode(), json.dumps(GOOD, indent=1).encode(), canonical(GOOD) + b"\n"):
+        kept = trust().refusal(GOOD, 3, data)
+        assert kept is not None
+        assert (kept.phase, kept.reason, kept.generation) == ("Rejected", "NotCanonical", 3)
+        assert trust(require=False).refusal(GOOD, 3, data) is None
+    assert trust().refusal(GOOD, 3, canonical(GOOD)) is None
+
+
+def test_a_generation_is_known_by_its_content_whoever_signed_it() -> None:
+    assert content_digest(VALUE) == digest(canonical(VALUE))
+    for other in (GOOD, signed(VALUE, NEXT), signed(VALUE, ROSTER, FOREIGN), dict(reversed(GOOD.items()))):
+        assert content_digest(other) == content_digest(VALUE)
+    assert content_digest({**GOOD, "generation": 4}) != content_digest(VALUE)
 
 
 @pytest.mark.parametrize("value", [None, 1, "x", [], [GOOD]])
