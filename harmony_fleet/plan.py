@@ -17,6 +17,7 @@ from harmony_fleet.signing import UNSIGNED, Signing
 from harmony_fleet.state import Deployment, Desired, Device
 from scores.manifest import FieldError, Manifest, WireManifest
 from scores.names import MAX_GENERATION
+from scores.status import DeploymentStatus
 
 Action = Literal["create", "update", "remove", "unchanged"]
 
@@ -217,11 +218,17 @@ def pruned(wire: WireManifest, found: Deployment) -> tuple[list[str], int]:
     """The resources that this generation would take off the device, and how many it owns now."""
     standing, status = found.desired.manifest, found.actual.status
     if status is not None and status.generation is not None and status.phase != "Removed":
-        owned = set(status.resources)
+        owned = set(status.resources) | _coming(standing, status)
     else:
         owned = {score.key for score in standing.scores} if standing is not None else set()
     orphaned = {score.key for score in (standing.scores if standing else ()) if score.on_remove == "orphan"}
     return sorted(owned - {score.key for score in wire.scores} - orphaned), len(owned)
+
+
+def _coming(standing: WireManifest | None, status: DeploymentStatus) -> set[str]:
+    """The resources of a generation that the device hasn't answered for yet: it may have begun with it."""
+    newest = max(status.generation or 0, (status.rejected.generation or 0) if status.rejected is not None else 0)
+    return {score.key for score in standing.scores} if standing is not None and standing.generation > newest else set()
 
 
 def _check_prune(wire: WireManifest, found: Deployment) -> None:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from harmony_agent.core.reconcile import Key, Record
 from scores.base import Score
 from scores.manifest import MAX_ERRORS, FieldError, InvalidManifest, WireManifest
 
@@ -59,10 +58,11 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """What admission knows of the device: its kinds, what the ledger owns, and who occupies what."""
+    """What admission knows of the device: its kinds, what the manifest's deployment has there, who occupies what."""
 
     kinds: Mapping[str, Kind]
-    records: Mapping[Key, Record]
+    has: Mapping[str, str]
+    """resource key -> its `on_remove`: of what the deployment owns, and of what is wanted and not made yet"""
     taken: Mapping[str, str]
     """claim -> the deployment that wants or owns it; a resource's own name is the claim ``<Kind>/<name>``."""
 
@@ -149,14 +149,13 @@ def _prune_guard(manifest: WireManifest, device: Device) -> Keep | None:
     if manifest.removed:
         return None
     wanted = {score.key for score in manifest.scores}
-    owned = [record for record in device.records.values() if record.deployment == manifest.deployment]
-    going = sum(1 for record in owned if str(record.key) not in wanted and record.on_remove == "delete")
-    if going <= 1 or going * 2 <= len(owned) or going <= (manifest.allow_prune or 0):
+    going = sum(1 for key, on_remove in device.has.items() if key not in wanted and on_remove == "delete")
+    if going <= 1 or going * 2 <= len(device.has) or going <= (manifest.allow_prune or 0):
         return None
     return Keep(
         "Held",
         "PruneGuard",
-        f"generation {manifest.generation} would remove {going} of {len(owned)} resources: "
+        f"generation {manifest.generation} would remove {going} of {len(device.has)} resources: "
         f"if that is meant, write it again with allow_prune: {going}",
         (FieldError("allow_prune", "PruneGuard"),),
         manifest.generation,

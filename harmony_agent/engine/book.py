@@ -153,6 +153,19 @@ class Book:
         deployment = self.deployments.get(record.deployment)
         return deployment is not None and deployment.stored is not None
 
+    def has(self, deployment: str) -> dict[str, str]:
+        """What a deployment owns or wants, with each one's `on_remove`; not what is on its way out already."""
+        owned = {
+            str(key): record.on_remove
+            for key, record in self.records.items()
+            if record.deployment == deployment and not self.going(key)
+        }
+        return owned | {
+            str(key): desired.spec.on_remove
+            for key, desired in self.desired.items()
+            if desired.deployment == deployment
+        }
+
     def leaving(self, deployment: str) -> list[Record]:
         """Records of a deployment that are on their way out."""
         return [

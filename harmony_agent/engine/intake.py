@@ -309,6 +309,4 @@ class Intake:
             if desired.deployment != name:
                 claims = self._kinds[key.kind].claims(desired.spec) if key.kind in self._kinds else ()
                 taken |= dict.fromkeys((str(key), *claims), desired.deployment)
-        # what is on its way out by an accepted manifest is no news to the prune guard
-        staying = {key: record for key, record in self._book.records.items() if not self._book.going(key)}
-        return Device(self._kinds, staying, taken)
+        return Device(self._kinds, self._book.has(name), taken)

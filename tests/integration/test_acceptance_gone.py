@@ -10,6 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
+from harmony_agent.core.reconcile import Key
 from scores.keys import ACTUAL, BUCKETS, DESIRED
 from tests.integration.agent import (
     LINEAGE,
@@ -172,6 +173,22 @@ async def test_prune_guard_and_allow_prune(pair: Pair) -> None:
     await plane.put(manifest(7, SECRET, "b", allow_prune=3))
     await plane.until(converged(7))
     assert agent.disk == {"/srv/web/f0": SECRET.encode(), "/srv/web/f1": b"b"}
+
+
+async def test_the_prune_guard_counts_what_is_wanted_and_not_made_yet(pair: Pair) -> None:
+    agent, plane = pair
+    agent.files.gates |= {f"f{number}": anyio.Event() for number in range(2, 5)}
+    await plane.put(manifest(4, SECRET, "b", "c", "d", "e"))
+    await eventually(lambda: Key("File", "f4") in agent.engine.book.desired, "it was not accepted")
+    await plane.put(manifest(5))
+    status = await plane.until(said("Held", "PruneGuard"))
+    assert (rejected(status)[0], status["generation"]) == (5, 4)
+    assert "5 of 5" in status["message"]
+    for gate in agent.files.gates.values():
+        gate.set()
+    await plane.put(manifest(4, SECRET, "b", "c", "d", "e"))
+    await plane.until(converged(4))
+    assert len(agent.disk) == 5
 
 
 async def test_half_may_go_without_a_word(pair: Pair) -> None:

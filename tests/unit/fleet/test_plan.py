@@ -237,6 +237,13 @@ def test_what_the_device_owns_counts_before_what_is_desired() -> None:
     assert refused(manifest(), gone).code == "PruneGuard"
 
 
+def test_a_generation_that_the_device_has_not_answered_for_counts_unless_it_was_refused() -> None:
+    small, large = status(resources={"File/a": resource()}), wire(*files(*"abcd"), generation=4)
+    assert refused(manifest(), found(large, small)).code == "PruneGuard"
+    held = small.model_copy(update={"rejected": status(rejected=(4, "Invalid")).rejected})
+    assert planned(manifest(), found(large, held)).action == "update"
+
+
 def test_orphans_are_not_pruned_and_removal_is_no_prune() -> None:
     left = [file(name, on_remove="orphan") for name in "abc"]
     assert planned(manifest(), found(wire(*left))).action == "update"
