@@ -258,7 +258,7 @@ class Intake:
             self._book.keep(name, None)
 
     async def _renew(self, deployment: Deployment, data: bytes) -> None:
-        """Persist the same generation with other signatures, where those that are persisted aren't believed any more."""
+        """Persist the same generation with other signatures, where the persisted ones aren't believed any more."""
         stored = deployment.stored
         if stored is not None and stored.data != data and self._trust.refusal(parse(stored.data)) is not None:
             await self._book.accept(replace(stored, data=data))
