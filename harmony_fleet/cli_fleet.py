@@ -49,7 +49,7 @@ _FORMS: Final = ("table", "json", "yaml")
 Devices = Annotated[
     list[str] | None, typer.Option("--device", "-d", metavar="NAME", help="Only at this one; may be repeated.")
 ]
-TakeOver = Annotated[bool, typer.Option("--take-over", help="Own what another lineage wrote, from now on.")]
+TakeOver = Annotated[bool, typer.Option("--take-over", help="Own what another lineage, or another copy, wrote.")]
 AllowPrune = Annotated[
     int | None,
     typer.Option("--allow-prune", min=0, max=1000, metavar="N", help="How many resources may go at each device."),
@@ -156,6 +156,21 @@ def apply(
     waits = sys.stdout.isatty() if wait is None else wait
     how = fleet.Apply(scope, file, seconds_of(timeout) if waits else None)
     return fleet.apply(common, how)
+
+
+@app.command()
+@reaching
+def pull(common: Common) -> int:
+    """Take the roster that was applied last, where that was from another copy of this home.
+
+    The roster here is kept beside it, as roster.yaml.old.
+
+    \b
+    harmony fleet pull
+    """
+    from harmony_fleet.commands import fleet
+
+    return fleet.pull(common)
 
 
 @app.command()

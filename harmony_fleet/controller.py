@@ -10,12 +10,14 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from harmony_fleet.apply import Run
+from harmony_fleet.copies import admit, claim, confirm
 from harmony_fleet.drift import Fleet
 from harmony_fleet.errors import Conflict, HarmonyError
-from harmony_fleet.fleetplan import Scope, plan_fleet
+from harmony_fleet.fleetplan import Scope, check_refusals, plan_fleet
 from harmony_fleet.fleetwork import read_fleet, write_fleet
 from harmony_fleet.kv import Store
 from harmony_fleet.roster.file import RosterFile
+from harmony_fleet.roster.mark import Behind
 from harmony_fleet.roster.model import Roster
 from harmony_fleet.runs import store as kept_runs
 from harmony_fleet.runs.follow import step, tidy
@@ -27,6 +29,8 @@ from scores.keys import TASK_RUNS
 
 RUN_SECONDS: Final = 2.0
 _LOCK_SECONDS: Final = 5.0
+_PASSING: Final = frozenset({"RosterOvertaken"})
+"""The next look says which of the two is behind."""
 
 Say = Callable[[str], None]
 
@@ -42,10 +46,19 @@ class Controller:
         self._said: dict[str, str] = {}
 
     async def run(self, seconds: float) -> None:
-        """Reconcile each `seconds`, carry runs on in between, until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._every(seconds, "reconcile", self.reconcile))
-            tasks.create_task(self._every(RUN_SECONDS, "carry runs on", self.runs))
+        """Reconcile each `seconds`, carry runs on in between, until cancelled.
+
+        Raises Behind where another copy of this home was applied: two controllers would undo each other's work.
+        """
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._every(seconds, "reconcile", self.reconcile))
+                tasks.create_task(self._every(RUN_SECONDS, "carry runs on", self.runs))
+        except BaseExceptionGroup as group:
+            behind = next((error for error in group.exceptions if isinstance(error, Behind)), None)
+            if behind is None:
+                raise
+            raise behind from None
 
     async def _every(self, seconds: float, what: str, work: Callable[[], Awaitable[None]]) -> None:
         """An error is said once, and the work is done again."""
@@ -54,6 +67,8 @@ class Controller:
                 await work()
                 self._tell(what, "")
             except HarmonyError as error:
+                if isinstance(error, Behind) and error.code not in _PASSING:
+                    raise
                 details = "; ".join(error.details)
                 self._tell(what, f"cannot {what}: {error.code}: {error.message}{': ' if details else ''}{details}")
             await asyncio.sleep(seconds)
@@ -68,9 +83,13 @@ class Controller:
         await self._store.ensure_buckets(self._replicas)
         under_way = Run()
         with self._file.locked(_LOCK_SECONDS) as roster:
+            standing = await admit(self._store, self._file, roster)
             fleet = await read_fleet(self._store, roster, self._file.folder)
             made = plan_fleet(fleet, Scope())
+            check_refusals(made)
+            revision = await claim(self._store, self._file, roster, standing)
             await write_fleet(self._store, made, under_way)
+            await confirm(self._store, roster.lineage, revision)
         written = [result for result in under_way.results if result.written]
         if written or made.purges:
             self._say(f"roster generation {made.generation}: {len(written)} written, {len(made.purges)} purged")
@@ -86,6 +105,7 @@ class Controller:
     async def runs(self) -> None:
         """Once: begin what is due, and carry each run on by a step."""
         roster = self._file.read()
+        await admit(self._store, self._file, roster)
         await self._begin(roster)
         signing = load_signing(self._file.folder.parent)
         for run in await kept_runs.all_runs(self._store):

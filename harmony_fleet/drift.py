@@ -26,6 +26,7 @@ from scores.status import ContainerDetail, ResourceStatus, UnitDetail
 from scores.systemd_unit import SystemdUnit
 
 Code = Literal[
+    "roster-behind",
     "projection-differs",
     "projection-missing",
     "not-converged",
@@ -41,6 +42,8 @@ Code = Literal[
     "capability-missing",
 ]
 RESPONSES: Final[Mapping[Code, str]] = {
+    "roster-behind": "another copy of this home was applied, and apply is refused here: harmony fleet pull takes its "
+    "roster; harmony fleet apply --take-over makes this one the fleet's",
     "projection-differs": "look with harmony fleet plan, then harmony fleet apply writes it from the roster",
     "projection-missing": "look with harmony fleet plan, then harmony fleet apply writes it from the roster",
     "not-converged": "wait, or see harmony status --resources: the device repairs by itself what it can",
@@ -74,7 +77,11 @@ class Finding:
 
     def as_json(self) -> dict[str, Any]:
         """The value that ``-o json`` shows."""
-        place = {"device": self.device, "deployment": self.deployment or None, "resource": self.resource or None}
+        place = {
+            "device": self.device or None,
+            "deployment": self.deployment or None,
+            "resource": self.resource or None,
+        }
         return {"code": self.code, **place, "detail": self.detail, "response": RESPONSES[self.code]}
 
 

@@ -34,10 +34,13 @@ from scores.signatures import (
 )
 
 if TYPE_CHECKING:
+    from nacl.secret import SecretBox
     from nacl.signing import SigningKey
 
 FOLDER: Final = "keys"
 _PREFIX: Final = "ed25519-private:"
+_COPIES: Final = b"harmony/v1/copy"
+"""What the boxes are for: at most 16 bytes."""
 State = Literal["active", "retired"]
 _ENDS: Final[dict[State, str]] = {"active": ".key", "retired": ".retired"}
 
@@ -63,6 +66,28 @@ class Key:
     def signed(self, message: bytes) -> str:
         """The same as it is spelt."""
         return base64.b64encode(self._private.sign(message).signature).decode("ascii")
+
+    def seal(self, data: bytes) -> bytes:
+        """`data` closed to all who don't have this key, and by its making known to come from who has."""
+        return bytes(self._box().encrypt(data))
+
+    def unseal(self, data: bytes) -> bytes | None:
+        """The content of what `seal` made; None where it isn't."""
+        from nacl.exceptions import CryptoError  # noqa: PLC0415 - only where there are keys
+
+        try:
+            return bytes(self._box().decrypt(data))
+        except (CryptoError, ValueError, TypeError):
+            return None
+
+    def _box(self) -> SecretBox:
+        """Of a key made from the private half for this alone, so that no signature is ever of use here."""
+        from nacl.encoding import RawEncoder  # noqa: PLC0415 - only where there are keys
+        from nacl.hash import blake2b  # noqa: PLC0415
+        from nacl.secret import SecretBox  # noqa: PLC0415
+
+        secret_key = blake2b(b"", key=bytes(self._private), person=_COPIES, encoder=RawEncoder)
+        return SecretBox(secret_key)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,11 @@ ACTUAL: Final = "actual-state"
 INFO: Final = "device-info"
 HEARTBEAT: Final = "device-heartbeat"
 TASK_RUNS: Final = "task-runs"
+FLEET: Final = "fleet-authority"
+"""The control plane's own memory, which copies of one home share. No device reads or writes it."""
 HISTORY: Final = {DESIRED: 16}
 """Entries kept of a key; 1 where a bucket isn't named."""
-BUCKETS: Final = (DESIRED, ACTUAL, INFO, HEARTBEAT, TASK_RUNS)
+BUCKETS: Final = (DESIRED, ACTUAL, INFO, HEARTBEAT, TASK_RUNS, FLEET)
 DEVICE_WRITES: Final = (ACTUAL, INFO, HEARTBEAT)
 """What devices write, each its own keys."""
 COMMANDS: Final = ("ping", "resync", "logs")

@@ -12,6 +12,8 @@ from harmony_fleet import render, render_fleet, tables, view
 from harmony_fleet.apply import Result, Run, Show
 from harmony_fleet.commands.common import Common, hint, note, run, write
 from harmony_fleet.commands.roster import roster_file
+from harmony_fleet.copies import admit, claim, confirm, take_over
+from harmony_fleet.copies import pull as pull_roster
 from harmony_fleet.drift import Finding, Fleet, classify
 from harmony_fleet.errors import ExitCode, InvalidInput, worst
 from harmony_fleet.fleetplan import FleetPlan, Scope, check_refusals, check_saved, plan_fleet, save, saved_scope
@@ -20,6 +22,8 @@ from harmony_fleet.kv import Store
 from harmony_fleet.progress import Progress
 from harmony_fleet.render import Output
 from harmony_fleet.roster.durable import replace
+from harmony_fleet.roster.file import RosterFile
+from harmony_fleet.roster.mark import Behind
 from harmony_fleet.roster.model import Roster
 from harmony_fleet.state import Device
 from harmony_fleet.wait import Target, Verdict
@@ -63,12 +67,22 @@ def doctor(common: Common, *, verify: bool) -> ExitCode:
     roster = file.read()
 
     async def work(store: Store) -> ExitCode:
-        findings = classify(await read_fleet(store, roster, file.folder))
+        behind = await _behind(store, file, roster)
+        findings = [*behind, *classify(await read_fleet(store, roster, file.folder))]
         _show_findings(common, roster, findings)
         return ExitCode.NOT_CONVERGED if findings and verify else ExitCode.DONE
 
     with collecting_later():
         return run(common, work)
+
+
+async def _behind(store: Store, file: RosterFile, roster: Roster) -> list[Finding]:
+    """What another copy of this home applied that this one doesn't know."""
+    try:
+        await admit(store, file, roster)
+    except Behind as error:
+        return [Finding("", "", "", "roster-behind", f"{error.code}: {error.message.partition(': ')[2]}")]
+    return []
 
 
 def _show_findings(common: Common, roster: Roster, findings: Sequence[Finding]) -> None:
@@ -88,6 +102,8 @@ def plan(common: Common, scope: Scope, save_to: str | None) -> ExitCode:
     _check_scope(roster, scope)
 
     async def work(store: Store) -> ExitCode:
+        if not scope.take_over:
+            await admit(store, file, roster)
         fleet = await read_fleet(store, roster, file.folder)
         made, findings = plan_fleet(fleet, scope), classify(fleet)
         if common.output is Output.TABLE:
@@ -159,8 +175,11 @@ def apply(common: Common, how: Apply) -> ExitCode:
 
     async def work(store: Store) -> ExitCode:
         file = roster_file(common)
+        if scope.take_over:
+            await take_over(store, file, note)
         with file.locked() as roster:
             _check_scope(roster, scope)
+            standing = await admit(store, file, roster, any_keys=scope.take_over)
             fleet = await read_fleet(store, roster, file.folder)
             made = plan_fleet(fleet, scope)
             if saved is not None:
@@ -169,7 +188,9 @@ def apply(common: Common, how: Apply) -> ExitCode:
                 render_fleet.plan_table(made, render.out())
             check_refusals(made)
             await store.ensure_buckets(common.context().replicas)
+            revision = await claim(store, file, roster, standing)
             await write_fleet(store, made, under_way)
+            await confirm(store, roster.lineage, revision)
         told.update(made.as_json())
         await resync(store, classify(fleet))
         if how.wait_seconds is not None:
@@ -188,6 +209,26 @@ def apply(common: Common, how: Apply) -> ExitCode:
         return ExitCode.NOT_CONVERGED
     _show_results(common, under_way, told)
     return code
+
+
+def pull(common: Common) -> ExitCode:
+    """`harmony fleet pull`: the roster that was applied last, in the place of the one here."""
+    file = roster_file(common)
+
+    async def work(store: Store) -> ExitCode:
+        roster, elsewhere, changed = await pull_roster(store, file)
+        if common.output is not Output.TABLE:
+            write({"generation": roster.generation, "changed": changed, "elsewhere": elsewhere}, common.output)
+            return ExitCode.DONE
+        if not changed:
+            note(f"nothing to pull: generation {roster.generation} is what was applied last")
+            return ExitCode.DONE
+        note(f"the roster is at generation {roster.generation}; the one before is {file.path}.old")
+        for name in elsewhere:
+            note(f"bring {name} from where it was applied: copies hold only what lies in {file.folder}")
+        return ExitCode.DONE
+
+    return run(common, work)
 
 
 async def _settled(common: Common, store: Store, before: Fleet, folder: Path) -> ExitCode:

@@ -7,46 +7,60 @@ one, or one changed by hand without a new generation is told from the right one.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from harmony_fleet.errors import Conflict, InvalidInput
-from harmony_fleet.roster.model import Roster, check
+from harmony_fleet.roster.model import Roster
 from scores.canonical import NotCanonical, canonical, digest, read
+
+MAX_HISTORY: Final = 256
+"""Versions that a seal remembers: edits since the last apply, and some more."""
+
+Version = tuple[int, str]
+"""A roster's generation and the digest of its content."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """The last roster seen: its authority, generation, content and text, and the roster itself."""
+    """The last roster seen: its authority, generation, content and text; and the versions before it, oldest first."""
 
     lineage: str
     generation: int
     content: str
     text: str
-    wire: dict[str, Any]
+    history: tuple[Version, ...] = ()
 
-    def roster(self, where: str) -> Roster:
-        """The sealed roster, which spares reading the same text again."""
-        return check(self.wire, where)
+    @property
+    def version(self) -> Version:
+        """The last roster's own."""
+        return self.generation, self.content
 
 
-def seal_of(roster: Roster, data: bytes) -> Seal:
-    """The seal of `roster`, which `data` says."""
-    return Seal(roster.lineage, roster.generation, roster.content_digest(), digest(data), roster.wire())
+def seal_of(roster: Roster, data: bytes, before: tuple[Version, ...] = ()) -> Seal:
+    """The seal of `roster`, which `data` says, after the versions `before`."""
+    version = roster.generation, roster.content_digest()
+    history = (*(one for one in before if one != version), version)[-MAX_HISTORY:]
+    return Seal(roster.lineage, *version, digest(data), history)
 
 
 def to_bytes(seal: Seal) -> bytes:
-    """A seal as it is kept."""
+    """A seal as it is kept: digests, and nothing that a roster says."""
     told = {"lineage": seal.lineage, "generation": seal.generation, "content": seal.content, "text": seal.text}
-    return canonical({"version": 1, **told, "roster": seal.wire})
+    return canonical({"version": 2, **told, "history": [list(one) for one in seal.history]})
 
 
 def from_bytes(data: bytes, where: str, most: int) -> Seal:
-    """Read a seal. Raises InvalidInput: what was seen last is then not known, and nothing is taken for it."""
+    """Read a seal, also one of version 1, which held a copy of the roster that counts for nothing.
+
+    Raises InvalidInput: what was seen last is then not known, and nothing is taken for it.
+    """
     try:
         value = read(data, most)
-        seal = Seal(value["lineage"], value["generation"], value["content"], value["text"], value["roster"])
-        known = value["version"] == 1 and isinstance(seal.generation, int) and isinstance(seal.wire, dict)
-    except (NotCanonical, KeyError, TypeError):
+        words = (value["lineage"], value["generation"], value["content"], value["text"])
+        known = value["version"] in (1, 2) and _types(words) == (str, int, str, str)
+        history = _history(value["history"]) if value["version"] == 2 else ((words[1], words[2]),)
+        seal = Seal(*words, history)
+    except (NotCanonical, KeyError, TypeError, ValueError):
         known = False
     if not known:
         raise InvalidInput(
@@ -55,6 +69,18 @@ def from_bytes(data: bytes, where: str, most: int) -> Seal:
             "if roster.yaml is the right one: remove that file",
         )
     return seal
+
+
+def _types(values: tuple[Any, ...]) -> tuple[type, ...]:
+    return tuple(type(value) for value in values)
+
+
+def _history(value: Any) -> tuple[Version, ...]:
+    """Raises ValueError or TypeError where it is none."""
+    found = tuple((generation, content) for generation, content in value)
+    if any(_types(one) != (int, str) for one in found):
+        raise TypeError
+    return found
 
 
 def admit(seal: Seal | None, roster: Roster) -> None:

@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from harmony_fleet.errors import Conflict, InvalidInput
+from harmony_fleet.regular import read_regular
 from harmony_fleet.roster import durable, text
 from harmony_fleet.roster.edit import Edit
-from harmony_fleet.roster.fence import Seal, admit, expect, from_bytes, seal_of, to_bytes
+from harmony_fleet.roster.fence import Seal, Version, admit, expect, from_bytes, seal_of, to_bytes
 from harmony_fleet.roster.lock import LOCK_SECONDS, alone
 from harmony_fleet.roster.model import Roster
 from scores.canonical import digest
@@ -36,6 +37,10 @@ class RosterFile:
             self._sweep()
         return self._read()[0]
 
+    def history(self) -> tuple[Version, ...]:
+        """The versions that this home has had, the present one last. Raises as `read` does."""
+        return _before(*self._read())
+
     def create(self) -> Roster:
         """Make an empty roster with a lineage of its own."""
         self._make_folder()
@@ -54,6 +59,14 @@ class RosterFile:
             self._write(self.path, data, lock)
             self._write(self.seal_path, to_bytes(seal_of(roster, data)), lock)
             return roster
+
+    def put(self, name: str, data: bytes) -> None:
+        """Write a file of Scores beside the roster."""
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not path.exists() or _bytes(path) != data:
+            with self._lock(LOCK_SECONDS) as lock:
+                self._write(path, data, lock)
 
     @contextlib.contextmanager
     def locked(self, seconds: float = LOCK_SECONDS) -> Iterator[Roster]:
@@ -80,17 +93,40 @@ class RosterFile:
                 return before, False
             check(after)
             self._write(self.path, changed, lock)
-            self._write(self.seal_path, to_bytes(seal_of(after, changed)), lock)
+            self._write(self.seal_path, to_bytes(seal_of(after, changed, _before(before, data, seal))), lock)
             return after, True
+
+    def overrule(self, version: Version) -> Roster:
+        """Have what stands here follow `version`, which was applied elsewhere: one generation above both."""
+        with self._lock(LOCK_SECONDS) as lock:
+            self._sweep()
+            before, data, seal = self._read()
+            raised = text.raised(data, max(before.generation, version[0]) + 1)
+            after = text.parse(raised, str(self.path))
+            self._write(self.path, raised, lock)
+            history = (*_before(before, data, seal), version)
+            self._write(self.seal_path, to_bytes(seal_of(after, raised, history)), lock)
+            return after
+
+    def replace(self, data: bytes, history: tuple[Version, ...]) -> Roster:
+        """Put another copy's roster, with its past, in the place of this one, which is kept as ``roster.yaml.old``."""
+        self._make_folder()
+        roster = text.parse(data, str(self.path))
+        with self._lock(LOCK_SECONDS) as lock:
+            self._sweep()
+            old = _bytes(self.path)
+            if old is not None and old != data:
+                self._write(self.folder / "roster.yaml.old", old, lock)
+            self._write(self.path, data, lock)
+            self._write(self.seal_path, to_bytes(seal_of(roster, data, history)), lock)
+        return roster
 
     def _read(self) -> tuple[Roster, bytes, Seal | None]:
         sealed = _bytes(self.seal_path)  # first: it is written last, so that it is never newer than the roster
         data = _bytes(self.path)
         if data is None:
             raise InvalidInput("NoRoster", f"cannot find the roster {self.path}", "make one with: harmony fleet init")
-        seal = None if sealed is None else from_bytes(sealed, str(self.seal_path), 2 * text.MAX_ROSTER)
-        if seal is not None and seal.text == digest(data):
-            return seal.roster(str(self.path)), data, seal
+        seal = None if sealed is None else from_bytes(sealed, str(self.seal_path), text.MAX_ROSTER)
         roster = text.parse(data, str(self.path))
         admit(seal, roster)
         return roster, data, seal
@@ -98,11 +134,13 @@ class RosterFile:
     def _seal(self, roster: Roster, data: bytes, seal: Seal | None, lock: int) -> None:
         """Seal what was found where that is news: the first, one changed by hand, or after a kill before the seal."""
         if seal is None or seal.text != digest(data):
-            self._write(self.seal_path, to_bytes(seal_of(roster, data)), lock)
+            self._write(self.seal_path, to_bytes(seal_of(roster, data, _before(roster, data, seal))), lock)
 
     def _sweep(self) -> None:
+        """Nothing is swept where nothing can be written: the next write says so."""
         for path in (self.path, self.seal_path):
-            durable.sweep(os.path.realpath(path))
+            with contextlib.suppress(OSError):
+                durable.sweep(os.path.realpath(path))
 
     def _write(self, path: Path, data: bytes, lock: int) -> None:
         try:
@@ -140,13 +178,17 @@ class RosterFile:
             yield lock
 
 
+def _before(roster: Roster, data: bytes, seal: Seal | None) -> tuple[Version, ...]:
+    """The versions up to `roster`, also where it was changed by hand since it was sealed."""
+    return seal_of(roster, data, seal.history if seal else ()).history
+
+
 def _bytes(path: Path) -> bytes | None:
     try:
-        with path.open("rb") as file:
-            return file.read(2 * text.MAX_ROSTER + 1)
+        return read_regular(path, text.MAX_ROSTER + 1)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise InvalidInput(
-            "RosterUnreadable", f"cannot read {path}: {error.strerror}", "check its permissions"
+            "RosterUnreadable", f"cannot read {path}: {error.strerror}", "see what is there, and its permissions"
         ) from None

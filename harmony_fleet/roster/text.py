@@ -58,6 +58,13 @@ def edited(data: bytes, edit: Edit) -> bytes:
     return (rewrite(text, _COLUMN) if made is None else made).encode()
 
 
+def raised(data: bytes, generation: int) -> bytes:
+    """What `data`, which was parsed before, says, as another generation. Raises InvalidInput."""
+    changed = tree(data.decode("utf-8-sig"))
+    changed["generation"] = generation
+    return dump(changed).encode()
+
+
 def tree(text: str) -> CommentedMap:
     """The same as a tree that keeps comments. Raises InvalidInput."""
     try:

@@ -128,7 +128,14 @@ def test_a_key_is_read_back(device: str, deployment: str) -> None:
 
 
 def test_the_wires_own_names() -> None:
-    assert keys.BUCKETS == ("desired-state", "actual-state", "device-info", "device-heartbeat", "task-runs")
+    assert keys.BUCKETS == (
+        "desired-state",
+        "actual-state",
+        "device-info",
+        "device-heartbeat",
+        "task-runs",
+        "fleet-authority",
+    )
     assert keys.HISTORY["desired-state"] == 16
     assert keys.info_key("pi-01") == "info.pi-01"
     assert keys.heartbeat_key("pi-01") == "heartbeat.pi-01"
