@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from functools import partial
@@ -217,6 +218,39 @@ def test_a_broken_seal_is_no_word_on_the_past(file: RosterFile, data: bytes) -> 
     refused("SealUnreadable", file.read)
     file.seal_path.unlink()
     assert file.read().generation == 1
+
+
+def test_what_a_seal_of_old_says_of_the_roster_counts_for_nothing(file: RosterFile) -> None:
+    """Version 1 held the roster as JSON, and outranked the file."""
+    roster, _ = file.mutate(1, PI)
+    seal = json.loads(file.seal_path.read_bytes())
+    del seal["history"]
+    forged = {**roster.wire(), "devices": []}
+    file.seal_path.write_text(json.dumps(seal | {"version": 1, "roster": forged}))
+    assert [device.name for device in file.read().devices] == ["pi-01"]
+    assert file.history() == ((2, roster.content_digest()),)
+    file.mutate(2, change("devices", ["pi-01"], {("class",): "edge"}))
+    assert b"pi-01" not in file.seal_path.read_bytes()
+    assert [generation for generation, _ in file.history()] == [2, 3]
+
+
+@pytest.mark.parametrize("what", ["fifo", "folder", "device", "socket"])
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.timeout(20)
+def test_a_roster_that_is_no_file_is_refused_and_not_waited_for(file: RosterFile, what: str, name: str) -> None:
+    path = file.folder / name
+    path.unlink()
+    if what == "fifo":
+        os.mkfifo(path)
+    elif what == "folder":
+        path.mkdir()
+    elif what == "device":
+        path.symlink_to("/dev/zero")
+    else:
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(path))
+    for work in (file.read, lambda: file.mutate(1, PI), file.history):
+        assert isinstance(refused("RosterUnreadable", work), InvalidInput)
 
 
 def test_the_roster_keeps_its_mode_and_a_link_stays_one(file: RosterFile, tmp_path: Path) -> None:
