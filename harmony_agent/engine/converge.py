@@ -1,7 +1,6 @@
-"""One pass over one resource: observe, plan, own, act, look again. The same for every kind.
+"""One pass over one resource: observe, plan, decide, carry out, look again. The same for every kind.
 
-Every error ends in the resource's status; none leaves this module. Nothing is done to what isn't ours (`ownership`),
-nor before its turn (`dependencies`, `pacing`).
+`core.decide` decides; this module carries out. Every error ends in the resource's status; none leaves this module.
 """
 
 from __future__ import annotations
@@ -11,17 +10,30 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from harmony_agent.core import decide
+from harmony_agent.core.decide import (
+    Case,
+    Claim,
+    Execute,
+    Gone,
+    Hold,
+    Others,
+    Release,
+    Report,
+    RetryState,
+    Settled,
+    Step,
+)
 from harmony_agent.core.errors import ResourceError
-from harmony_agent.core.reconcile import Act, Converged, Desired, Key, Plan, Record, Wait
+from harmony_agent.core.reconcile import Act, Desired, Key, Plan, Record
 from harmony_agent.core.status import Outcome
 from harmony_agent.engine.book import Book
 from harmony_agent.engine.dependencies import Dependencies
 from harmony_agent.engine.outcomes import Outcomes
-from harmony_agent.engine.ownership import Ownership
 from harmony_agent.engine.pacing import Pacing
-from harmony_agent.engine.parts import AnyReconciler, Memory, Pass, Prober, Times, Verdict
+from harmony_agent.engine.parts import AnyReconciler, Pass, Prober, Times, Verdict
 from harmony_agent.engine.queue import WorkQueue
-from scores.status import ContainerDetail, Detail, ResourcePhase, UnitDetail
+from scores.status import ContainerDetail, Detail, Drift, ResourcePhase, UnitDetail
 
 log = logging.getLogger(__name__)
 
@@ -39,10 +51,9 @@ class Converger:
         self._book = book
         self._kinds = kinds
         self._queue = queue
-        self._pacing = Pacing(book, queue, times)
-        self._ownership = Ownership(book)
-        self._dependencies = Dependencies(book, queue)
-        self._memory: dict[Key, Memory] = {}
+        self._pacing = Pacing(queue, times)
+        self._dependencies = Dependencies(queue)
+        self._memory: dict[Key, RetryState] = {}
         self.seen: dict[str, dict[str, Any]] = {kind: {} for kind in kinds}
         """kind -> name -> what was last observed; the relist compares with it"""
         self._outcomes = Outcomes(book, kinds, self.seen, times, self._dependencies.wake)
@@ -53,7 +64,8 @@ class Converger:
         desired = self._book.desired.get(key)
         record = self._book.records.get(key)
         if reconciler is None:
-            self._not_allowed(key, desired, record)
+            if desired is not None or self._book.going(key):
+                self._outcomes.say(key, desired, record, _outcome(decide.not_allowed(key.kind)))
             return
         if desired is None and not self._book.going(key):
             reconciler.done(key.name)
@@ -75,12 +87,6 @@ class Converger:
         if outcome is not None:
             self._outcomes.say(key, desired, record, outcome)
 
-    def _not_allowed(self, key: Key, desired: Desired[Any] | None, record: Record | None) -> None:
-        """Accepted once, but the configuration was changed since: nothing can be done for it, not even removal."""
-        if desired is not None or self._book.going(key):
-            message = f"the configuration doesn't allow the kind {key.kind} any more: allow it, or take this out"
-            self._outcomes.say(key, desired, record, Outcome("Blocked", "KindNotAllowed", message))
-
     def _drop(self, key: Key) -> None:
         """Neither wanted nor ours: keep nothing of it in mind."""
         self._health.forget(key)
@@ -88,25 +94,24 @@ class Converger:
         self.seen[key.kind].pop(key.name, None)
         self._dependencies.wake(str(key))
 
-    def _remember(self, key: Key, desired: Desired[Any] | None) -> Memory:
+    def _remember(self, key: Key, desired: Desired[Any] | None) -> RetryState:
         """The key's memory, begun anew with another spec."""
         version = desired.version if desired else ""
         memory = self._memory.get(key)
         if memory is None or memory.version != version:
-            memory = self._memory[key] = Memory(version)
+            memory = self._memory[key] = RetryState(version)
         return memory
 
     # -- wanted
 
     async def _converge(self, this: Pass) -> Outcome | None:
-        """Observe, plan, own and act until there is nothing to do; None where a newer spec took over."""
-        refused = next(iter(this.reconciler.admit(this.desired.spec)), None)
+        """Observe, plan, decide and act until there is nothing to do; None where a newer spec took over."""
+        refused = decide.refused(this.reconciler.admit(this.desired.spec))
         if refused is not None:
-            message = f"the configuration doesn't allow its {refused.field} any more: allow it, or take this out"
-            return Outcome("Blocked", refused.code, message)
+            return _outcome(refused)
         if this.memory.failed is not None:
             return this.memory.failed
-        this.observed = self._ownership.last_seen(this)
+        this.observed = self._cached(this)
         recalled = this.observed is not None
         look = not recalled
         for _ in range(ROUNDS):
@@ -119,33 +124,85 @@ class Converger:
                 recalled, look = False, True
                 continue
             recalled = False
-            halt = self._dependencies.gate(this) or self._ownership.conflict(this, plan)
-            if halt is not None:
-                return halt
-            if await self._ownership.claim(this, plan):
-                look = this.reconciler.last_seen(this.key.name) is None
-                continue  # what is recorded now may be part of what is to be done
+            case = self._case(this, plan)
+            step = decide.next_step(case)
+            if isinstance(step, Claim):
+                if await self._claim(this, case):
+                    look = this.reconciler.last_seen(this.key.name) is None
+                    continue  # what is recorded now may be part of what is to be done
+                step = decide.next_step(replace(case, record=self._book.records[this.key]))
             look = True
-            outcome = await self._carry_out(this, plan)
+            outcome = await self._carry_out(this, step)
             if outcome is not None:
                 return outcome
         self._queue.add(this.key, 1.0)
         return Outcome("Progressing", "StillActing", "not as wanted yet; looking again", this.detail(), this.drift())
 
-    async def _carry_out(self, this: Pass, plan: Plan[Any]) -> Outcome | None:
-        """Do what the plan says; None where something was done and another look is due."""
-        if isinstance(plan, Wait):
-            self._queue.add(this.key, plan.seconds)
-            return Outcome(plan.phase, plan.reason, plan.message, this.detail(), this.drift())
-        if isinstance(plan, Converged):
-            return await self._judge_health(this, plan)
-        halt = self._pacing.hold_back(this, plan)
-        if halt is None:
-            self._known(this)
-            await self._act(this.key, this.desired, plan, this.reconciler)
-        elif halt.reason == "DriftReported":
-            return await self._report(this, halt)
-        return halt
+    def _cached(self, this: Pass) -> Any:
+        """Enough to begin with for a new spec of what is ours: each change sees whether it still holds."""
+        record = self._book.records.get(this.key)
+        if record is None or record.spec_digest == this.desired.digest:
+            return None
+        if not this.reconciler.claims(this.desired.spec) <= record.claims:
+            return None
+        return this.reconciler.last_seen(this.key.name)
+
+    def _case(self, this: Pass, plan: Plan[Any]) -> Case:
+        return Case(
+            this.key,
+            this.desired,
+            self._book.records.get(this.key),
+            plan,
+            self._others(this.desired.deployment),
+            self._pacing.now(),
+            claims=this.reconciler.claims(this.desired.spec),
+            idle=this.reconciler.spec_type.restarts and not this.reconciler.instance(this.observed),
+            memory=this.memory,
+            acted=this.acted,
+            restarted=this.again,
+        )
+
+    def _others(self, deployment: str) -> Others:
+        return Others(self._book.digests(), self._book.statuses, self._book.leaving(deployment))
+
+    async def _claim(self, this: Pass, case: Case) -> bool:
+        """Write the record; False where it changes nothing that could be done, so that it may be durable later."""
+        facts = this.reconciler.facts(this.key.name, this.desired, this.observed)
+        new = decide.claimed(case, facts)
+        if case.owned and case.record is not None and case.record.facts == new.facts:
+            self._book.write_later(new)
+            return False
+        await self._book.write(new)
+        return True
+
+    async def _carry_out(self, this: Pass, step: Step) -> Outcome | None:
+        """Do what was decided; None where something was done and another look is due."""
+        match step:
+            case Hold():
+                return self._hold(this, step)
+            case Settled(phase=phase):
+                return await self._judge_health(this, phase)
+            case Report():
+                return await self._report(this, step)
+            case Execute(plan=plan):
+                self._pacing.count(this, step)
+                self._known(this)
+                await self._act(this.key, this.desired, plan, this.reconciler)
+                return None
+            case _:  # not of a wanted resource whose record is current
+                raise AssertionError(f"cannot carry out {step} for {this.key}")
+
+    def _hold(self, this: Pass, hold: Hold) -> Outcome:
+        self._wait(this.key, hold)
+        if hold.episode is not None:
+            this.memory.episode = hold.episode
+        return _outcome(hold, this.detail(), this.drift())
+
+    def _wait(self, key: Key, hold: Hold) -> None:
+        """Have the queue come back when the hold ends."""
+        self._dependencies.wait_for(key, hold.waits_for)
+        if hold.seconds is not None:
+            (self._queue.hold if hold.backoff else self._queue.add)(key, hold.seconds)
 
     def _known(self, this: Pass) -> None:
         """It was looked at and is worked on, which may take long: Unknown is not what it is meanwhile."""
@@ -155,10 +212,13 @@ class Converger:
                 this.key, this.desired, None, Outcome("Progressing", detail=this.detail(), drift=this.drift())
             )
 
-    async def _report(self, this: Pass, halt: Outcome) -> Outcome | None:
-        """What differs stays so; but whether it works is no drift, and what doesn't live is restarted as it is."""
+    async def _report(self, this: Pass, report: Report) -> Outcome | None:
+        """What differs stays; but whether it works is no drift, and what doesn't live is restarted as it is."""
+        this.memory.episode = report.episode
         verdict = self._track(this)
-        return halt if verdict.alive else await self._revive(this, verdict)
+        if not verdict.alive:
+            return await self._revive(this, verdict)
+        return Outcome("Degraded", "DriftReported", report.message, this.detail(), this.drift())
 
     async def _observe(self, key: Key, reconciler: AnyReconciler) -> Any:
         observed = await reconciler.observe(key.name)
@@ -174,7 +234,7 @@ class Converger:
             log.info("%s: %s: %s", key, type(action).__name__, action.reason, extra=fields)
             await reconciler.apply(action)
 
-    async def _judge_health(self, this: Pass, plan: Converged) -> Outcome | None:
+    async def _judge_health(self, this: Pass, settled: ResourcePhase) -> Outcome | None:
         """It is as wanted: say whether it works, too. None where it was restarted because it does not."""
         record, verdict = self._book.records[this.key], self._track(this)
         if not verdict.alive:
@@ -185,7 +245,7 @@ class Converger:
         self._book.write_later(replace(record, applied=this.desired.version, claims=claims, ready=ready))
         detail = _with_ready(this.detail(), ready=verdict.ready)
         if verdict.ready:
-            return Outcome(plan.phase, detail=detail, drift=this.drift())
+            return Outcome(settled, detail=detail, drift=this.drift())
         phase: ResourcePhase = "Degraded" if verdict.was_ready else "Progressing"
         return Outcome(phase, "NotReady", f"its readiness probe fails: {verdict.why or 'no result yet'}", detail)
 
@@ -197,9 +257,9 @@ class Converger:
 
     async def _revive(self, this: Pass, verdict: Verdict) -> Outcome | None:
         why = f"its liveness probe fails: {verdict.why}"
-        held = None if this.acted else self._pacing.crash(this, why)
-        if held is not None:
-            return replace(held, reason="LivenessFailed", drift=this.drift())
+        wait = 0.0 if this.acted else self._pacing.start(this.memory)
+        if wait > 0:
+            return self._hold(this, replace(decide.crash_loop(why, wait), reason="LivenessFailed"))
         this.acted = True
         fields = {
             "resource": str(this.key),
@@ -215,34 +275,34 @@ class Converger:
     # -- not wanted
 
     async def _remove(self, key: Key, record: Record | None, reconciler: AnyReconciler) -> Outcome | None:
-        """Take off what the ledger says is ours, or let it go."""
-        if record is None or record.on_remove == "orphan":
-            if record is not None:
-                await reconciler.let_go(key.name)
-            await self._gone(key)
-            return None
+        """Take off what the ledger says is ours, or release it."""
+        step: Step | None = decide.without_a_look(record)
         observed = None
         for _ in range(ROUNDS):
-            observed = await self._observe(key, reconciler)
-            if key in self._book.desired:
-                return None
-            plan = reconciler.plan(key.name, None, observed)
-            if isinstance(plan, Converged):
-                await self._gone(key)
-                return None
-            # After the look, not before: what went away meanwhile would never wake this.
-            detail = reconciler.detail(key.name, observed)
-            waits = self._dependencies.gate_removal(key, record, detail)
-            if waits is not None:
-                return waits
-            if isinstance(plan, Wait):
-                self._queue.add(key, plan.seconds)
-                phase = "Removing" if plan.phase == "Progressing" else plan.phase
-                return Outcome(phase, plan.reason, plan.message, detail)
-            if await self._begin_to_undo(key):
-                await self._act(key, record, plan, reconciler)
+            if step is None:
+                observed = await self._observe(key, reconciler)
+                if key in self._book.desired:
+                    return None
+                step = decide.next_step(self._removal(key, record, reconciler.plan(key.name, None, observed)))
+            match step:
+                case Gone() | Release():
+                    if isinstance(step, Release):
+                        await reconciler.let_go(key.name)
+                    await self._gone(key)
+                    return None
+                case Hold():
+                    self._wait(key, step)
+                    return _outcome(step, reconciler.detail(key.name, observed))
+                case Execute(plan=plan):
+                    if record is not None and await self._begin_to_undo(key):
+                        await self._act(key, record, plan, reconciler)
+            step = None
         self._queue.add(key, 1.0)
         return Outcome("Removing", detail=reconciler.detail(key.name, observed))
+
+    def _removal(self, key: Key, record: Record | None, plan: Plan[Any]) -> Case:
+        deployment = record.deployment if record is not None else ""
+        return Case(key, None, record, plan, self._others(deployment), self._pacing.now())
 
     async def _begin_to_undo(self, key: Key) -> bool:
         """Have the ledger say so first; False where it was wanted again while that was written."""
@@ -258,6 +318,10 @@ class Converger:
             self._dependencies.wake(str(key))
         else:
             self._drop(key)
+
+
+def _outcome(hold: Hold, detail: Detail | None = None, episode: Drift | None = None) -> Outcome:
+    return Outcome(hold.phase, hold.reason, hold.message, detail, episode)
 
 
 def _with_ready(detail: Detail | None, *, ready: bool) -> Detail | None:

@@ -6,10 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from harmony_agent.core import drift
-from harmony_agent.core.backoff import CrashLoop
+from harmony_agent.core.decide import RetryState
 from harmony_agent.core.reconcile import Action, Desired, Key, Reconciler
-from harmony_agent.core.status import Outcome
 from harmony_agent.topology import Clock
 from scores.base import Score
 from scores.status import Detail, Drift
@@ -40,24 +38,13 @@ class Prober(Protocol):
 
 
 @dataclass(slots=True)
-class Memory:
-    """What is remembered of one resource between passes; lost at a restart, and nothing the worse for it."""
-
-    version: str = ""
-    tries: int = 0
-    failed: Outcome | None = None
-    episode: drift.Episode | None = None
-    crash: CrashLoop | None = None
-
-
-@dataclass(slots=True)
 class Pass:
     """One pass over one wanted resource."""
 
     key: Key
     desired: Desired[Any]
     reconciler: AnyReconciler
-    memory: Memory
+    memory: RetryState
     observed: Any = None
     acted: bool = False
     again: tuple[type[Action], ...] = ()

@@ -1,0 +1,293 @@
+"""The next step for one resource, decided once: the engine carries it out, ``harmony-agent plan`` prints it.
+
+Pure: every fact that a decision rests on is a field of `Case`. Nothing here observes, writes, waits or logs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal
+
+from harmony_agent.core import drift
+from harmony_agent.core.backoff import CrashLoop
+from harmony_agent.core.order import in_the_way, outlives, unmet
+from harmony_agent.core.reconcile import Act, Action, Converged, Desired, Facts, Key, Plan, Record, Wait
+from harmony_agent.core.status import Outcome
+from scores.manifest import FieldError
+from scores.status import ResourcePhase, ResourceStatus
+
+_NAMED: Final = 3
+"""How many resources a message names before it counts the rest."""
+
+
+@dataclass(slots=True)
+class RetryState:
+    """Memory of one resource between passes. A restart of the agent loses it without harm.
+
+    `version` is the `Desired.version` that it belongs to ("" while the resource is removed).
+    """
+
+    version: str = ""
+    tries: int = 0
+    failed: Outcome | None = None
+    episode: drift.Episode | None = None
+    crash: CrashLoop | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Others:
+    """State of the other resources: the digests that are wanted, their statuses, and the records being removed."""
+
+    digests: Mapping[Key, str]
+    statuses: Mapping[Key, ResourceStatus]
+    leaving: Sequence[Record] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """The moment of a decision: monotonic seconds, and the same as the wire's time."""
+
+    monotonic: float
+    wire: str
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One resource as it stands.
+
+    `claims` are those of the spec. `idle` says that a kind which runs processes has none of this resource now. `acted`
+    and `restarted` tell what the same pass already did: repaired something, and by which steps it started anew.
+    """
+
+    key: Key
+    desired: Desired[Any] | None
+    record: Record | None
+    plan: Plan[Any]
+    others: Others
+    now: Now
+    claims: frozenset[str] = frozenset()
+    idle: bool = False
+    memory: RetryState = field(default_factory=RetryState)
+    acted: bool = False
+    restarted: tuple[type[Action], ...] = ()
+
+    @property
+    def owned(self) -> bool:
+        """The ledger says that all that the spec occupies is ours."""
+        return self.record is not None and self.claims <= self.record.claims
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """As wanted. Probes decide whether it also works."""
+
+    phase: ResourcePhase
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """Nothing of it is left: drop its record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Leave it as it is and drop its record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Record that it is ours before anything is done to it, with the facts of now; then decide anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Execute:
+    """Apply the actions in this order. `paced` names what counts them: a crash loop, or the repairs of a drift."""
+
+    plan: Act[Any]
+    paced: Literal["", "crash", "drift"] = ""
+    episode: drift.Episode | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Leave the difference as it is and tell it."""
+
+    message: str
+    episode: drift.Episode
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Do nothing now.
+
+    `seconds` until the next look; None waits for an event or for one of `waits_for`. With `backoff` no event makes that
+    look sooner.
+    """
+
+    phase: ResourcePhase
+    reason: str
+    message: str
+    seconds: float | None = None
+    backoff: bool = False
+    waits_for: tuple[str, ...] = ()
+    episode: drift.Episode | None = None
+
+
+Step = Settled | Gone | Release | Claim | Execute | Report | Hold
+
+
+# -- before the resource is observed
+
+
+def not_allowed(kind: str) -> Hold:
+    """The configuration was changed since the manifest was accepted: nothing can be done, also no removal."""
+    message = f"the configuration doesn't allow the kind {kind} any more: allow it, or take this out"
+    return Hold("Blocked", "KindNotAllowed", message)
+
+
+def refused(errors: Iterable[FieldError]) -> Hold | None:
+    """The configuration forbids a field of a Score that was accepted before."""
+    error = next(iter(errors), None)
+    if error is None:
+        return None
+    message = f"the configuration doesn't allow its {error.field} any more: allow it, or take this out"
+    return Hold("Blocked", error.code, message)
+
+
+def without_a_look(record: Record | None) -> Release | Gone | None:
+    """The step for a resource that is not wanted, where observing it would change nothing."""
+    if record is None:
+        return Gone()
+    return Release() if record.on_remove == "orphan" else None
+
+
+# -- after it was observed and planned
+
+
+def next_step(case: Case) -> Step:
+    """Decide what one look and its plan lead to."""
+    if case.desired is None:
+        return _remove(case)
+    return _wait_for_others(case, case.desired) or _conflict(case, case.desired) or _own(case, case.desired)
+
+
+def claimed(case: Case, facts: Facts) -> Record:
+    """Make the record for a `Claim`."""
+    desired, old = case.desired, case.record
+    if desired is None:
+        raise ValueError(f"cannot claim {case.key}: it is not wanted")
+    return Record(
+        kind=case.key.kind,
+        name=case.key.name,
+        deployment=desired.deployment,
+        spec_digest=desired.digest,
+        generation=desired.generation,
+        on_remove=desired.spec.on_remove,
+        claims=case.claims | (old.claims if old else frozenset()),
+        applied=old.applied if old else "",
+        facts=dict(facts),
+        needs=desired.spec.needs(),
+    )
+
+
+def next_start(memory: RetryState, now: float) -> float:
+    """Seconds until what ended by itself may be started anew."""
+    return replace(memory.crash).wait(now) if memory.crash is not None else 0.0
+
+
+def crash_loop(reasons: str, wait: float) -> Hold:
+    """Keep a growing distance between starts of what ends by itself."""
+    return Hold("Degraded", "CrashLoop", f"{reasons}; next start in {wait:.0f} s", wait, backoff=True)
+
+
+def _remove(case: Case) -> Step:
+    """The same order of questions as for a wanted one; the ledger's record stands for the spec."""
+    plan, record = case.plan, case.record
+    if record is None or isinstance(plan, Converged):
+        return Gone()
+    waits = outlives(record, case.others.leaving)
+    if waits:
+        return _waits_for(waits, "Removing")
+    if isinstance(plan, Wait):
+        phase: ResourcePhase = "Removing" if plan.phase == "Progressing" else plan.phase
+        return Hold(phase, plan.reason, plan.message, plan.seconds)
+    return Execute(plan)
+
+
+def _wait_for_others(case: Case, desired: Desired[Any]) -> Hold | None:
+    """Needs come first, and what leaves and is in the way. What was reached once and runs waits for nothing."""
+    if case.record is not None and case.record.applied == desired.version and not case.idle:
+        return None
+    waits = unmet(desired.spec.needs(), case.others.digests, case.others.statuses)
+    if case.others.leaving:
+        waits += in_the_way(case.claims, case.key, case.others.leaving)
+    return _waits_for(waits, "Pending") if waits else None
+
+
+def _waits_for(others: Sequence[str], phase: ResourcePhase) -> Hold:
+    more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
+    message = f"waits for {', '.join(others[:_NAMED])}{more}"
+    return Hold(phase, "WaitsFor", message, waits_for=tuple(others))
+
+
+def _conflict(case: Case, desired: Desired[Any]) -> Hold | None:
+    """Nothing that is somebody else's is changed or stopped, unless the Score says `adopt`."""
+    if not isinstance(case.plan, Act) or desired.spec.adopt or case.owned:
+        return None
+    disturbing = next((action.reason for action in case.plan.actions if action.disturbs), None)
+    if disturbing is None:
+        return None
+    what = ", ".join(sorted(case.claims - (case.record.claims if case.record else frozenset())))
+    message = f"{what} exists, isn't ours and differs ({disturbing}): take it away, or set adopt: true"
+    return Hold("Blocked", "OwnershipConflict", message)
+
+
+def _own(case: Case, desired: Desired[Any]) -> Step:
+    """Claim first; a plan that only waits on what isn't ours needs no claim."""
+    current = case.owned and case.record is not None and case.record.spec_digest == desired.digest
+    if not current and (case.owned or not isinstance(case.plan, Wait)):
+        return Claim()
+    return _carry_out(case, desired)
+
+
+def _carry_out(case: Case, desired: Desired[Any]) -> Step:
+    plan = case.plan
+    if isinstance(plan, Wait):
+        return Hold(plan.phase, plan.reason, plan.message, plan.seconds)
+    if isinstance(plan, Converged):
+        return Settled(plan.phase)
+    if not plan.drift:
+        return Execute(plan)
+    # Otherwise it ended by itself, or a new spec is on its way.
+    drifted = not plan.again and case.record is not None and case.record.applied == desired.version
+    reasons = "; ".join(action.reason for action in plan.actions)
+    if drifted and desired.spec.drift == "report":
+        return Report(reasons, _episode(case, plan, report=True))
+    if plan.again:
+        return _start_anew(case, plan, reasons)
+    return _repair(case, plan, reasons) if drifted and not case.acted else Execute(plan)
+
+
+def _start_anew(case: Case, plan: Act[Any], reasons: str) -> Step:
+    # By the same steps: it was started in this very pass and ended again. By others: it isn't started yet.
+    if case.restarted not in ((), tuple(type(action) for action in plan.actions)):
+        return Execute(plan)
+    wait = next_start(case.memory, case.now.monotonic)
+    return Execute(plan, "crash") if wait <= 0 else crash_loop(reasons, wait)
+
+
+def _repair(case: Case, plan: Act[Any], reasons: str) -> Step:
+    episode = _episode(case, plan, report=False)
+    wait = episode.wait(case.now.monotonic)
+    if wait <= 0:
+        return Execute(plan, "drift", episode)
+    message = f"something keeps undoing this ({reasons}); next repair in {wait:.0f} s"
+    return Hold("Degraded", "Contended", message, wait, backoff=True, episode=episode)
+
+
+def _episode(case: Case, plan: Act[Any], *, report: bool) -> drift.Episode:
+    """A copy of the remembered episode with what differs now."""
+    old = case.memory.episode
+    old = replace(old, repairs=list(old.repairs)) if old is not None else None
+    return drift.seen(old, plan.fields, case.now.monotonic, case.now.wire, report=report)
