@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from scores import Container, File
+from scores import Container, File, Manifest
 from tests.device.image import SUITES
 from tests.device.lab import Lab
 from tests.device.pods import PI, SERVE, SLEEP, Site, container, make, unmake
@@ -310,6 +310,28 @@ def test_an_orphan_stays_and_is_taken_back(site: Site) -> None:
     assert site.run_of() == before
     site.converge(container())
     assert site.run_of() == before
+
+
+def test_an_orphan_with_data_outlives_every_deployment_that_adopts_it(site: Site) -> None:
+    site.converge(container(on_remove="orphan"))
+    site.device.podman("exec", "web", "touch", "/data-of-somebody")
+    before = site.run_of()
+    site.control.remove(PI, "web")
+    other = Manifest(deployment="other", scores=[container(adopt=True)])
+    site.control.converge(PI, other)
+    assert site.run_of() == before, "handed over as it is: same id, same process"
+    site.control.remove(PI, "other")
+    assert site.run_of() == before
+    for adopter, seconds in (("web", 0.0), ("other", 0.1), ("web", 0.3)):
+        site.converge(container(adopt=True, hostname="changed"), deployment=adopter)
+        assert site.run_of()[0] != before[0]
+        site.control.apply(PI, Manifest(deployment=adopter, removed=True))
+        time.sleep(seconds)
+        site.device.agent.kill()
+        site.control.wait(PI, adopter, phase="Removed")
+        assert site.run_of()[0] == before[0]
+        site.device.podman("exec", "web", "ls", "/data-of-somebody")
+    site.device.podman("rm", "--force", "--time=0", "web")
 
 
 def test_init_containers_run_first(site: Site) -> None:

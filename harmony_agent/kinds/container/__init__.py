@@ -8,7 +8,8 @@ Facts in the ledger: ``id``; ``label``, what it was made from; ``made``, its cha
 ``boot``, in which boot it was last started; ``restarts``, ``exit_code`` and ``ended``, the run that was counted last;
 ``concluded``, the run that was its last;
 ``token`` and ``from``, see `core.reconcile`; ``inits``, progress of init containers; ``grace`` in seconds, for removal;
-``former``, the container that was adopted; ``pulled``, the images that ``pull: always`` has fetched for a spec.
+``former``, the container that was adopted (``back`` once it was put back);
+``pulled``, the images that ``pull: always`` has fetched for a spec.
 
 `spec` makes podman's input of a Score, `plan` decides on `actions`, `look` observes, `act` and `make` do, `reconciler`
 is what the engine sees.

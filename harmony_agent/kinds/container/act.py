@@ -160,7 +160,8 @@ class Actor:
         state = await self._containers.inspect(action.id)
         if state is None:
             return
-        if (self._notes.facts(action.name).get("former") or {}).get("id") != action.id:
+        former = self._notes.facts(action.name).get("former") or {}
+        if former.get("id") != action.id or former.get("back"):
             await self._notes.note(action.name, former=former_facts(state))
         await self._stop(action.id, state.stop_timeout, paused=state.state == "paused")
         await self._containers.rename(action.id, made_of.former_name(action.name, action.id))
@@ -173,7 +174,10 @@ class Actor:
                 await self._containers.rename(state.id, name)
             if former["running"] and state.state in ("created", "exited"):
                 await self._containers.start(state.id)
-        await self._notes.note(name, former=None)
+            elif not former["running"] and state.state not in ("created", "exited"):
+                await self._stop(state.id, state.stop_timeout, paused=state.state == "paused")
+        # Its id stays recorded: with our labels, it would be taken for ours at the next look.
+        await self._notes.note(name, former={**former, "back": True} if former else None)
 
 
 def former_facts(state: ContainerState) -> dict[str, Any]:

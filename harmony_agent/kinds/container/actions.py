@@ -105,13 +105,11 @@ class SetAside(Action):
     """Adopt: record the container that has our name, stop it and give it another one."""
 
     id: str
-    running: bool
-    paused: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PutBack(Action):
-    """Give an adopted container its name back, and start it if it ran."""
+    """Give an adopted container its name back, and have it run if it ran."""
 
 
 ContainerAction = (

@@ -12,7 +12,7 @@ from typing import Final
 
 from harmony_agent.core.errors import Transient
 from harmony_agent.core.reconcile import Desired, Record, Store
-from harmony_agent.kinds.container.plan import WATCHED, Observed
+from harmony_agent.kinds.container.plan import WATCHED, Observed, owed
 from harmony_agent.kinds.container.spec import DEPLOYMENT, DEVICE, INIT, RESOURCE, damaged, init_name
 from harmony_agent.topology.containers import Containers, ContainerState, EnvFiles, Listed, Refused
 from scores.container import Container
@@ -126,7 +126,7 @@ class Looker:
         desired, record = self._store.desired(name), self._store.record(name)
         found = sort_out(name, states, desired, record, self._device)
         nothing = found.main is None and found.holder is None and not found.inits
-        if nothing and not (record is not None and record.facts.get("former")):
+        if nothing and not (record is not None and owed(record.facts)):
             return None
         if desired is None:
             return found
@@ -148,17 +148,21 @@ def sort_out(
 ) -> Observed:
     """Which of `states` is ours, and which only has our name. Pure."""
     facts = record.facts if record is not None else {}
-    former = (facts.get("former") or {}).get("id")
+    ident, former = facts.get("id"), (facts.get("former") or {}).get("id")
     deployments = {record.deployment if record else None, desired.deployment if desired else None}
 
     def labelled(state: ContainerState) -> bool:
         labels = state.labels
         ours = labels.get(DEVICE) == device and labels.get(RESOURCE) == f"Container/{name}"
-        return ours and labels.get(DEPLOYMENT) in deployments and state.id != former
+        # Nothing is recorded yet: another deployment may have let go of it.
+        return ours and (record is None or labels.get(DEPLOYMENT) in deployments) and state.id != former
 
-    by_id = [state for state in states if state.id == facts.get("id")]
-    by_name = [state for state in states if state.name == name and labelled(state) and INIT not in state.labels]
-    main = next(iter(by_id + by_name), None)
+    def is_main(state: ContainerState) -> bool:
+        if ident:
+            return bool(state.id == ident)
+        return state.name == name and labelled(state) and INIT not in state.labels
+
+    main = next((state for state in states if is_main(state)), None)
     inits = {
         state.labels[INIT]: state
         for state in states

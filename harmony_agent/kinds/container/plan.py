@@ -31,7 +31,7 @@ from harmony_agent.kinds.container.actions import (
     Stop,
     Unpause,
 )
-from harmony_agent.kinds.container.spec import DEPLOYMENT, SPEC, spec_label
+from harmony_agent.kinds.container.spec import SPEC, spec_label
 from harmony_agent.topology.containers import ContainerState
 from scores.container import Container
 
@@ -72,12 +72,21 @@ def _removal(name: str, facts: Facts, seen: Observed | None) -> ContainerPlan:
     if seen is None:
         return Converged()
     ours = [*seen.inits.values(), *([seen.main] if seen.main is not None else [])]
+    former = (facts.get("former") or {}).get("id")
     actions: list[ContainerAction] = [
-        Remove(name=name, reason="no longer wanted", id=one.id, paused=one.state == "paused") for one in ours
+        Remove(name=name, reason="no longer wanted", id=one.id, paused=one.state == "paused")
+        for one in ours
+        if one.id != former
     ]
-    if facts.get("former"):
+    if owed(facts):
         actions.append(PutBack(name=name, reason="give way to what was there before"))
     return Act(tuple(actions)) if actions else Converged()
+
+
+def owed(facts: Facts) -> bool:
+    """Whether a container that was adopted is still to be put back."""
+    former: Mapping[str, Any] = facts.get("former") or {}
+    return bool(former) and not former.get("back")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +104,11 @@ class _Decision:
     @property
     def name(self) -> str:
         return self.desired.spec.name
+
+    @property
+    def former(self) -> Mapping[str, Any]:
+        """The container that was adopted, as it is recorded."""
+        return self.facts.get("former") or {}
 
     @property
     def ours(self) -> bool:
@@ -116,8 +130,9 @@ class _Decision:
             return self._act(
                 Rename(name=self.name, reason="it was renamed", disturbs=not self.ours, id=main.id), "name"
             )
-        if self.facts.get("id") != main.id and self.record is not None:
-            remember = Remember(name=self.name, reason="its id isn't recorded", disturbs=False, id=main.id)
+        known = self.facts.get("id") == main.id and "made" in self.facts
+        if not known and self.record is not None:
+            remember = Remember(name=self.name, reason="how it was made isn't recorded", disturbs=False, id=main.id)
             return Act((remember,), drift=False)
         if strays := self._strays(main):
             return Act(tuple(self._remove(one, "its init container is done with") for one in strays), drift=False)
@@ -127,18 +142,14 @@ class _Decision:
         return Act((action,), fields)
 
     def _conflict(self, holder: ContainerState) -> ContainerPlan:
-        former: Mapping[str, Any] = self.facts.get("former") or {}
-        if not self.spec.adopt or former.get("id", holder.id) != holder.id:
+        if not self.spec.adopt or self.former.get("id", holder.id) != holder.id:
             return Wait(
                 "OwnershipConflict",
                 f"a container {self.name} that isn't ours is there already: remove or rename it, or set adopt",
                 "Blocked",
                 10.0,
             )
-        running = holder.state in ("running", "paused", "stopping")
-        reason = "adopt what has our name"
-        paused = holder.state == "paused"
-        return self._act(SetAside(name=self.name, reason=reason, id=holder.id, running=running, paused=paused), "name")
+        return self._act(SetAside(name=self.name, reason="adopt what has our name", id=holder.id), "name")
 
     def _make(self, reason: str, fields: tuple[str, ...], old: ContainerState | None = None) -> ContainerPlan:
         """Images first, so that what runs goes on until its successor can be made."""
@@ -147,9 +158,15 @@ class _Decision:
             EnsureImage(name=self.name, reason=reason, disturbs=False, image=image) for image in images
         ]
         gone = [*self.seen.inits.values(), *([old] if old is not None else [])]
-        actions += [self._remove(one, reason) for one in gone]
+        actions += [self._take_away(one, reason) for one in gone]
         actions.append(Create(name=self.name, reason=reason, disturbs=False))
         return Act(tuple(actions), fields)
+
+    def _take_away(self, one: ContainerState, reason: str) -> ContainerAction:
+        """Remove it; but what was adopted as it was is its owner's, and only set aside."""
+        if one.id == self.former.get("id"):
+            return SetAside(name=self.name, reason=reason, id=one.id)
+        return self._remove(one, reason)
 
     def _remove(self, one: ContainerState, reason: str) -> Remove:
         return Remove(
@@ -169,14 +186,9 @@ class _Decision:
 
     def _differs(self, main: ContainerState) -> tuple[str, tuple[str, ...]] | None:
         """Why `main` can't stay, and which fields differ; None when it can."""
-        recorded = self.facts.get("id")
-        if recorded and recorded != main.id:
-            return "another container has taken its place", ("name",)
         digests = {path: found for path, found in self.seen.env_files.items() if found is not None}
         if main.labels.get(SPEC) != spec_label(self.spec, digests):
             return "it was made from another spec", ("env_files",) if self.spec.env_files else ()
-        if main.labels.get(DEPLOYMENT) != self.desired.deployment:
-            return "it was made for another deployment", ()
         if main.broken or main.state in ("removing", "unknown"):
             return "it is broken", ("state",)
         made: Mapping[str, Any] = self.facts.get("made") or {}

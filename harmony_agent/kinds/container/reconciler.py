@@ -10,7 +10,7 @@ from harmony_agent.core.errors import Transient
 from harmony_agent.core.paths import Places
 from harmony_agent.core.reconcile import Desired, Facts, Store
 from harmony_agent.kinds.container.act import Actor, former_facts
-from harmony_agent.kinds.container.actions import ContainerAction
+from harmony_agent.kinds.container.actions import ContainerAction, Create
 from harmony_agent.kinds.container.look import Looker
 from harmony_agent.kinds.container.make import Maker
 from harmony_agent.kinds.container.mounts import MountGuard, binds
@@ -122,14 +122,20 @@ class ContainerReconciler:
     def _first_facts(
         self, facts: dict[str, object], name: str, desired: Desired[Container], observed: Observed
     ) -> None:
-        """A container with our labels but no record is taken as it is where it is as wanted, else set aside."""
+        """A container with our labels but no record is taken as it is where it is as wanted, else set aside.
+
+        With `adopt` it is put back in any case: somebody let go of it, and may rely on it.
+        """
+        main = observed.main
         if observed.holder is not None:
             facts["former"] = former_facts(observed.holder)
-        elif observed.main is not None:
+        elif main is not None:
             plan = decide(name, desired, None, observed, self._boot_id)
-            changes = getattr(plan, "actions", ())
-            if any(action.disturbs for action in changes):
-                facts["former"] = former_facts(observed.main)
+            differs = any(isinstance(action, Create) for action in getattr(plan, "actions", ()))
+            if differs or desired.spec.adopt:
+                facts["former"] = former_facts(main)
+            if not differs:
+                facts["id"] = main.id
 
     def detail(self, name: str, observed: Observed | None) -> Detail | None:
         """As the status shows it. `ready` is podman's own health check's word; probes are the engine's."""

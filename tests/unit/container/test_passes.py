@@ -11,6 +11,8 @@ from harmony_agent.core.reconcile import Act, Converged, Wait
 from harmony_agent.kinds.container.act import Actor
 from harmony_agent.kinds.container.actions import Conclude, Create, EnsureImage, Remember, RunInit, Start
 from scores.container import Container
+from tests.fakes.containers import Made
+from tests.fakes.drive import Cut
 from tests.unit.container.bench import IMAGE, Bench, web
 
 
@@ -530,36 +532,98 @@ async def test_a_stranger_in_the_place_of_ours_is_left_alone() -> None:
     assert theirs.state == "running"
 
 
-async def test_another_with_our_labels_is_replaced() -> None:
+async def test_another_with_our_labels_is_left_alone() -> None:
     bench = Bench()
     made = await bench.made(web())
     labels = made.payload["labels"]
     await bench.containers.remove(made.id)
     other = bench.containers.foreign("web", labels=labels)
-    result = await bench.once()
-    assert (result.plan, result.fields) == (Converged(), ["name"])
-    assert other.id not in bench.containers.made
-
-
-async def test_one_of_another_deployment_is_foreign() -> None:
-    bench = Bench()
-    made = await bench.made(web())
-    bench.store.forget("web")
-    bench.store.unset("web")
-    bench.store.deployment = "other"
-    bench.want(web())
     assert (await bench.settle()).reason == "OwnershipConflict"  # type: ignore[union-attr]
-    assert made.state == "running"
+    bench.store.unset("web")
+    assert (await bench.once()).plan == Converged()
+    assert (other.name, other.state) == ("web", "running")
 
 
-async def test_a_record_that_moves_to_another_deployment_makes_a_new_container() -> None:
-    bench = Bench()
-    made = await bench.made(web())
+async def let_go(bench: Bench, **fields: Any) -> Made:
+    """A container that a deployment let go of; what is wanted next is another one's."""
+    made = await bench.made(web(on_remove="orphan", **fields))
+    bench.store.unset("web")
+    await bench.once()
     bench.store.deployment = "other"
-    bench.want(web(state="running"))
+    bench.containers.calls.clear()
+    return made
+
+
+@pytest.mark.parametrize("adopt", [False, True])
+async def test_one_that_another_deployment_let_go_of_is_taken_as_it_is(adopt: bool) -> None:
+    bench = Bench()
+    made = await let_go(bench)
+    bench.want(web(adopt=adopt))
     assert await bench.settle() == Converged()
-    assert bench.containers.get("web").id != made.id
-    assert bench.containers.get("web").payload["labels"]["io.harmony.deployment"] == "other"
+    assert (bench.done(), bench.facts()["id"], made.state) == ([], made.id, "running")
+    bench.want(web(adopt=adopt, drift="report"))
+    assert (await bench.once()).actions == []
+    bench.store.unset("web")
+    assert (await bench.once()).plan == Converged()
+    there = [one.state for one in bench.containers.made.values()]
+    assert there == (["running"] if adopt else []), "with adopt, what was let go of stays"
+
+
+async def test_one_that_was_taken_as_it_is_is_set_aside_when_it_has_to_change() -> None:
+    bench = Bench()
+    made = await let_go(bench)
+    bench.want(web(adopt=True))
+    await bench.settle()
+    other = await bench.made(web(hostname="h"))
+    assert (made.name, made.state) == (f"web.former-{made.id[:12]}", "exited")
+    bench.store.unset("web")
+    assert (await bench.once()).plan == Converged()
+    assert other.id not in bench.containers.made
+    assert (made.name, made.state) == ("web", "running")
+
+
+async def test_one_that_did_not_run_when_it_was_taken_is_put_back_stopped() -> None:
+    bench = Bench()
+    made = await let_go(bench, state="stopped")
+    assert made.state == "created"
+    await bench.made(web(adopt=True))
+    assert (bench.facts()["id"], made.state) == (made.id, "running")
+    bench.store.unset("web")
+    assert (await bench.once()).plan == Converged()
+    assert (made.name, made.state) == ("web", "exited")
+
+
+async def test_what_was_put_back_stays_and_can_be_adopted_again() -> None:
+    bench = Bench()
+    made = await let_go(bench)
+    for hostname in ("h", "i"):
+        await bench.made(web(adopt=True, hostname=hostname))
+        bench.store.unset("web")
+        assert (await bench.once()).plan == Converged()
+        assert [(one.id, one.name, one.state) for one in bench.containers.made.values()] == [
+            (made.id, "web", "running")
+        ]
+
+
+async def test_what_was_put_back_is_adopted_again_before_its_record_is_gone() -> None:
+    bench = Bench()
+    made = await let_go(bench)
+    await bench.made(web(adopt=True, hostname="h"))
+    bench.store.unset("web")
+    with pytest.raises(Cut):
+        await bench.once(before=_cut_behind_put_back(bench))
+    made.state = "exited"
+    bench.want(web(adopt=True, hostname="i"))
+    assert await bench.settle() == Converged()
+    assert bench.facts()["former"] == {"id": made.id, "running": False}
+
+
+def _cut_behind_put_back(bench: Bench) -> Any:
+    def forget(name: str) -> None:
+        raise Cut
+
+    bench.store.forget = forget  # type: ignore[method-assign]
+    return lambda _action: None
 
 
 async def test_an_orphan_that_is_as_wanted_is_taken_back_without_a_change() -> None:
