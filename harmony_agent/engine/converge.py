@@ -17,7 +17,6 @@ from harmony_agent.core.decide import (
     Execute,
     Gone,
     Hold,
-    Others,
     Release,
     Report,
     RetryState,
@@ -25,8 +24,9 @@ from harmony_agent.core.decide import (
     Step,
 )
 from harmony_agent.core.errors import ResourceError
-from harmony_agent.core.reconcile import Act, Desired, Key, Plan, Record
+from harmony_agent.core.reconcile import Act, Desired, Key, Record
 from harmony_agent.core.status import Outcome
+from harmony_agent.engine import cases
 from harmony_agent.engine.book import Book
 from harmony_agent.engine.dependencies import Dependencies
 from harmony_agent.engine.outcomes import Outcomes
@@ -124,7 +124,7 @@ class Converger:
                 recalled, look = False, True
                 continue
             recalled = False
-            case = self._case(this, plan)
+            case = cases.wanted(self._book, this, plan, self._pacing.now())
             step = decide.next_step(case)
             if isinstance(step, Claim):
                 if await self._claim(this, case):
@@ -146,24 +146,6 @@ class Converger:
         if not this.reconciler.claims(this.desired.spec) <= record.claims:
             return None
         return this.reconciler.last_seen(this.key.name)
-
-    def _case(self, this: Pass, plan: Plan[Any]) -> Case:
-        return Case(
-            this.key,
-            this.desired,
-            self._book.records.get(this.key),
-            plan,
-            self._others(this.desired.deployment),
-            self._pacing.now(),
-            claims=this.reconciler.claims(this.desired.spec),
-            idle=this.reconciler.spec_type.restarts and not this.reconciler.instance(this.observed),
-            memory=this.memory,
-            acted=this.acted,
-            restarted=this.again,
-        )
-
-    def _others(self, deployment: str) -> Others:
-        return Others(self._book.digests(), self._book.statuses, self._book.leaving(deployment))
 
     async def _claim(self, this: Pass, case: Case) -> bool:
         """Write the record; False where it changes nothing that could be done, so that it may be durable later."""
@@ -283,7 +265,8 @@ class Converger:
                 observed = await self._observe(key, reconciler)
                 if key in self._book.desired:
                     return None
-                step = decide.next_step(self._removal(key, record, reconciler.plan(key.name, None, observed)))
+                plan = reconciler.plan(key.name, None, observed)
+                step = decide.next_step(cases.leaving(self._book, key, plan, self._pacing.now()))
             match step:
                 case Gone() | Release():
                     if isinstance(step, Release):
@@ -293,16 +276,12 @@ class Converger:
                 case Hold():
                     self._wait(key, step)
                     return _outcome(step, reconciler.detail(key.name, observed))
-                case Execute(plan=plan):
+                case Execute():
                     if record is not None and await self._begin_to_undo(key):
-                        await self._act(key, record, plan, reconciler)
+                        await self._act(key, record, step.plan, reconciler)
             step = None
         self._queue.add(key, 1.0)
         return Outcome("Removing", detail=reconciler.detail(key.name, observed))
-
-    def _removal(self, key: Key, record: Record | None, plan: Plan[Any]) -> Case:
-        deployment = record.deployment if record is not None else ""
-        return Case(key, None, record, plan, self._others(deployment), self._pacing.now())
 
     async def _begin_to_undo(self, key: Key) -> bool:
         """Have the ledger say so first; False where it was wanted again while that was written."""

@@ -20,6 +20,7 @@ from harmony_agent.core.trust import Trust
 from harmony_agent.engine.book import Book, Deployment
 from harmony_agent.engine.glimpse import generation_of, identity, last_of
 from harmony_agent.engine.loops import Alarm, defect
+from harmony_agent.engine.parts import AnyReconciler
 from harmony_agent.engine.wanted import digests_of, generations_of, imprint, known_again
 from harmony_agent.topology import Clock
 from harmony_agent.topology.control import (
@@ -241,7 +242,7 @@ class Intake:
             return
         deployment = self._book.deployment(name)
         found = identity(deployment.last, value, data)
-        view = self._view(name)
+        view = view_of(self._book, self._kinds, name)
         verdict = judge(deployment.last, manifest, found, view)
         if isinstance(verdict, Same) and deployment.stored is None:
             verdict = judge(None, manifest, found, view)  # an earlier life accepted it: whether this device still may
@@ -300,13 +301,31 @@ class Intake:
             return
         self._book.deployment(name).floor = last_of(entry.data if entry is not None else None)
 
-    def _view(self, name: str) -> Device:
-        taken: dict[str, str] = {}
-        for key, record in self._book.records.items():
-            if record.deployment != name:
-                taken |= dict.fromkeys((str(key), *record.claims), record.deployment)
-        for key, desired in self._book.desired.items():
-            if desired.deployment != name:
-                claims = self._kinds[key.kind].claims(desired.spec) if key.kind in self._kinds else ()
-                taken |= dict.fromkeys((str(key), *claims), desired.deployment)
-        return Device(self._kinds, self._book.has(name), taken)
+
+def view_of(book: Book, kinds: Mapping[str, Kind], name: str) -> Device:
+    """Make the device as a manifest of the deployment `name` is judged by it."""
+    taken: dict[str, str] = {}
+    for key, record in book.records.items():
+        if record.deployment != name:
+            taken |= dict.fromkeys((str(key), *record.claims), record.deployment)
+    for key, desired in book.desired.items():
+        if desired.deployment != name:
+            claims = kinds[key.kind].claims(desired.spec) if key.kind in kinds else ()
+            taken |= dict.fromkeys((str(key), *claims), desired.deployment)
+    return Device(kinds, book.has(name), taken)
+
+
+def enforce_if_accepted(book: Book, kinds: Mapping[str, AnyReconciler], manifest: WireManifest) -> Keep | None:
+    """Have a book whose ledger keeps nothing enforce `manifest`, or tell why the agent would refuse it."""
+    data = manifest.canonical()
+    last = book.deployment(manifest.deployment).last
+    found = identity(last, parse(data), data)
+    admission = {name: Kind(kind.admit, kind.claims) for name, kind in kinds.items()}
+    verdict = judge(last, manifest, found, view_of(book, admission, manifest.deployment))
+    if isinstance(verdict, Keep):
+        return verdict
+    digests = digests_of(manifest.scores, book.desired)
+    generations = generations_of(digests, manifest.generation, book.desired)
+    stored = Stored(manifest.deployment, manifest.lineage, manifest.generation, found, data, generations)
+    book.enforce(stored, manifest, digests)
+    return None
