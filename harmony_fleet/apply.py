@@ -31,6 +31,30 @@ class Options:
     wait_seconds: float | None = None
     replicas: int = 1
     signing: Signing = UNSIGNED
+    follow: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A deployment that isn't written, for a reason that is its device's alone."""
+
+    key: DeploymentKey
+    error: HarmonyError
+
+    def as_json(self) -> dict[str, Any]:
+        """The value that ``-o json`` shows, in the form of a Result's."""
+        return {
+            "device": self.key.device,
+            "deployment": self.key.deployment,
+            "action": "refused",
+            "generation": None,
+            "written": False,
+            "changes": [],
+            "phase": None,
+            "reason": self.error.code,
+            "message": self.error.message,
+            "exit_code": int(self.error.share),
+        }
 
 
 @dataclass(slots=True)
@@ -85,6 +109,7 @@ class Run:
 
     show: Show = field(default_factory=Show)
     results: list[Result] = field(default_factory=list)
+    refused: list[Refusal] = field(default_factory=list)
 
     @property
     def written(self) -> bool:
@@ -94,34 +119,45 @@ class Run:
 
 async def plan_all(
     store: Store, manifests: Sequence[Manifest], devices: Sequence[Device], options: Options
-) -> list[Plan]:
-    """The plans for each manifest at each device; one refusal refuses all."""
+) -> tuple[list[Plan], list[Refusal]]:
+    """The plans for each manifest at each device. One refusal refuses all, but where it is its device's word alone.
+
+    Raises HarmonyError, also where such words leave nothing to go on with.
+    """
     pairs = [(manifest, device) for device in devices for manifest in manifests]
     keys = [DeploymentKey(device.name, manifest.deployment) for manifest, device in pairs]
     found = await read_deployments(store, keys)
-    wish = (options.lineage, options.take_over, options.allow_prune, options.signing)
-    return [
-        plan(Wish(manifest, *wish), deployment, device)
-        for (manifest, device), deployment in zip(pairs, found, strict=True)
-    ]
+    wish = (options.lineage, options.take_over, options.allow_prune, options.signing, options.follow)
+    plans: list[Plan] = []
+    refused: list[Refusal] = []
+    for (manifest, device), deployment in zip(pairs, found, strict=True):
+        try:
+            plans.append(plan(Wish(manifest, *wish), deployment, device))
+        except HarmonyError as error:
+            if not error.alone:
+                raise
+            refused.append(Refusal(deployment.key, error))
+    if refused and not plans:
+        raise next(item.error for item in refused if item.error.share is worst(one.error.share for one in refused))
+    return plans, refused
 
 
 async def apply(
     store: Store, manifests: Sequence[Manifest], devices: Sequence[Device], options: Options, run: Run
 ) -> ExitCode:
     """Plan, show, write, wait. The results are in `run`."""
-    plans = await plan_all(store, manifests, devices, options)
+    plans, run.refused = await plan_all(store, manifests, devices, options)
     run.show.planned(plans)
     run.results = [Result(item) for item in plans]
     if options.dry_run:
-        return ExitCode.DONE
+        return worst(item.error.share for item in run.refused)
     if any(item.action != "unchanged" for item in plans):
         await store.ensure_buckets(options.replicas)
     await write_all(store, run)
     if options.wait_seconds is not None:
         run.show.waiting(run.results)
         await wait_all(store, run, options.wait_seconds)
-    return worst(result.exit_code for result in run.results)
+    return worst([*(result.exit_code for result in run.results), *(item.error.share for item in run.refused)])
 
 
 async def write_all(store: Store, run: Run) -> None:

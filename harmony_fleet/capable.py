@@ -32,6 +32,7 @@ def check_kinds(wire: WireManifest, device: Device) -> None:
             f"cannot apply {wire.deployment} to {device.name}: its configuration doesn't allow {kinds}",
             f"allow it with kinds in the agent's configuration there; now: {', '.join(info.kinds) or 'none'}",
             [FieldError(f"scores[{at}].kind", "KindNotAllowed") for at, _ in refused],
+            alone=True,
         )
     lacking = [(at, score.kind) for at, score in enumerate(wire.scores) if _lacks(info, score.kind)]
     if lacking:
@@ -41,6 +42,7 @@ def check_kinds(wire: WireManifest, device: Device) -> None:
             f"cannot apply {wire.deployment} to {device.name}: it has no {what}",
             "on the device, harmony-agent check says how to mend it",
             [FieldError(f"scores[{at}].kind", "MissingCapability") for at, _ in lacking],
+            alone=True,
         )
 
 
@@ -53,12 +55,16 @@ def check_trust(wire: WireManifest, device: Device) -> None:
     trusts = f"cannot apply {wire.deployment} to {device.name}: it believes only what {' '.join(told.keys)} signed"
     if not signed:
         raise Refused(
-            "SignatureMissing", f"{trusts}, and there is no signing key here", "write it where the signing keys are"
+            "SignatureMissing",
+            f"{trusts}, and there is no signing key here",
+            "write it where the signing keys are",
+            alone=True,
         )
     raise Refused(
         "SignatureUnknownKey",
         f"{trusts}, and here {' '.join(signed)} signs",
         "put the key of harmony fleet key list into [trust] keys there; or take a retired one up again with --undo",
+        alone=True,
     )
 
 

@@ -28,16 +28,25 @@ AllowPrune = Annotated[
     int | None,
     typer.Option("--allow-prune", min=0, max=1000, metavar="N", help="How many resources may be removed at once."),
 ]
+Follow = Annotated[
+    bool, typer.Option("--follow-generation", help="Go on from the generation that a device tells, however far ahead.")
+]
 Wait = Annotated[bool | None, typer.Option("--wait/--no-wait", help="Until it is so. On when on a terminal.")]
 
 
 def _options(
-    *, wait: bool | None, seconds: float, take_over: bool, allow_prune: int | None = None, dry_run: bool = False
+    *,
+    wait: bool | None,
+    seconds: float,
+    take_over: bool,
+    follow: bool,
+    allow_prune: int | None = None,
+    dry_run: bool = False,
 ) -> Options:
     from harmony_fleet.apply import Options
 
     waits = sys.stdout.isatty() if wait is None else wait
-    return Options("", take_over, allow_prune, dry_run, seconds if waits else None)
+    return Options("", take_over, allow_prune, dry_run, seconds if waits else None, follow=follow)
 
 
 @reaching
@@ -52,6 +61,7 @@ def apply(
     allow_prune: AllowPrune = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change; write nothing.")] = False,
     take_over: TakeOver = False,
+    follow_generation: Follow = False,
     lineage: LineageOption = None,
 ) -> int:
     """Send manifests to devices, wait until it is so.
@@ -67,7 +77,12 @@ def apply(
     from harmony_fleet.commands import change
 
     options = _options(
-        wait=wait, seconds=seconds_of(timeout), take_over=take_over, allow_prune=allow_prune, dry_run=dry_run
+        wait=wait,
+        seconds=seconds_of(timeout),
+        take_over=take_over,
+        follow=follow_generation,
+        allow_prune=allow_prune,
+        dry_run=dry_run,
     )
     choice = change.Choice(device or [], select or [])
     return change.apply(common, file, choice, options, lineage)
@@ -82,6 +97,7 @@ def diff(
     select: Select = None,
     allow_prune: AllowPrune = None,
     take_over: TakeOver = False,
+    follow_generation: Follow = False,
     lineage: LineageOption = None,
 ) -> int:
     """Show what apply would change. Exit code 0: nothing, 1: something.
@@ -93,7 +109,8 @@ def diff(
     """
     from harmony_fleet.commands import change
 
-    options = _options(wait=False, seconds=1, take_over=take_over, allow_prune=allow_prune, dry_run=True)
+    how = {"take_over": take_over, "follow": follow_generation}
+    options = _options(wait=False, seconds=1, allow_prune=allow_prune, dry_run=True, **how)
     choice = change.Choice(device or [], select or [])
     return change.diff(common, file, choice, options, lineage)
 
@@ -108,6 +125,7 @@ def delete(
     wait: Wait = None,
     timeout: Timeout = "60s",
     take_over: TakeOver = False,
+    follow_generation: Follow = False,
     lineage: LineageOption = None,
 ) -> int:
     """Take a deployment off devices.
@@ -120,6 +138,6 @@ def delete(
     """
     from harmony_fleet.commands import change
 
-    options = _options(wait=wait, seconds=seconds_of(timeout), take_over=take_over)
+    options = _options(wait=wait, seconds=seconds_of(timeout), take_over=take_over, follow=follow_generation)
     choice = change.Choice(device or [], select or [])
     return change.delete(common, deployment, choice, options, lineage)

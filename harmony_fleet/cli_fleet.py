@@ -54,6 +54,13 @@ AllowPrune = Annotated[
     int | None,
     typer.Option("--allow-prune", min=0, max=1000, metavar="N", help="How many resources may go at each device."),
 ]
+AllowRemovals = Annotated[
+    int | None,
+    typer.Option("--allow-removals", min=0, metavar="N", help="How many devices may lose a whole deployment."),
+]
+Follow = Annotated[
+    bool, typer.Option("--follow-generation", help="Go on from the generation that a device tells, however far ahead.")
+]
 Wait = Annotated[bool | None, typer.Option("--wait/--no-wait", help="For the devices. On when on a terminal.")]
 
 
@@ -103,6 +110,8 @@ def plan(
     device: Devices = None,
     take_over: TakeOver = False,
     allow_prune: AllowPrune = None,
+    allow_removals: AllowRemovals = None,
+    follow_generation: Follow = False,
     server: Server = None,
     creds: Creds = None,
     tls_ca: TlsCa = None,
@@ -122,7 +131,7 @@ def plan(
 
     form = output if output in _FORMS else "table"
     common = common_of(ctx, server, creds, tls_ca, form)
-    scope = Scope(frozenset(device or ()), take_over, allow_prune)
+    scope = Scope(frozenset(device or ()), take_over, allow_prune, allow_removals, follow_generation)
     return guarded(common, lambda: fleet.plan(common, scope, None if output in _FORMS else output))
 
 
@@ -136,6 +145,8 @@ def apply(
     device: Devices = None,
     take_over: TakeOver = False,
     allow_prune: AllowPrune = None,
+    allow_removals: AllowRemovals = None,
+    follow_generation: Follow = False,
     wait: Wait = None,
     timeout: Timeout = "60s",
 ) -> int:
@@ -150,7 +161,7 @@ def apply(
     from harmony_fleet.commands import fleet
     from harmony_fleet.fleetplan import Scope
 
-    scope = Scope(frozenset(device or ()), take_over, allow_prune)
+    scope = Scope(frozenset(device or ()), take_over, allow_prune, allow_removals, follow_generation)
     if dry_run:
         return fleet.plan(common, scope, None)
     waits = sys.stdout.isatty() if wait is None else wait
@@ -175,15 +186,16 @@ def pull(common: Common) -> int:
 
 @app.command()
 @reaching
-def reconcile(common: Common, *, timeout: Timeout = "60s") -> int:
+def reconcile(common: Common, *, allow_removals: AllowRemovals = None, timeout: Timeout = "60s") -> int:
     """Apply, wait for every device, and look again. Exit code 1 where anything differs then.
 
     \b
     harmony fleet reconcile --timeout 2m
     """
     from harmony_fleet.commands import fleet
+    from harmony_fleet.fleetplan import Scope
 
-    how = fleet.Apply(wait_seconds=seconds_of(timeout), settled=True)
+    how = fleet.Apply(Scope(allow_removals=allow_removals), wait_seconds=seconds_of(timeout), settled=True)
     return fleet.apply(common, how)
 
 

@@ -29,6 +29,7 @@ from scores.keys import TASK_RUNS
 
 RUN_SECONDS: Final = 2.0
 _LOCK_SECONDS: Final = 5.0
+_TOLD: Final = 20
 _PASSING: Final = frozenset({"RosterOvertaken"})
 """The next look says which of the two is behind."""
 
@@ -90,6 +91,8 @@ class Controller:
             revision = await claim(self._store, self._file, roster, standing)
             await write_fleet(self._store, made, under_way)
             await confirm(self._store, roster.lineage, revision)
+        alone = [f"{key.device}: {error.code}: {error.message}" for key, error in made.refusals]
+        self._tell("devices", f"passed over, and the others go on: {'; '.join(alone[:_TOLD])}" if alone else "")
         written = [result for result in under_way.results if result.written]
         if written or made.purges:
             self._say(f"roster generation {made.generation}: {len(written)} written, {len(made.purges)} purged")

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 
 from harmony_fleet.alike import content_of
 from harmony_fleet.capable import kind_problem
-from harmony_fleet.plan import believed
+from harmony_fleet.plan import believed, implausible
 from harmony_fleet.projection import Projection
 from harmony_fleet.roster.model import RUN_PREFIX, Roster
 from harmony_fleet.signing import UNSIGNED, Signing
@@ -40,6 +40,7 @@ Code = Literal[
     "trust-differs",
     "heartbeat-stale",
     "capability-missing",
+    "device-implausible",
 ]
 RESPONSES: Final[Mapping[Code, str]] = {
     "roster-behind": "another copy of this home was applied, and apply is refused here: harmony fleet pull takes its "
@@ -58,11 +59,17 @@ RESPONSES: Final[Mapping[Code, str]] = {
     "trust-differs": "set [trust] keys there as harmony fleet key list shows them, and restart the agent; before a key "
     "is retired every device has to trust its successor",
     "heartbeat-stale": "look at the device and its network; its manifests wait for it",
-    "capability-missing": "on the device, harmony-agent check says how to mend it; it holds apply up",
+    "capability-missing": "on the device, harmony-agent check says how to mend it; it gets nothing new until then",
+    "device-implausible": "what the device says can't be so, or can't be read: it is passed over, and the others go "
+    "on; look at the device, and at who has its credentials",
 }
 _FENCED: Final = frozenset({"StaleGeneration", "LineageChanged", "GenerationReused"})
 _DISTRUSTED: Final = frozenset({"SignatureMissing", "SignatureUnknownKey", "SignatureInvalid"})
 _UP: Final = frozenset({"active", "activating", "reloading", "refreshing"})
+
+
+MAX_STRAYS: Final = 50
+"""Deployments of which nothing but a device's own status is left, as after the loss of NATS."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -110,6 +117,14 @@ class Fleet:
             if not projection.only_there or there(self.found(key)):
                 yield key, projection
 
+    def crowded(self) -> dict[str, list[DeploymentKey]]:
+        """Devices with more strays than may be believed, and those: anybody can say anything of their own device."""
+        found: dict[str, list[DeploymentKey]] = {}
+        for key, deployment in self.deployments.items():
+            if key not in self.projections and stray(deployment):
+                found.setdefault(key.device, []).append(key)
+        return {name: keys for name, keys in found.items() if len(keys) > MAX_STRAYS}
+
     def ours(self, found: Deployment) -> bool:
         """Whether the roster's lineage wrote what is desired there, or else what is enforced."""
         standing, status = found.desired.manifest, found.actual.status
@@ -124,6 +139,15 @@ def there(found: Deployment) -> bool:
     return (standing is not None and not standing.removed) or (status is not None and status.phase != "Removed")
 
 
+def stray(found: Deployment) -> bool:
+    """Whether a device's word is all there is of it."""
+    return found.desired.manifest is None and not found.desired.problem and _says_something(found.actual)
+
+
+def _says_something(actual: Actual) -> bool:
+    return bool(actual.problem) or (actual.status is not None and actual.status.phase != "Removed")
+
+
 def classify(fleet: Fleet) -> list[Finding]:
     """Every difference, in order."""
     return sorted({*_devices(fleet), *_expected(fleet), *_others(fleet)})
@@ -136,8 +160,13 @@ def _devices(fleet: Fleet) -> Iterator[Finding]:
         device = fleet.device(name)
         if member.enabled and device.silent(fleet.now):
             yield Finding(name, "", "", "heartbeat-stale", "never heard" if device.heard is None else "")
+        if device.problem:
+            yield Finding(name, "", "", "device-implausible", f"Unreadable: {device.problem} in device-info")
         if differs := _trust(device, fleet.signing):
             yield Finding(name, "", "", "trust-differs", differs)
+    for name, keys in fleet.crowded().items():
+        detail = f"ImplausibleDeployments: {len(keys)} that stand nowhere else"
+        yield Finding(name, "", "", "device-implausible", detail)
     for name, device in fleet.devices.items():
         if name not in members and not device.silent(fleet.now):
             yield Finding(name, "", "", "unmanaged", "NotInRoster")
@@ -197,7 +226,7 @@ def _written(
         yield Finding(*place, "projection-differs", f"removal stands, wanted {_short(wanted)}")
     elif content_of(standing) != content_of(wanted):
         yield Finding(*place, "projection-differs", f"{_short(standing)} stands, wanted {_short(wanted)}")
-    elif standing.generation < found.generation():
+    elif standing.generation < found.generation() and not implausible(found):
         yield Finding(*place, "projection-differs", f"generation {standing.generation} stands after a newer one")
     elif unsigned := signing.problem(standing):
         yield Finding(*place, "projection-differs", unsigned)
@@ -206,8 +235,10 @@ def _written(
 def _enforced(place: tuple[str, str, str], found: Deployment) -> Iterator[Finding]:
     status, standing = found.actual.status, found.desired.manifest
     if found.actual.problem:
-        yield Finding(*place, "not-converged", f"status can't be read: {found.actual.problem}")
+        yield Finding(*place, "device-implausible", f"Unreadable: {found.actual.problem}")
         return
+    if implausible(found):
+        yield Finding(*place, "device-implausible", f"ImplausibleGeneration: {found.generation()}")
     if status is None:
         yield Finding(*place, "not-converged", "no answer yet")
         return
@@ -263,9 +294,9 @@ def _runs(resource: ResourceStatus) -> bool | None:
 
 def _others(fleet: Fleet) -> Iterator[Finding]:
     """Keys for which nothing is projected: ours that are to go, and those of others."""
-    expected = {key for key, _ in fleet.expected()}
+    expected, crowded = {key for key, _ in fleet.expected()}, fleet.crowded()
     for key, found in fleet.deployments.items():
-        if key in expected or not _matters(found):
+        if key in expected or not _matters(found) or (key.device in crowded and stray(found)):
             continue
         place = (key.device, key.deployment, "")
         if not fleet.ours(found):

@@ -36,7 +36,8 @@ def worst(codes: Iterable[ExitCode]) -> ExitCode:
 class HarmonyError(Exception):
     """An error that is told, not traced. `code` is a stable CamelCase word, `errors` name fields.
 
-    `details` are sentences, one a mistake, where there may be several.
+    `details` are sentences, one a mistake, where there may be several. What rests on one device's word is `alone`: it
+    keeps that device from what was asked for, and no other.
     """
 
     exit_code: ExitCode = ExitCode.NOT_CONVERGED
@@ -49,6 +50,7 @@ class HarmonyError(Exception):
         errors: Sequence[FieldError] = (),
         *,
         details: Sequence[str] = (),
+        alone: bool = False,
     ) -> None:
         super().__init__(message)
         self.code = code
@@ -56,6 +58,12 @@ class HarmonyError(Exception):
         self.hint = hint
         self.errors = tuple(errors)
         self.details = tuple(details)
+        self.alone = alone
+
+    @property
+    def share(self) -> ExitCode:
+        """The exit code where others went on without that device."""
+        return self.exit_code if self.exit_code is ExitCode.REFUSED else ExitCode.NOT_CONVERGED
 
     def as_json(self) -> dict[str, Any]:
         """The object that ``-o json`` writes to standard error."""

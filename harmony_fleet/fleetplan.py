@@ -6,12 +6,12 @@ Every device is planned before anything is written; one that refuses holds all o
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from harmony_fleet.drift import Fleet
-from harmony_fleet.errors import Conflict, HarmonyError, InvalidInput, worst
+from harmony_fleet.drift import Fleet, stray, there
+from harmony_fleet.errors import Conflict, DeviceFailed, ExitCode, HarmonyError, InvalidInput, Refused, worst
 from harmony_fleet.plan import Plan, Wish, plan
 from harmony_fleet.roster.model import RUN_PREFIX
 from harmony_fleet.state import Deployment
@@ -25,15 +25,21 @@ _TOLD: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What an apply may do. No `devices` are all."""
+    """What an apply may do. No `devices` are all.
+
+    `allow_prune` is of resources at each device, `allow_removals` of devices that lose a whole deployment.
+    """
 
     devices: frozenset[str] = frozenset()
     take_over: bool = False
     allow_prune: int | None = None
+    allow_removals: int | None = None
+    follow: bool = False
 
     def as_json(self) -> dict[str, Any]:
         """As a saved plan keeps it."""
-        return {"devices": sorted(self.devices), "take_over": self.take_over, "allow_prune": self.allow_prune}
+        words = {"take_over": self.take_over, "allow_prune": self.allow_prune, "allow_removals": self.allow_removals}
+        return {"devices": sorted(self.devices), **words, "follow": self.follow}
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +112,7 @@ def plan_fleet(fleet: Fleet, scope: Scope) -> FleetPlan:
             if not fleet.signing.problem(standing):
                 removing.append(key)
                 continue
-        wish = Wish(manifest, fleet.roster.lineage, scope.take_over, scope.allow_prune, fleet.signing)
+        wish = Wish(manifest, fleet.roster.lineage, scope.take_over, scope.allow_prune, fleet.signing, scope.follow)
         try:
             item = plan(wish, found, fleet.device(key.device))
         except HarmonyError as error:
@@ -116,6 +122,7 @@ def plan_fleet(fleet: Fleet, scope: Scope) -> FleetPlan:
             unchanged += 1
         else:
             plans.append(item)
+    refusals += [*_strays(fleet, scope.devices), *_emptied(fleet, scope, plans)]
     roster = fleet.roster
     named = (roster.lineage, roster.generation, roster.content_digest(), _fingerprint(fleet), scope)
     return FleetPlan(*named, tuple(plans), tuple(purges), tuple(removing), unchanged, tuple(refusals))
@@ -133,12 +140,48 @@ def _fingerprint(fleet: Fleet) -> str:
 def _wanted(fleet: Fleet, devices: Collection[str]) -> Iterator[tuple[DeploymentKey, Manifest]]:
     """What is to be desired at each key, in order: projections, and removals of what is ours and projected no more."""
     wanted = {key: projection.manifest for key, projection in fleet.expected()}
+    crowded = fleet.crowded()
     for key, found in fleet.deployments.items():
-        if key not in fleet.projections and fleet.ours(found) and not key.deployment.startswith(RUN_PREFIX):
-            standing, status = found.desired.manifest, found.actual.status
-            if standing is not None or (status is not None and status.phase != "Removed"):
-                wanted[key] = Manifest(deployment=key.deployment, removed=True)
+        if key in fleet.projections or not fleet.ours(found) or key.deployment.startswith(RUN_PREFIX):
+            continue
+        if found.desired.manifest is not None or (stray(found) and key.device not in crowded):
+            wanted[key] = Manifest(deployment=key.deployment, removed=True)
     return iter(sorted((key, item) for key, item in wanted.items() if not devices or key.device in devices))
+
+
+def _strays(fleet: Fleet, devices: Collection[str]) -> Iterator[tuple[DeploymentKey, HarmonyError]]:
+    """Devices that speak of more deployments than this roster ever gave any: none of those is planned for."""
+    for name, keys in sorted(fleet.crowded().items()):
+        if not devices or name in devices:
+            yield (
+                keys[0],
+                DeviceFailed(
+                    "ImplausibleDeployments",
+                    f"cannot remove what {name} says that it has: {len(keys)} deployments that stand nowhere else",
+                    "look at the device; to remove one of them: harmony delete",
+                    alone=True,
+                ),
+            )
+
+
+def _emptied(fleet: Fleet, scope: Scope, plans: Sequence[Plan]) -> list[tuple[DeploymentKey, HarmonyError]]:
+    """The prune guard for whole deployments: from how large a share of the devices something would go.
+
+    Who names the devices has said so.
+    """
+    going = [item for item in plans if item.action == "remove"]
+    losing = {item.wire.device for item in going}
+    having = {key.device for key, found in fleet.deployments.items() if fleet.ours(found) and there(found)}
+    count = len(losing)
+    if scope.devices or count <= 1 or count * 2 <= len(having) or count <= (scope.allow_removals or 0):
+        return []
+    names = ", ".join(sorted({item.wire.deployment for item in going})[:_TOLD])
+    error = Refused(
+        "PruneGuard",
+        f"cannot apply the roster: it would take whole deployments off {count} of {len(having)} devices: {names}",
+        f"if that is meant: harmony fleet apply --allow-removals {count}",
+    )
+    return [(DeploymentKey(going[0].wire.device, going[0].wire.deployment), error)]
 
 
 def _standing_removal(found: Deployment) -> bool:
@@ -155,10 +198,10 @@ def gone(found: Deployment) -> bool:
 
 
 def check_refusals(made: FleetPlan) -> None:
-    """Raise what keeps an apply from beginning, all of it."""
-    if not made.refusals:
+    """Raise what keeps an apply from beginning, all of it. What is one device's word keeps nothing else."""
+    found = [error for _, error in made.refusals if not error.alone]
+    if not found:
         return
-    found = [error for _, error in made.refusals]
     code = worst(error.exit_code for error in found)
     first = next(error for error in found if error.exit_code is code)
     details = [error.message for error in found[:_TOLD]]
@@ -173,6 +216,11 @@ def check_refusals(made: FleetPlan) -> None:
     raise raised
 
 
+def refused_code(made: FleetPlan) -> ExitCode:
+    """The refusals' share in the exit code."""
+    return worst(error.share if error.alone else error.exit_code for _, error in made.refusals)
+
+
 def save(made: FleetPlan) -> bytes:
     """The plan as a file."""
     return canonical(made.as_json()) + b"\n"
@@ -183,7 +231,8 @@ def saved_scope(data: bytes) -> Scope:
     try:
         value = read(data, _MAX_PLAN)
         scope = value["scope"]
-        made = Scope(frozenset(scope["devices"]), scope["take_over"], scope["allow_prune"])
+        words = (scope["take_over"], scope["allow_prune"], scope["allow_removals"], scope["follow"])
+        made = Scope(frozenset(scope["devices"]), *words)
         known = value["kind"] == "FleetPlan"
     except (NotCanonical, KeyError, TypeError):
         known = False

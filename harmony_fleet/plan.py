@@ -7,30 +7,37 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Final, Literal
 
 from harmony_fleet.alike import bind_alike, changes_alike, content_of
 from harmony_fleet.capable import check_kinds, check_trust
 from harmony_fleet.changes import Change, changes_by_digest
-from harmony_fleet.errors import Conflict, InvalidInput, Refused
+from harmony_fleet.errors import Conflict, DeviceFailed, InvalidInput, Refused
 from harmony_fleet.signing import UNSIGNED, Signing
-from harmony_fleet.state import Deployment, Desired, Device
+from harmony_fleet.state import Actual, Deployment, Desired, Device
+from scores.keys import DeploymentKey
 from scores.manifest import FieldError, Manifest, WireManifest
 from scores.names import MAX_GENERATION
 from scores.status import DeploymentStatus
 
 Action = Literal["create", "update", "remove", "unchanged"]
+MAX_JUMP: Final = 1_000_000
+"""Generations by which a device's word may be ahead of what stands: an honest one is ahead where buckets were lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What an operator asks for, signed by `signing`. `allow_prune` None leaves the file's word."""
+    """What an operator asks for, signed by `signing`. `allow_prune` None leaves the file's word.
+
+    With `follow` the generation that a device tells is gone on from, however far it is ahead.
+    """
 
     manifest: Manifest
     lineage: str
     take_over: bool = False
     allow_prune: int | None = None
     signing: Signing = UNSIGNED
+    follow: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +64,7 @@ def plan(wish: Wish, found: Deployment, device: Device) -> Plan:
         manifest = manifest.model_copy(update={"allow_prune": wish.allow_prune})
     _check_named(manifest, found, wish.lineage)
     _check_readable(found, wish)
+    _check_plausible(found, wish)
     supersedes = _authority(manifest, found, wish)
     standing = found.desired.manifest
     if standing is not None and _stands(manifest, found, supersedes, wish):
@@ -65,7 +73,12 @@ def plan(wish: Wish, found: Deployment, device: Device) -> Plan:
     generation = found.generation() + 1
     _check_generation(manifest, generation)
     if generation > MAX_GENERATION:
-        raise Conflict("GenerationExhausted", f"cannot write {found.key}: no generation is left", "use another name")
+        raise Conflict(
+            "GenerationExhausted",
+            f"cannot write {found.key}: no generation is left",
+            "use another name",
+            alone=True,
+        )
     wire = wish.signing.sign(bind_alike(manifest, found.key.device, wish.lineage, generation, supersedes))
     check_kinds(wire, device)
     check_trust(wire, device)
@@ -82,7 +95,9 @@ def plan(wish: Wish, found: Deployment, device: Device) -> Plan:
 
 def _warnings(wire: WireManifest, found: Deployment, device: Device) -> Iterator[str]:
     standing = found.desired.manifest
-    if device.info is None:
+    if device.problem:
+        yield f"what {device.name} tells of itself can't be read: {device.problem}"
+    elif device.info is None:
         yield f"{device.name} never told of itself: is the name right, does its agent run?"
     if standing is None:
         return
@@ -152,10 +167,12 @@ def _check_generation(manifest: Manifest, generation: int) -> None:
 
 def _check_readable(found: Deployment, wish: Wish) -> None:
     if found.actual.problem:
-        raise Conflict(
-            "StatusUnreadable",
-            f"cannot tell the next generation of {found.key}: its actual state can't be read ({found.actual.problem})",
-            "a newer agent may have written it: use a harmony of that version",
+        raise DeviceFailed(
+            "Unreadable",
+            f"cannot tell the next generation of {found.key}: what the device says of it can't be read "
+            f"({found.actual.problem})",
+            "a newer agent may have written it: use a harmony of that version; else look at the device",
+            alone=True,
         )
     if found.desired.problem and not wish.take_over:
         raise Conflict(
@@ -163,6 +180,24 @@ def _check_readable(found: Deployment, wish: Wish) -> None:
             f"cannot write {found.key}: what stands there can't be read ({found.desired.problem})",
             "if it may be written over: --take-over",
         )
+
+
+def _check_plausible(found: Deployment, wish: Wish) -> None:
+    """A device that leads the generation on could lead it to where none is left."""
+    if wish.follow or not implausible(found):
+        return
+    raise DeviceFailed(
+        "ImplausibleGeneration",
+        f"cannot write {found.key}: the device speaks of generation {found.generation()}, and what stands is of "
+        f"{found.desired.generation()}",
+        "see who wrote that status; where it is right, as after the loss of NATS: --follow-generation",
+        alone=True,
+    )
+
+
+def implausible(found: Deployment) -> bool:
+    """Whether what the device says is further ahead of what stands than any history of this deployment explains."""
+    return found.generation() - found.desired.generation() > MAX_JUMP
 
 
 def _authority(manifest: Manifest, found: Deployment, wish: Wish) -> str | None:
@@ -183,6 +218,7 @@ def _authority(manifest: Manifest, found: Deployment, wish: Wish) -> str | None:
             "LineageChanged",
             f"cannot write {found.key}: it belongs to lineage {other}, and this operator writes as {wish.lineage}",
             "to own it from now on: --take-over; else use that operator's $HARMONY_LINEAGE",
+            alone=standing is None or standing.lineage == wish.lineage,
         )
     replaced = enforced or (standing.lineage if standing else None)
     return None if replaced == wish.lineage else replaced
@@ -243,7 +279,14 @@ def _check_prune(wire: WireManifest, found: Deployment) -> None:
         f"it would remove {len(going)} of {owned} resources: {_some(going)}",
         f"if that is meant: --allow-prune {len(going)}",
         [FieldError("allow_prune", "PruneGuard")],
+        alone=not _prunes_what_stands(wire, found.desired.manifest),
     )
+
+
+def _prunes_what_stands(wire: WireManifest, standing: WireManifest | None) -> bool:
+    """Whether the guard holds it by what was written alone, whatever the device says that it has."""
+    going, owned = pruned(wire, Deployment(DeploymentKey(wire.device, wire.deployment), Desired(standing), Actual()))
+    return len(going) > 1 and len(going) * 2 > owned
 
 
 def _some(keys: Sequence[str], most: int = 20) -> str:

@@ -10,16 +10,14 @@ from rich.console import Console
 from rich.text import Text
 
 from harmony_fleet.drift import RESPONSES, Finding, codes
-from harmony_fleet.errors import HarmonyError
 from harmony_fleet.fleetplan import FleetPlan
 from harmony_fleet.plan import Plan
 from harmony_fleet.render import Row, grid, plain
 from harmony_fleet.roster.model import Roster
 from harmony_fleet.state import Device
 from harmony_fleet.status import age, heartbeat_state
-from harmony_fleet.tables import change_lines
+from harmony_fleet.tables import change_lines, refusals
 from harmony_fleet.view import Tally
-from scores.keys import DeploymentKey
 
 MOST: Final = 200
 """Lines of a table for people; ``-o json`` has them all."""
@@ -87,16 +85,10 @@ def plan_table(made: FleetPlan, to: Console) -> None:
     for words, keys in (("purge the key of", [key for key, _ in made.purges]), ("being removed at", made.removing)):
         if keys:
             to.print(Text(f"{words} {_some([f'{key.device}/{key.deployment}' for key in keys])}"), soft_wrap=True)
-    for key, error in made.refusals[:MOST]:
-        _refusal(key, error, to)
+    refusals(made.refusals[:MOST], to)
     told = f"{len(made.plans)} to write, {len(made.purges)} to purge, {made.unchanged} unchanged"
     refused = f", {len(made.refusals)} refused" if made.refusals else ""
     to.print(Text(f"{told}{refused}; roster generation {made.generation}", "dim"), soft_wrap=True)
-
-
-def _refusal(key: DeploymentKey, error: HarmonyError, to: Console) -> None:
-    place = plain(f"{key.device}/{key.deployment}", "")
-    to.print(Text.assemble(("refused: ", "red"), place, f"  {error.code}: ", plain(error.message, "")), soft_wrap=True)
 
 
 def _some(names: Sequence[str]) -> str:

@@ -57,6 +57,10 @@ class Desired:
     raw: Any = None
     """An unreadable manifest as far as it is JSON."""
 
+    def generation(self) -> int:
+        """The one that stands, or that what can't be read claims; 0 for none."""
+        return max(self.claimed, self.manifest.generation if self.manifest is not None else 0)
+
 
 @dataclass(frozen=True, slots=True)
 class Actual:
@@ -78,9 +82,7 @@ class Deployment:
 
     def generation(self) -> int:
         """The highest generation that either bucket shows, refused ones too; 0 where none was ever seen."""
-        known = [self.desired.claimed]
-        if self.desired.manifest is not None:
-            known.append(self.desired.manifest.generation)
+        known = [self.desired.generation()]
         status = self.actual.status
         if status is not None:
             known.append(status.generation or 0)

@@ -12,9 +12,11 @@ from rich.text import Text
 from harmony_fleet import status
 from harmony_fleet.apply import Result
 from harmony_fleet.changes import Change, FieldChange
+from harmony_fleet.errors import HarmonyError
 from harmony_fleet.plan import Plan
 from harmony_fleet.render import STYLES, WIDE, Row, grid, plain, stripped
 from harmony_fleet.state import Deployment, Device
+from scores.keys import DeploymentKey
 from scores.status import DeploymentStatus
 
 _DONE: Final = {"create": "created", "update": "updated", "remove": "removing", "unchanged": "unchanged"}
@@ -55,6 +57,14 @@ def _field_words(item: FieldChange) -> Text:
         return Text(f"{name}: changed, not shown")
     before, after = (plain("(unset)" if value is None else value, "").plain for value in (item.before, item.after))
     return Text(f"{name}: {before} → {after}")
+
+
+def refusals(found: Iterable[tuple[DeploymentKey, HarmonyError]], to: Console) -> None:
+    """What isn't written, and why."""
+    for key, error in found:
+        place = plain(f"{key.device}/{key.deployment}", "")
+        words = Text.assemble(("refused: ", "red"), place, f"  {error.code}: ", plain(error.message, ""))
+        to.print(words, soft_wrap=True)
 
 
 def results_table(results: Sequence[Result], to: Console) -> None:

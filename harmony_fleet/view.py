@@ -146,7 +146,7 @@ class FleetView:
             if actual.status is not None:
                 self._told[key] = _told(actual.status, entry.created)
             elif actual.problem:
-                self._told[key] = Told("Failed", "StatusUnreadable", None, 0, entry.created)
+                self._told[key] = Told("Failed", "Unreadable", None, 0, entry.created)
             else:
                 self._told.pop(key, None)
         self._count(key)

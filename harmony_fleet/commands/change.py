@@ -91,21 +91,27 @@ def _change(
         )
         note(f"{told}; see harmony status")
         return ExitCode.NOT_CONVERGED
-    _show_results(common, under_way.results, dry_run=options.dry_run)
+    _show_results(common, under_way, dry_run=options.dry_run)
     return code
 
 
-def _show_results(common: Common, results: Sequence[Result], *, dry_run: bool) -> None:
+def _show_results(common: Common, under_way: Run, *, dry_run: bool) -> None:
+    results, refused = under_way.results, under_way.refused
     if common.output is not Output.TABLE:
-        write({"dry_run": dry_run, "results": [result.as_json() for result in results]}, common.output)
+        told = [item.as_json() for item in results] + [item.as_json() for item in refused]
+        write({"dry_run": dry_run, "results": told}, common.output)
         return
+    tables.refusals([(item.key, item.error) for item in refused], render.out())
     if not results:
         note("nothing to do: no such deployment on the chosen devices")
     elif dry_run:
         note("dry run: nothing was written")
     else:
         tables.results_table(results, render.out())
-    hints = {result.error.hint if result.error else result.verdict.hint if result.verdict else "" for result in results}
+    hints = {item.error.hint for item in refused}
+    hints |= {
+        result.error.hint if result.error else result.verdict.hint if result.verdict else "" for result in results
+    }
     for words in sorted(hints):
         hint(words)
 
@@ -119,11 +125,14 @@ def diff(common: Common, file: str, choice: Choice, options: Options, lineage: s
 
     async def work(store: Store) -> ExitCode:
         devices = await choose_devices(store, choice.devices or ([] if choice.selectors else named), choice.selectors)
-        plans = await plan_all(store, manifests, devices, made)
+        plans, refused = await plan_all(store, manifests, devices, made)
         if common.output is Output.TABLE:
             tables.plans_table(plans, render.out())
+            tables.refusals([(item.key, item.error) for item in refused], render.out())
         else:
-            write({"dry_run": True, "results": [Result(plan).as_json() for plan in plans]}, common.output)
-        return ExitCode.DONE if all(plan.action == "unchanged" for plan in plans) else ExitCode.NOT_CONVERGED
+            told = [Result(plan).as_json() for plan in plans] + [item.as_json() for item in refused]
+            write({"dry_run": True, "results": told}, common.output)
+        same = not refused and all(plan.action == "unchanged" for plan in plans)
+        return ExitCode.DONE if same else ExitCode.NOT_CONVERGED
 
     return run(common, work)

@@ -9,14 +9,23 @@ from pathlib import Path
 from typing import Any, Final
 
 from harmony_fleet import render, render_fleet, tables, view
-from harmony_fleet.apply import Result, Run, Show
+from harmony_fleet.apply import Refusal, Result, Run, Show
 from harmony_fleet.commands.common import Common, hint, note, run, write
 from harmony_fleet.commands.roster import roster_file
 from harmony_fleet.copies import admit, claim, confirm, take_over
 from harmony_fleet.copies import pull as pull_roster
 from harmony_fleet.drift import Finding, Fleet, classify
 from harmony_fleet.errors import ExitCode, InvalidInput, worst
-from harmony_fleet.fleetplan import FleetPlan, Scope, check_refusals, check_saved, plan_fleet, save, saved_scope
+from harmony_fleet.fleetplan import (
+    FleetPlan,
+    Scope,
+    check_refusals,
+    check_saved,
+    plan_fleet,
+    refused_code,
+    save,
+    saved_scope,
+)
 from harmony_fleet.fleetwork import collecting_later, read_fleet, resync, server_time, settle, unwritten, write_fleet
 from harmony_fleet.kv import Store
 from harmony_fleet.progress import Progress
@@ -112,9 +121,9 @@ def plan(common: Common, scope: Scope, save_to: str | None) -> ExitCode:
                 render_fleet.findings_table(findings, render.out())
         else:
             write({**made.as_json(), "findings": [finding.as_json() for finding in findings]}, common.output)
-        if save_to is not None and not made.refusals:
+        if save_to is not None and all(error.alone for _, error in made.refusals):
             _save(save_to, made)
-        return worst(error.exit_code for _, error in made.refusals)
+        return refused_code(made)
 
     with collecting_later():
         return run(common, work)
@@ -188,6 +197,7 @@ def apply(common: Common, how: Apply) -> ExitCode:
                 render_fleet.plan_table(made, render.out())
             check_refusals(made)
             await store.ensure_buckets(common.context().replicas)
+            under_way.refused = [Refusal(*item) for item in made.refusals]
             revision = await claim(store, file, roster, standing)
             await write_fleet(store, made, under_way)
             await confirm(store, roster.lineage, revision)
@@ -196,7 +206,7 @@ def apply(common: Common, how: Apply) -> ExitCode:
         if how.wait_seconds is not None:
             with progress.shown:
                 await settle(store, under_way, how.wait_seconds)
-        code = worst(result.exit_code for result in under_way.results)
+        code = worst([*(result.exit_code for result in under_way.results), refused_code(made)])
         if how.settled and code is ExitCode.DONE:
             return await _settled(common, store, fleet, file.folder)
         return code
@@ -264,6 +274,9 @@ def _show_results(common: Common, under_way: Run, told: dict[str, Any]) -> None:
     if lost:
         note(f"{len(results) - len(lost)} of {len(results)} were written; the roster stays at generation "
              f"{told.get('generation')}: go on with: harmony fleet apply")  # fmt: skip
-    hints = {result.error.hint if result.error else result.verdict.hint if result.verdict else "" for result in results}
+    hints = {item.error.hint for item in under_way.refused}
+    hints |= {
+        result.error.hint if result.error else result.verdict.hint if result.verdict else "" for result in results
+    }
     for words in sorted(hints)[:_FEW]:
         hint(words)

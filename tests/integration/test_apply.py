@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from scores import Manifest
 from scores.status import Rejection
 from tests.integration.operator import Operator, a_file
 from tests.integration.simulated import OTHER, SimulatedDevice, rejection, status_of
@@ -291,12 +292,29 @@ async def test_a_missing_capability_before_anything_is_written(operator: Operato
 
 async def test_one_refusal_refuses_all_before_anything_is_written(operator: Operator, device: SimulatedDevice) -> None:
     other = SimulatedDevice(device.client, f"{device.name}-b")
-    await other.tell(kinds=("Container",), labels={"site": device.name})
+    await other.tell(labels={"site": device.name})
+    await other.put(
+        "desired-state", f"{other.name}.web", Manifest(deployment="web").bind(other.name, OTHER, 1).canonical()
+    )
     ran = await operator("apply", operator.file("web", a_file()), "--select", f"site={device.name}")
-    assert ran.code == 5
+    assert ran.code == 3
     assert other.name in ran.err
     assert await device.desired("web") is None
+
+
+async def test_what_a_device_says_refuses_for_that_device_alone(operator: Operator, device: SimulatedDevice) -> None:
+    other = SimulatedDevice(device.client, f"{device.name}-b")
+    await other.tell(kinds=("Container",), labels={"site": device.name})
+    path = operator.file("web", a_file())
+    assert (await operator("diff", path, "--select", f"site={device.name}")).code == 1
+    ran = await operator("apply", path, "--select", f"site={device.name}", "-o", "json")
+    assert ran.code == 5
+    told = {item["device"]: (item["written"], item["reason"]) for item in ran.json["results"]}
+    assert told == {device.name: (True, ""), other.name: (False, "KindNotAllowed")}
+    assert await device.desired("web") is not None
     assert await other.desired("web") is None
+    ran = await operator("apply", path, "--select", f"site={device.name}")
+    assert (ran.code, "KindNotAllowed" in ran.out, "hint" in ran.err) == (5, True, True)
 
 
 async def test_several_devices_and_several_manifests(operator: Operator, device: SimulatedDevice) -> None:
@@ -399,7 +417,7 @@ async def test_what_cannot_be_read_is_not_written_over(operator: Operator, devic
     assert (await operator("apply", path, "-d", device.name, "--take-over")).code == 0
     await device.put("actual-state", f"{device.name}.web", b'{"api":"harmony/v9"}')
     ran = await operator("apply", operator.file("web"), "-d", device.name, "-o", "json")
-    assert (ran.code, ran.error["code"]) == (3, "StatusUnreadable")
+    assert (ran.code, ran.error["code"]) == (1, "Unreadable")
 
 
 async def test_missing_buckets_are_made(nats_server: NatsServer, tmp_path: Path) -> None:

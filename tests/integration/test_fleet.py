@@ -174,7 +174,9 @@ async def test_what_leaves_the_roster_is_removed_and_its_keys_go(live: Site) -> 
     assert await live.findings() == {("unmanaged", "pi-03", "")}
     live.fleet["pi-02"].plugged = False
     await live.change("deployment", "remove", "web")
-    ran = await live("fleet", "apply", "--wait", "--timeout", "1s", "-o", "json", code=1)
+    assert (await live("fleet", "apply", "-o", "json", code=5)).error["code"] == "PruneGuard"
+    words = ["--allow-removals", "2", "--wait", "--timeout", "1s", "-o", "json"]
+    ran = await live("fleet", "apply", *words, code=1)
     assert {item["device"]: item["phase"] for item in ran.json["results"]} == {"pi-01": "Removed", "pi-02": "Waiting"}
     assert (await live.wire("pi-02")).removed
     await live.fleet.say(await live.wire("pi-02"))
@@ -230,8 +232,10 @@ async def test_drift_on_devices(live: Site) -> None:
         ("capability-missing", "pi-03/web", ""),
     }
     await live.change("device", "set", "pi-03", "--variable", "port=9")
+    await live.change("device", "set", "pi-02", "--variable", "port=9")
     ran = await live("fleet", "apply", "-o", "json", code=5)
-    assert ran.error["code"] == "MissingCapability"
+    assert [(item["device"], item["code"]) for item in ran.json["refused"]] == [("pi-03", "MissingCapability")]
+    assert [item["device"] for item in ran.json["writes"]] == ["pi-02"]
 
 
 async def test_what_is_not_ours_is_reported_and_left(live: Site) -> None:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from harmony_fleet.drift import RESPONSES, Fleet, classify
-from harmony_fleet.errors import Conflict, HarmonyError, InvalidInput, Refused
-from harmony_fleet.fleetplan import Scope, check_refusals, check_saved, plan_fleet, save, saved_scope
+from harmony_fleet.errors import Conflict, InvalidInput, Refused
+from harmony_fleet.fleetplan import Scope, check_refusals, check_saved, plan_fleet, refused_code, save, saved_scope
 from harmony_fleet.projection import project
 from harmony_fleet.roster.model import Roster, check
-from harmony_fleet.state import Deployment, Device
+from harmony_fleet.state import Actual, Deployment, Desired, Device
 from scores import Manifest, SystemdUnit
 from scores.keys import DeploymentKey
 from scores.manifest import WireManifest
@@ -173,20 +173,86 @@ def test_what_was_removed_is_purged_when_the_device_says_so() -> None:
         assert (len(made.purges), len(made.removing), len(made.plans)) == (purged, waiting, 1)
 
 
+def test_what_others_wrote_holds_all_up() -> None:
+    made = plan_fleet(fleet(found(standing(lineage=THEIRS))), Scope())
+    with pytest.raises(Conflict) as caught:
+        check_refusals(made)
+    assert (caught.value.code, len(caught.value.details)) == ("LineageChanged", 1)
+    assert made.as_json()["refused"][0]["code"] == "LineageChanged"
+
+
+LEAP: Final = status(generation=2**53 - 2)
+UNREADABLE: Final = Deployment(KEY, Desired(), Actual(revision=9, problem="NotJson"))
+
+
 @pytest.mark.parametrize(
-    ("there", "at", "kind", "code"),
+    ("there", "at", "code", "exit_code"),
     [
-        (found(standing(lineage=THEIRS)), None, Conflict, "LineageChanged"),
-        (found(), device(kinds=("File",)), Refused, "KindNotAllowed"),
-        (found(), device(podman=None), Refused, "MissingCapability"),
+        (found(), device(kinds=("File",)), "KindNotAllowed", 5),
+        (found(), device(podman=None), "MissingCapability", 5),
+        (found(None, status(lineage=THEIRS)), None, "LineageChanged", 1),
+        (found(None, LEAP), None, "ImplausibleGeneration", 1),
+        (UNREADABLE, None, "Unreadable", 1),
     ],
 )
-def test_one_that_refuses_holds_all_up(there: Deployment, at: Any, kind: type[HarmonyError], code: str) -> None:
+def test_what_a_device_says_holds_up_no_other(there: Deployment, at: Any, code: str, exit_code: int) -> None:
     made = plan_fleet(fleet(there, at=at), Scope())
-    with pytest.raises(kind) as caught:
-        check_refusals(made)
-    assert (caught.value.code, len(caught.value.details)) == (code, 1)
-    assert made.as_json()["refused"][0]["code"] == code
+    check_refusals(made)
+    assert made.plans == ()
+    assert [item["code"] for item in made.as_json()["refused"]] == [code]
+    assert refused_code(made) == exit_code
+    two = roster()
+    two = two.model_copy(update={"devices": [*two.devices, two.devices[0].model_copy(update={"name": "pi-02"})]})
+    made = plan_fleet(fleet(there, at=at, of=two), Scope())
+    check_refusals(made)
+    assert [item.wire.device for item in made.plans] == ["pi-02"]
+
+
+def strays(count: int, name: str = "pi-01") -> list[Deployment]:
+    found_ = found(None, status())
+    return [Deployment(DeploymentKey(name, f"s{number}"), found_.desired, found_.actual) for number in range(count)]
+
+
+def test_thousands_of_statuses_are_one_device_s_word() -> None:
+    """As many as the loss of NATS explains are taken off; more are named as what they are."""
+    made = plan_fleet(fleet(found(standing()), *strays(50)), Scope())
+    assert ({item.action for item in made.plans}, len(made.plans), made.refusals) == ({"remove"}, 50, ())
+    crowd = fleet(found(standing()), *strays(5000))
+    made = plan_fleet(crowd, Scope())
+    check_refusals(made)
+    assert made.plans == ()
+    assert [item["code"] for item in made.as_json()["refused"]] == ["ImplausibleDeployments"]
+    assert [code for code, _, _ in names(crowd)].count("device-implausible") == 1
+    assert len(names(crowd)) < 10
+
+
+def wide(*gone_from: str, count: int = 10) -> Fleet:
+    """As many devices, of which these have a deployment that has left the roster."""
+    made = roster()
+    one = made.devices[0]
+    devices = [one.model_copy(update={"name": f"pi-{number:02}"}) for number in range(1, count + 1)]
+    there = {}
+    for device_ in devices:
+        for name in ("web", *(["left"] if device_.name in gone_from else [])):
+            key = DeploymentKey(device_.name, name)
+            wire = Manifest(deployment=name).bind(device_.name, OURS, 2)
+            there[key] = Deployment(key, Desired(wire, 7, NOW), Actual())
+    of = made.model_copy(update={"devices": devices})
+    empty = fleet(of=of)
+    return Fleet(of, empty.projections, there, empty.devices, NOW)
+
+
+def test_whole_deployments_pass_the_guard_by_share_of_devices() -> None:
+    most = [f"pi-{number:02}" for number in range(1, 7)]
+    check_refusals(plan_fleet(wide(*most[:5]), Scope()))
+    check_refusals(plan_fleet(wide("pi-01", count=1), Scope()))
+    made = wide(*most)
+    for scope in (Scope(), Scope(allow_removals=5), Scope(allow_prune=1000)):
+        with pytest.raises(Refused) as caught:
+            check_refusals(plan_fleet(made, scope))
+        assert (caught.value.code, "--allow-removals 6" in caught.value.hint) == ("PruneGuard", True)
+    check_refusals(plan_fleet(made, Scope(allow_removals=6)))
+    check_refusals(plan_fleet(made, Scope(frozenset(most))))
 
 
 def test_a_saved_plan_is_held_to() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from harmony_fleet.errors import Conflict, ExitCode, HarmonyError, InvalidInput
-from harmony_fleet.plan import Plan, Wish, plan
+from harmony_fleet.plan import MAX_JUMP, Plan, Wish, plan
 from harmony_fleet.state import Actual, Deployment, Desired, Device
 from scores import Manifest, SystemdUnit, SystemUpgrade
 from scores.names import MAX_GENERATION
@@ -164,7 +164,43 @@ def test_a_file_that_carries_the_truth() -> None:
 
 def test_no_generation_is_left() -> None:
     there = found(None, status("Rejected", rejected=(MAX_GENERATION, "Invalid")))
-    assert refused(manifest(file()), there).code == "GenerationExhausted"
+    error = refused(manifest(file()), there, follow=True)
+    assert (error.code, error.alone) == ("GenerationExhausted", True)
+
+
+@pytest.mark.parametrize("standing", [0, 3])
+@pytest.mark.parametrize("rejected", [False, True])
+def test_a_leap_of_a_device_is_not_followed_without_a_word(standing: int, rejected: bool) -> None:
+    def there(generation: int) -> Deployment:
+        desired = wire(file(), generation=standing) if standing else None
+        if rejected:
+            return found(desired, status("Rejected", generation=None, lineage=None, rejected=(generation, "Invalid")))
+        return found(desired, status(generation=generation))
+
+    assert planned(manifest(file("b"), file()), there(standing + MAX_JUMP)).wire.generation == standing + MAX_JUMP + 1
+    for generation in (standing + MAX_JUMP + 1, MAX_GENERATION - 1, MAX_GENERATION):
+        for wanted in (manifest(file()), manifest(file("b"), file())):
+            error = refused(wanted, there(generation), take_over=True)
+            assert (error.code, error.alone, error.exit_code) == (
+                "ImplausibleGeneration",
+                True,
+                ExitCode.NOT_CONVERGED,
+            )
+            assert "--follow-generation" in error.hint
+    made = planned(manifest(file("b"), file()), there(MAX_GENERATION - 1), follow=True)
+    assert made.wire.generation == MAX_GENERATION
+
+
+def test_what_rests_on_a_device_s_word_is_its_own() -> None:
+    """And what others wrote isn't."""
+    unit = SystemdUnit(name="a.service")
+    many = status(resources={f"File/{name}": resource() for name in "abcdefgh"})
+    assert refused(manifest(file()), found(wire(file(), lineage=THEIRS))).alone is False
+    assert refused(manifest(file()), found(wire(file()), status(lineage=THEIRS))).alone is True
+    assert refused(manifest(file()), found(None, status(lineage=THEIRS))).alone is True
+    assert refused(manifest(unit), found(), device(("File",))).alone is True
+    assert refused(manifest(file()), found(wire(*files("a", "b", "c")))).alone is False
+    assert refused(manifest(file("z")), found(wire(file()), many)).alone is True
 
 
 def test_what_cannot_be_read_is_not_written_over() -> None:
@@ -173,7 +209,8 @@ def test_what_cannot_be_read_is_not_written_over() -> None:
     made = planned(manifest(file()), broken, take_over=True)
     assert (made.wire.generation, made.revision, made.action) == (5, 7, "update")
     unknown = Deployment(KEY, Desired(), Actual(revision=9, problem="UnknownField"))
-    assert refused(manifest(file()), unknown, take_over=True).code == "StatusUnreadable"
+    error = refused(manifest(file()), unknown, take_over=True)
+    assert (error.code, error.alone, error.exit_code) == ("Unreadable", True, ExitCode.NOT_CONVERGED)
 
 
 def test_kinds_and_capabilities() -> None:
