@@ -69,7 +69,7 @@ async def run(settings: Settings, path: str | None) -> int:
     a guard or the configuration would refuse it.
     """
     ledger, times = _Copy(Path(settings.agent.state_dir)), app.times()
-    book = Book(ledger, lambda _deployment: None, times.wire_now)
+    book = Book(ledger, times.wire_now)
     control = app.control_plane(settings)
     kinds: dict[str, AnyReconciler] = {
         name: app.KINDS[name](app.Parts(settings, book.store(name), times.clock, control)).reconciler

@@ -16,6 +16,7 @@ from harmony_agent.core.admission import Keep, Last
 from harmony_agent.core.errors import ResourceError
 from harmony_agent.core.reconcile import Desired, Key, Record
 from harmony_agent.core.status import Enforced, Outcome, resource_status
+from harmony_agent.engine.loops import Alarm, Changes
 from harmony_agent.engine.store import KindStore
 from harmony_agent.engine.together import Together
 from harmony_agent.engine.wanted import desired_of
@@ -54,8 +55,7 @@ class Deployment:
 class Book:
     """The engine's memory. Only the event loop's thread touches it."""
 
-    def __init__(self, ledger: Ledger, changed: Callable[[str], None], wire_now: Callable[[], str]) -> None:
-        """`changed` is called with a deployment whose status may differ now."""
+    def __init__(self, ledger: Ledger, wire_now: Callable[[], str]) -> None:
         self.ledger = ledger
         self._wire_now = wire_now
         self.deployments: dict[str, Deployment] = {}
@@ -70,14 +70,15 @@ class Book:
         """another one whenever the phase of a resource changed"""
         self._phases: dict[str, tuple[tuple[int, int], set[ResourcePhase]]] = {}
         self._stores: dict[str, KindStore] = {}
-        self._changed = changed
+        self.changes = Changes()
+        """names of deployments whose status may differ now"""
+        self.released = Alarm()
+        """rings when something isn't wanted or ours any more: another deployment may have it"""
         self._unwritten: set[Key] = set()
         self._writing = anyio.Lock()
         """held from a write to the disk until memory says the same: no flush or rebuild may bring back what is older"""
         self._puts: Together[Record] = Together(self._put)
         self._forgets: Together[Key] = Together(self._forget)
-        self.on_release: Callable[[], None] = lambda: None
-        """something isn't wanted or ours any more: another deployment may have it"""
 
     def store(self, kind: str) -> KindStore:
         """What the reconciler of `kind` may see."""
@@ -108,12 +109,12 @@ class Book:
         deployment.stored, deployment.removed, deployment.kept = stored, manifest.removed, None
         deployment.keys = set(wanted)
         self._follow_on_remove(wanted)
-        self._changed(stored.deployment)
+        self.changes.tell(stored.deployment)
         stale = (owned | before.keys()) - wanted.keys()
         changed = {key for key, desired in wanted.items() if before.get(key) is not desired}
         self._not_yet(stale, changed)
         if before.keys() - wanted.keys():
-            self.on_release()
+            self.released.ring()
         return stale | changed
 
     def _follow_on_remove(self, wanted: Mapping[Key, Desired[Any]]) -> None:
@@ -143,7 +144,7 @@ class Book:
         entry = self.deployment(deployment)
         if entry.kept != kept:
             entry.kept = kept
-            self._changed(deployment)
+            self.changes.tell(deployment)
 
     def going(self, key: Key) -> bool:
         """Whether what the ledger has under `key` is to be taken off: its deployment is known, and wants it no more."""
@@ -195,7 +196,7 @@ class Book:
         self._remember(record)
         self._unwritten.add(record.key)
         if old is not None and old.claims - record.claims:
-            self.on_release()
+            self.released.ring()
 
     def _remember(self, record: Record) -> None:
         self.records[record.key] = record
@@ -237,8 +238,8 @@ class Book:
             self.statuses.pop(key, None)
             self._phased += 1
             if record is not None:
-                self._changed(record.deployment)
-        self.on_release()
+                self.changes.tell(record.deployment)
+        self.released.ring()
 
     async def _forget(self, keys: list[Key]) -> None:
         async with self._writing:
@@ -258,7 +259,7 @@ class Book:
             return False
         self.statuses[key] = status
         self._phased += old is None or old.phase != status.phase
-        self._changed(deployment)
+        self.changes.tell(deployment)
         settled = status.phase in SETTLED
         return settled and not (old and old.phase in SETTLED and old.spec_digest == status.spec_digest)
 

@@ -68,6 +68,8 @@ class Intake:
         clock: Clock,
         kinds: Mapping[str, Kind],
         queue: Callable[[Collection[Key]], None],
+        on_snapshot: Callable[[], None],
+        on_lost: Callable[[Lost | None], None],
         trust: Trust,
     ) -> None:
         """`queue` takes the keys that a newly accepted manifest changes; `trust` says whose manifests are believed."""
@@ -79,7 +81,7 @@ class Intake:
         self._queue = queue
         self._trust = trust
         self._lock = anyio.Lock()
-        self._release, self._doubtful = Alarm(), Alarm()
+        self._doubtful = Alarm()
         self._odd: set[str] = set()
         self._known: dict[str, dict[bytes, Score]] = {}
         """by deployment: the enforced Scores by what they looked like on the wire"""
@@ -87,14 +89,12 @@ class Intake:
         """rejected, for another deployment owns what they want: judged again when something is let go"""
         self._undecided: dict[str, bytes] = {}
         """couldn't be judged or persisted now: tried again every few seconds"""
-        book.on_release = self._released
         self.revision = 0
         """the highest revision of desired-state that was seen"""
         self.lost: Lost | None = Lost("Unreachable", "not connected yet")
         """why desired state can't be read now; None while it can"""
-        self.on_snapshot: Callable[[], None] = lambda: None
-        self.on_lost: Callable[[Lost | None], None] = lambda _lost: None
-        """called with why desired state can't be read, and with None when it can again"""
+        self._on_snapshot = on_snapshot
+        self._on_lost = on_lost
 
     def restore(self) -> None:
         """Enforce what was accepted before this start; NATS isn't needed.
@@ -137,11 +137,11 @@ class Intake:
                 if self.lost is None or self.lost.reason != event.reason:
                     log.warning("cannot read desired state (%s): working from what was accepted", event.message)
                 self.lost = event
-                self.on_lost(event)
+                self._on_lost(event)
                 return
             if self.lost is not None:
                 self.lost = None
-                self.on_lost(None)
+                self._on_lost(None)
             if isinstance(event, Update):
                 await self._entry(event.entry)
             else:
@@ -150,7 +150,7 @@ class Intake:
     async def _judge_owned(self) -> None:
         """What another deployment had in the way, without anybody writing it again."""
         while True:
-            await self._release.wait()
+            await self._book.released.wait()
             await self._judge_all(self._owned)
 
     async def _judge_undecided(self) -> None:
@@ -164,12 +164,8 @@ class Intake:
             for name, data in list(kept.items()):
                 await self._judge(name, data)
 
-    def _released(self) -> None:
-        if self._owned:
-            self._release.ring()
-
     async def _snapshot(self, event: Snapshot) -> None:
-        self.on_snapshot()
+        self._on_snapshot()
         present = set()
         for entry in event.entries:
             await self._entry(entry)

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from harmony_agent.core.errors import ResourceError
 from harmony_agent.core.status import deployment_phase, deployment_status, rejection
 from harmony_agent.engine.book import Book
-from harmony_agent.engine.loops import AGAIN, Alarm, defect
+from harmony_agent.engine.loops import AGAIN, defect
 from harmony_agent.engine.value import Value
 from harmony_agent.topology import Clock
 from harmony_agent.topology.control import BucketMissing, Conflict, ControlPlane, Unreachable
@@ -81,16 +81,11 @@ class Publisher:
         self._values: dict[str, Value] = {}
         self._due: dict[str, float] = {}
         self._paces: dict[str, _Pace] = {}
-        self._alarm = Alarm()
+        self._changes = book.changes.subscribe()
         self.twin = False
         """whether a second agent writes as this device"""
         self._ledger_lost = False
         self._texts: dict[str, Texts] = {}
-
-    def changed(self, deployment: str) -> None:
-        """The deployment's status may differ now."""
-        self._due[deployment] = self._clock.monotonic()
-        self._alarm.ring()
 
     def doubt(self) -> None:
         """After a reconnect or a new snapshot: the bucket may be another one."""
@@ -101,7 +96,7 @@ class Publisher:
     def all_changed(self) -> None:
         """Every status may differ now."""
         for deployment in self._book.deployments:
-            self.changed(deployment)
+            self._changes.add(deployment)
 
     def say_twin(self, seen: bool) -> None:
         """Whether a second agent writes as this device; it stands in every status."""
@@ -121,6 +116,7 @@ class Publisher:
         """Write until cancelled."""
         while True:
             now = self._clock.monotonic()
+            self._due |= dict.fromkeys(self._changes.take(), now)
             for deployment in [name for name, due in self._due.items() if due <= now]:
                 try:
                     await self._publish(deployment)
@@ -128,7 +124,7 @@ class Publisher:
                     defect(f"the status of {deployment}", error)
                     self._later(deployment)
             soonest = min(self._due.values(), default=None)
-            await self._alarm.wait(None if soonest is None else max(0.0, soonest - self._clock.monotonic()))
+            await self._changes.wait(None if soonest is None else max(0.0, soonest - self._clock.monotonic()))
 
     async def _publish(self, deployment: str) -> None:
         phase = self._phase(deployment)
