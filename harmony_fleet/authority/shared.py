@@ -70,12 +70,11 @@ def merged(device: str, local: Issued | None, record: Record | None, revoked: Co
     return Record(device=device, user=user, before=before, revoked=sorted(ended))
 
 
-async def agree(authority: Authority, context: Context, store: Store) -> None:
+async def agree(authority: Authority, store: Store, told: Told) -> None:
     """Take in what others decided, save it, and tell what this home knows. The lock of the authority is held.
 
     Raises Unreachable; then what is on disk stands, and nothing was told.
     """
-    told = await _told(authority, context)
     for _ in range(_TRIES):
         entries = await store.entries(FLEET, ["device.*"])
         records = {key.partition(".")[2]: _decode(authority.key("operator"), entry) for key, entry in entries.items()}
@@ -158,13 +157,12 @@ async def gone(authority: Authority, store: Store) -> list[str]:
     return [record.device for record in records if record is not None and record.device not in devices]
 
 
-async def holds(authority: Authority, context: Context) -> bool:
+def holds(authority: Authority, told: Told) -> bool:
     """Whether the servers refuse all that this home withdrew: another copy may have pushed at the same time."""
-    told = await _told(authority, context)
     return not authority.state.revoked.keys() - (told.revoked or {}).keys()
 
 
-async def _told(authority: Authority, context: Context) -> Told:
+async def account(authority: Authority, context: Context) -> Told:
     """The devices' account as the servers have it, where this authority signed it."""
     async with Connection(as_system(context)) as connection:
         try:

@@ -18,6 +18,7 @@ from harmony_fleet.authority.enroll import Asked
 from harmony_fleet.authority.keep import FOLDER, Authority
 from harmony_fleet.authority.nodes import CONFIG, UNIT
 from harmony_fleet.authority.setup import Wanted
+from harmony_fleet.authority.shared import Told
 from harmony_fleet.commands.common import Common, note, write
 from harmony_fleet.connection import Connection
 from harmony_fleet.context import Context
@@ -69,10 +70,10 @@ def push(common: Common) -> ExitCode:
 
 async def _push(authority: Authority, context: Context, *, buckets: bool = False) -> None:
     """Learn what other copies of this home decided, then tell all of it. What another tells meanwhile isn't undone."""
-    live.as_system(context)  # what keeps from telling is told before anything is connected
+    told = await shared.account(authority, context)
     async with Store(context) as store:
         await store.ensure_buckets(context.replicas)
-        await _agreed(authority, context, store)
+        await _agreed(authority, context, store, told)
         gone = await shared.gone(authority, store) if buckets else []
     if buckets:
         async with Connection(context) as connection:
@@ -81,19 +82,21 @@ async def _push(authority: Authority, context: Context, *, buckets: bool = False
             await live.drop_readers(connection, gone)
 
 
-async def _agreed(authority: Authority, context: Context, store: Store) -> None:
+async def _agreed(authority: Authority, context: Context, store: Store, told: Told) -> None:
     for _ in range(_TRIES):
-        await shared.agree(authority, context, store)
+        await shared.agree(authority, store, told)
         await live.push(authority, context)
-        if await shared.holds(authority, context):
+        told = await shared.account(authority, context)
+        if shared.holds(authority, told):
             return
     raise Unreachable("AccountsRefused", "cannot change the accounts: another copy does so all the time", "try again")
 
 
 async def _learn(authority: Authority, context: Context) -> None:
+    told = await shared.account(authority, context)
     async with Store(context) as store:
         await store.ensure_buckets(context.replicas)
-        await shared.agree(authority, context, store)
+        await shared.agree(authority, store, told)
 
 
 def objects(common: Common, buckets: list[str]) -> ExitCode:
