@@ -14,7 +14,7 @@ from harmony_agent.core.admission import Keep
 from harmony_agent.core.decide import Execute, Hold, Now, Release, Report
 from harmony_agent.core.reconcile import Key, Record
 from harmony_agent.engine.book import Book
-from harmony_agent.engine.intake import enforce_if_accepted
+from harmony_agent.engine.enforcing import enforce_if_accepted
 from harmony_agent.engine.parts import AnyReconciler
 from harmony_agent.engine.rehearse import Foreseen, Rehearsal
 from harmony_agent.settings import Settings

@@ -23,6 +23,7 @@ from harmony_agent.engine.progress import Progress
 from harmony_agent.engine.publish import Publisher
 from harmony_agent.engine.queue import WorkQueue
 from harmony_agent.engine.relist import Relister
+from harmony_agent.engine.remains import Remains
 from harmony_agent.engine.tell import Teller
 from harmony_agent.engine.unsettled import Unsettled
 from harmony_agent.engine.vitals import Vitals
@@ -76,7 +77,8 @@ class Engine:
         self._rebuilt = rebuilt
         self._ledger_lost = False
         self._unsettled = Unsettled(times.clock)
-        self.publisher = Publisher(device, book, control, times.clock)
+        remains = Remains(book, kinds, fresh=not book.ledger.manifests() and not book.ledger.records())
+        self.publisher = Publisher(device, book, control, times.clock, remains.recall)
         self.teller = Teller(book, times.clock, say)
         self.queue = WorkQueue(times.clock)
         self.vitals = Vitals(
@@ -105,6 +107,7 @@ class Engine:
             on_snapshot=self._doubt,
             on_lost=lambda lost: self.teller.lost(lost, times.wire_now()),
             trust=trust or Trust(),
+            remains=remains,
         )
         self.commands = Commands(book, kinds, {"device": device, "agent_version": agent_version}, self.resync)
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from harmony_agent.engine.book import Book, Deployment
+from harmony_agent.engine.book import Book
+from harmony_agent.engine.deployment import Deployment
 from harmony_agent.topology import Clock
 from harmony_agent.topology.control import Lost
 from scores.status import SETTLED, ResourceStatus

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from harmony_agent.core.decide import Claim, Execute, Gone, Hold, Now, Release, Report, Settled, Step
 from harmony_agent.core.reconcile import Key
 from harmony_agent.engine.book import Book
-from harmony_agent.engine.intake import enforce_if_accepted
+from harmony_agent.engine.enforcing import enforce_if_accepted
 from harmony_agent.engine.rehearse import Foreseen, Rehearsal
 from harmony_agent.kinds.container import ContainerReconciler
 from harmony_agent.topology.control import Stored
