@@ -88,6 +88,7 @@ class Engine:
             beat=self._heartbeat,
             describe=describe,
             statuses_lost=self.publisher.doubt,
+            statuses_look=self.publisher.look,
             twin=self.publisher.say_twin,
         )
         self.health = Health(prober, kinds, times.clock, self.queue.add)

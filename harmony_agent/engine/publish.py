@@ -106,6 +106,7 @@ class Publisher:
         self.twin = False
         """whether a second agent writes as this device"""
         self._ledger_lost = False
+        self._newest = self._turn = 0
         self._texts: dict[str, Texts] = {}
 
     def doubt(self) -> None:
@@ -113,6 +114,23 @@ class Publisher:
         for value in self._values.values():
             value.doubt()
         self.all_changed()
+
+    async def look(self) -> None:
+        """Notice what others deleted, purged or replaced, so that it is written again. Raises as `ControlPlane.newest`.
+
+        One question tells that nobody wrote since; another, for each deployment in turn, that its value is still there.
+        """
+        newest = await self._control.newest(ACTUAL, str(DeploymentKey(self._device, "*")))
+        found = newest.revision if newest is not None else 0
+        values = sorted(self._values.items())
+        if found in (self._newest, max((value.revision for _, value in values), default=0)):
+            self._turn += 1
+            values = [values[self._turn % len(values)]] if len(values) > 1 else []
+        self._newest = found
+        for deployment, value in values:
+            if not await value.stands():
+                log.warning("%s: others changed its status in actual-state: writing it again", deployment)
+                self._changes.add(deployment)
 
     def all_changed(self) -> None:
         """Every status may differ now."""
