@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,8 +44,19 @@ class _Nothing:
     def names(self) -> tuple[str, ...]:
         return ()
 
+    def wanted(self) -> Mapping[str, Desired[Any]]:
+        return {}
+
+    def holders(self, claim: str) -> tuple[str, ...]:
+        del claim
+        return ()
+
     async def note(self, name: str, facts: Facts) -> None:
         del name, facts
+
+    async def share(self, name: str, facts: Mapping[str, Facts]) -> bool:
+        del name, facts
+        return False
 
 
 async def run(settings: Settings) -> int:

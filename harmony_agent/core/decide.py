@@ -12,12 +12,12 @@ from typing import Any, Final, Literal
 from harmony_agent.core import drift
 from harmony_agent.core.backoff import CrashLoop
 from harmony_agent.core.order import in_the_way, outlives, unmet
-from harmony_agent.core.reconcile import Act, Action, Converged, Desired, Facts, Key, Plan, Record, Wait
+from harmony_agent.core.reconcile import Act, Action, Converged, Desired, Key, Plan, Record, Wait
 from harmony_agent.core.status import Outcome
 from scores.manifest import FieldError
 from scores.status import ResourcePhase, ResourceStatus
 
-_NAMED: Final = 3
+NAMED: Final = 3
 """How many resources a message names before it counts the rest."""
 
 
@@ -57,7 +57,8 @@ class Case:
     """One resource as it stands.
 
     `claims` are those of the spec. `idle` says that a kind which runs processes has none of this resource now. `acted`
-    and `restarted` tell what the same pass already did: repaired something, and by which steps it started anew.
+    and `restarted` tell what the same pass already did: repaired something, and by which steps it started anew. `taken`
+    are the records of resources that hold some of `claims` and don't want it any more: it passes on as it is.
     """
 
     key: Key
@@ -71,11 +72,13 @@ class Case:
     memory: RetryState = field(default_factory=RetryState)
     acted: bool = False
     restarted: tuple[type[Action], ...] = ()
+    taken: Sequence[Record] = ()
 
     @property
     def owned(self) -> bool:
-        """The ledger says that all that the spec occupies is ours."""
-        return self.record is not None and self.claims <= self.record.claims
+        """The ledger says that all that the spec occupies is ours, under this name or one that gives it up."""
+        records = (*([self.record] if self.record is not None else []), *self.taken)
+        return bool(records) and self.claims <= frozenset().union(*(record.claims for record in records))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +86,7 @@ class Settled:
     """As wanted. Probes decide whether it also works."""
 
     phase: ResourcePhase
+    holds: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,26 +173,9 @@ def next_step(case: Case) -> Step:
     """Decide what one look and its plan lead to."""
     if case.desired is None:
         return _remove(case)
+    if isinstance(case.plan, Act) and case.plan.ahead and case.record is not None:
+        return Execute(case.plan)
     return _wait_for_others(case, case.desired) or _conflict(case, case.desired) or _own(case, case.desired)
-
-
-def claimed(case: Case, facts: Facts) -> Record:
-    """Make the record for a `Claim`."""
-    desired, old = case.desired, case.record
-    if desired is None:
-        raise ValueError(f"cannot claim {case.key}: it is not wanted")
-    return Record(
-        kind=case.key.kind,
-        name=case.key.name,
-        deployment=desired.deployment,
-        spec_digest=desired.digest,
-        generation=desired.generation,
-        on_remove=desired.spec.on_remove,
-        claims=case.claims | (old.claims if old else frozenset()),
-        applied=old.applied if old else "",
-        facts=dict(facts),
-        needs=desired.spec.needs(),
-    )
 
 
 def next_start(memory: RetryState, now: float) -> float:
@@ -221,13 +208,15 @@ def _wait_for_others(case: Case, desired: Desired[Any]) -> Hold | None:
         return None
     waits = unmet(desired.spec.needs(), case.others.digests, case.others.statuses)
     if case.others.leaving:
-        waits += in_the_way(case.claims, case.key, case.others.leaving)
+        taken = {record.key for record in case.taken}
+        leaving = [record for record in case.others.leaving if record.key not in taken]
+        waits += in_the_way(case.claims, case.key, leaving)
     return _waits_for(waits, "Pending") if waits else None
 
 
 def _waits_for(others: Sequence[str], phase: ResourcePhase) -> Hold:
-    more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
-    message = f"waits for {', '.join(others[:_NAMED])}{more}"
+    more = f" and {len(others) - NAMED} more" if len(others) > NAMED else ""
+    message = f"waits for {', '.join(others[:NAMED])}{more}"
     return Hold(phase, "WaitsFor", message, waits_for=tuple(others))
 
 
@@ -245,7 +234,8 @@ def _conflict(case: Case, desired: Desired[Any]) -> Hold | None:
 
 def _own(case: Case, desired: Desired[Any]) -> Step:
     """Claim first; a plan that only waits on what isn't ours needs no claim."""
-    current = case.owned and case.record is not None and case.record.spec_digest == desired.digest
+    current = case.record is not None and case.owned and case.record.spec_digest == desired.digest
+    current = current and not case.taken
     if not current and (case.owned or not isinstance(case.plan, Wait)):
         return Claim()
     return _carry_out(case, desired)
@@ -256,7 +246,7 @@ def _carry_out(case: Case, desired: Desired[Any]) -> Step:
     if isinstance(plan, Wait):
         return Hold(plan.phase, plan.reason, plan.message, plan.seconds)
     if isinstance(plan, Converged):
-        return Settled(plan.phase)
+        return Settled(plan.phase, plan.holds)
     if not plan.drift:
         return Execute(plan)
     # Otherwise it ended by itself, or a new spec is on its way.

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from scores.base import Score
 from scores.manifest import FieldError
@@ -126,6 +126,8 @@ class Converged:
     """Nothing to do: the device is as wanted (with `desired` None: the resource is gone)."""
 
     phase: ResourcePhase = "Ready"
+    holds: frozenset[str] = frozenset()
+    """claims besides its spec's, kept until another resource takes them over"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,13 +136,15 @@ class Act(Generic[A]):
 
     `again`: this starts anew what had ended by itself, so the engine paces it (10 s doubling to 300 s). `drift`
     False: this is in the order of things (what ended as it should is recorded, what a reboot stopped is started), so it
-    is done where drift is only reported, too, and counts as none.
+    is done where drift is only reported, too, and counts as none. `ahead`: this clears the way for another resource,
+    so it waits for nothing that its own spec needs.
     """
 
     actions: tuple[A, ...]
     fields: tuple[str, ...] = ()
     again: bool = False
     drift: bool = True
+    ahead: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,17 +162,6 @@ class Wait:
 
 
 Plan = Converged | Act[A] | Wait
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """An object of the device that says of itself whose it is, whatever the ledger knows. `name` is its own name."""
-
-    deployment: str
-    key: Key
-    name: str
-    claims: frozenset[str]
-    facts: Facts
 
 
 class Store(Protocol):
@@ -189,8 +182,23 @@ class Store(Protocol):
         """
         ...
 
+    def wanted(self) -> Mapping[str, Desired[Any]]:
+        """Every name of this kind that is wanted. The very same object means that none of it has changed since."""
+        ...
+
+    def holders(self, claim: str) -> Collection[str]:
+        """The names of this kind whose records have `claim`."""
+        ...
+
     async def note(self, name: str, facts: Facts) -> None:
         """Replace the facts in the record of `name`, durably before this returns. The record must exist."""
+        ...
+
+    async def share(self, name: str, facts: Mapping[str, Facts]) -> bool:
+        """Replace the facts of `name`, whose pass this is, and of others in one commit.
+
+        False: a pass over one of the others is under way, and nothing was written; ask again soon.
+        """
         ...
 
 
@@ -276,4 +284,13 @@ class Reconciler(Protocol[S, O, A]):
 
     async def close(self) -> None:
         """Let go of connections and descriptors; leave what runs as it is."""
+        ...
+
+
+@runtime_checkable
+class Taker(Protocol):
+    """Beside `Reconciler`, of a kind whose objects pass from one resource to another as they are."""
+
+    def taken(self, name: str, desired: Desired[Any], observed: Any) -> Mapping[str, Facts]:
+        """Names that hold what `desired` occupies and don't want it any more, with the facts that each keeps. Pure."""
         ...

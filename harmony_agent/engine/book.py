@@ -6,38 +6,68 @@ little later by `flush`, all else before it is acted on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import anyio
 
-from harmony_agent.core.admission import Keep
+from harmony_agent.core.admission import Keep, Last
 from harmony_agent.core.errors import ResourceError
 from harmony_agent.core.reconcile import Desired, Key, Record
-from harmony_agent.core.status import Outcome, resource_status
-from harmony_agent.engine.deployment import Deployment
-from harmony_agent.engine.loops import Alarm, Changes
-from harmony_agent.engine.lost import Lost
+from harmony_agent.core.status import Enforced, Outcome, resource_status
+from harmony_agent.engine.holders import Holders
 from harmony_agent.engine.store import KindStore
 from harmony_agent.engine.together import Together
-from harmony_agent.engine.wanted import DesiredDigests, desired_of
+from harmony_agent.engine.turns import Turns
+from harmony_agent.engine.wanted import desired_of
 from harmony_agent.topology.control import Ledger, Stored
 from scores.manifest import WireManifest
 from scores.status import SETTLED, ResourcePhase, ResourceStatus
 
 
+@dataclass(slots=True)
+class Deployment:
+    """One deployment: the manifest that is enforced, and what was said of a newer one that is not."""
+
+    name: str
+    stored: Stored | None = None
+    removed: bool = False
+    kept: Keep | None = None
+    keys: set[Key] = field(default_factory=set)
+    floor: Last | None = None
+    """where nothing is enforced: what an earlier life of this device had accepted; no manifest goes back behind it"""
+
+    @property
+    def last(self) -> Last | None:
+        """What a newcomer is judged by."""
+        if self.stored is None:
+            return self.floor
+        return Last(self.stored.lineage, self.stored.generation, self.stored.digest)
+
+    @property
+    def enforced(self) -> Enforced | None:
+        """For the fold: what a status shows never goes back, also where the device's own memory was lost."""
+        if self.stored is None:
+            return Enforced(self.floor.lineage, self.floor.generation, self.floor.digest, False) if self.floor else None
+        return Enforced(self.stored.lineage, self.stored.generation, self.stored.digest, self.removed)
+
+
 class Book:
     """The engine's memory. Only the event loop's thread touches it."""
 
-    def __init__(self, ledger: Ledger, wire_now: Callable[[], str]) -> None:
+    def __init__(self, ledger: Ledger, changed: Callable[[str], None], wire_now: Callable[[], str]) -> None:
+        """`changed` is called with a deployment whose status may differ now."""
         self.ledger = ledger
         self._wire_now = wire_now
         self.deployments: dict[str, Deployment] = {}
         self.desired: dict[Key, Desired[Any]] = {}
         self.records: dict[Key, Record] = {record.key: record for record in ledger.records()}
         self.statuses: dict[Key, ResourceStatus] = {}
+        self.turns = Turns()
+        self.holders = Holders(self.records.values())
+        self.enforced = 0
+        """another one whenever `desired` changed"""
         self._unwanted: dict[Key, None] = dict.fromkeys(self.records)
         """keys of records that no manifest wants (or none yet, after a start): mostly none, and often asked for"""
         self.revision = 0
@@ -46,25 +76,18 @@ class Book:
         """another one whenever the phase of a resource changed"""
         self._phases: dict[str, tuple[tuple[int, int], set[ResourcePhase]]] = {}
         self._stores: dict[str, KindStore] = {}
-        self.changes = Changes()
-        """names of deployments whose status may differ now"""
-        self.released = Alarm()
-        """rings when something isn't wanted or ours any more: another deployment may have it"""
-        self.lost = Lost()
-        self._taking: set[Key] = set()
+        self._changed = changed
         self._unwritten: set[Key] = set()
         self._writing = anyio.Lock()
         """held from a write to the disk until memory says the same: no flush or rebuild may bring back what is older"""
-        self._puts: Together[Record] = Together(self._put)
+        self._puts: Together[Sequence[Record]] = Together(self._put)
         self._forgets: Together[Key] = Together(self._forget)
+        self.on_release: Callable[[], None] = lambda: None
+        """something isn't wanted or ours any more: another deployment may have it"""
 
     def store(self, kind: str) -> KindStore:
         """What the reconciler of `kind` may see."""
         return self._stores.setdefault(kind, KindStore(self, kind))
-
-    def now(self) -> str:
-        """The time, as the wire spells it."""
-        return self._wire_now()
 
     def deployment(self, name: str) -> Deployment:
         """The deployment, made if it is new."""
@@ -72,17 +95,8 @@ class Book:
 
     # -- manifests
 
-    def enforce(
-        self,
-        stored: Stored,
-        manifest: WireManifest,
-        digests: Mapping[str, str] | None = None,
-        taken: Collection[Key] = (),
-    ) -> set[Key]:
-        """Hold the device to a manifest that was persisted; returns the keys to work on.
-
-        `digests` as `digests_of`. `taken` are ours since just now.
-        """
+    def enforce(self, stored: Stored, manifest: WireManifest, digests: Mapping[str, str] | None = None) -> set[Key]:
+        """Hold the device to a manifest that was persisted; returns the keys to work on. `digests` as `digests_of`."""
         deployment = self.deployment(stored.deployment)
         before = {key: self.desired[key] for key in deployment.keys}
         wanted = {
@@ -93,6 +107,7 @@ class Book:
             del self.desired[key]
         self.desired.update(wanted)
         self.revision += 1
+        self.enforced += 1
         for key in wanted:
             self._unwanted.pop(key, None)
         self._unwanted |= {key: None for key in before if key not in wanted and key in self.records}
@@ -100,12 +115,12 @@ class Book:
         deployment.stored, deployment.removed, deployment.kept = stored, manifest.removed, None
         deployment.keys = set(wanted)
         self._follow_on_remove(wanted)
-        self.changes.tell(stored.deployment)
+        self._changed(stored.deployment)
         stale = (owned | before.keys()) - wanted.keys()
-        changed = {key for key, desired in wanted.items() if before.get(key) is not desired or key in taken}
+        changed = {key for key, desired in wanted.items() if before.get(key) is not desired}
         self._not_yet(stale, changed)
         if before.keys() - wanted.keys():
-            self.released.ring()
+            self.on_release()
         return stale | changed
 
     def _follow_on_remove(self, wanted: Mapping[Key, Desired[Any]]) -> None:
@@ -135,12 +150,12 @@ class Book:
         entry = self.deployment(deployment)
         if entry.kept != kept:
             entry.kept = kept
-            self.changes.tell(deployment)
+            self._changed(deployment)
 
     def going(self, key: Key) -> bool:
         """Whether what the ledger has under `key` is to be taken off: its deployment is known, and wants it no more."""
         record = self.records.get(key)
-        if record is None or key in self.desired or key in self._taking:
+        if record is None or key in self.desired:
             return False
         deployment = self.deployments.get(record.deployment)
         return deployment is not None and deployment.stored is not None
@@ -152,8 +167,11 @@ class Book:
             for key, record in self.records.items()
             if record.deployment == deployment and not self.going(key)
         }
-        wanted = {str(key): one.spec.on_remove for key, one in self.desired.items() if one.deployment == deployment}
-        return {str(key): "delete" for key in self.lost.of(deployment)} | owned | wanted
+        return owned | {
+            str(key): desired.spec.on_remove
+            for key, desired in self.desired.items()
+            if desired.deployment == deployment
+        }
 
     def leaving(self, deployment: str) -> list[Record]:
         """Records of a deployment that are on their way out."""
@@ -163,40 +181,26 @@ class Book:
             if self.records[key].deployment == deployment and self.going(key)
         ]
 
-    # -- what remains of an earlier life
-
-    def lose(self, deployment: str, found: Mapping[Key, ResourceStatus]) -> None:
-        """Note what the ledger knows nothing of."""
-        self.lost.add(deployment, found)
-        self.changes.tell(deployment)
-
-    def remains(self, deployment: str) -> dict[Key, ResourceStatus]:
-        """What is to be told of it."""
-        return self.lost.shown(deployment, self.desired, self.statuses)
-
-    @contextmanager
-    def taking(self, bare: Record) -> Iterator[None]:
-        """Let a kind see this record while it is made whole: in memory alone, and not as something that is to go."""
-        old = self.records.get(bare.key)
-        self._taking.add(bare.key)
-        self._remember(bare)
-        try:
-            yield
-        finally:
-            self._taking.discard(bare.key)
-            self.records.pop(bare.key)
-            self._unwanted.pop(bare.key, None)
-            self.revision += 1
-            if old is not None:
-                self._remember(old)
-
     # -- records
 
     async def write(self, record: Record) -> None:
         """Put a record, durably before this returns."""
-        await self._puts.add(record)
+        await self._puts.add((record,))
 
-    async def _put(self, records: list[Record]) -> None:
+    async def write_together(self, own: Record, others: Collection[Record]) -> bool:
+        """Put the record of the pass that asks, and those of other resources, in one commit.
+
+        False: a pass over one of the others is under way, and nothing was written; ask again soon.
+        """
+        keys = [record.key for record in others]
+        if self.turns.busy(keys):
+            return False
+        with self.turns.lend(keys):
+            await self._puts.add((own, *others))
+        return True
+
+    async def _put(self, groups: list[Sequence[Record]]) -> None:
+        records = [record for group in groups for record in group]
         async with self._writing:
             await self.ledger.put(records)
             for record in records:
@@ -211,12 +215,11 @@ class Book:
         self._remember(record)
         self._unwritten.add(record.key)
         if old is not None and old.claims - record.claims:
-            self.released.ring()
+            self.on_release()
 
     def _remember(self, record: Record) -> None:
+        self.holders.change(self.records.get(record.key), record)
         self.records[record.key] = record
-        if record.key not in self._taking:
-            self.lost.settle(record)
         self.revision += 1
         if record.key not in self.desired:
             self._unwanted[record.key] = None
@@ -255,14 +258,14 @@ class Book:
             self.statuses.pop(key, None)
             self._phased += 1
             if record is not None:
-                self.changes.tell(record.deployment)
-        self.released.ring()
+                self._changed(record.deployment)
+        self.on_release()
 
     async def _forget(self, keys: list[Key]) -> None:
         async with self._writing:
             await self.ledger.forget(*keys)
             for key in keys:
-                self.records.pop(key, None)
+                self.holders.change(self.records.pop(key, None), None)
                 self.revision += 1
                 self._unwanted.pop(key, None)
             self._unwritten.difference_update(keys)
@@ -276,13 +279,13 @@ class Book:
             return False
         self.statuses[key] = status
         self._phased += old is None or old.phase != status.phase
-        self.changes.tell(deployment)
+        self._changed(deployment)
         settled = status.phase in SETTLED
         return settled and not (old and old.phase in SETTLED and old.spec_digest == status.spec_digest)
 
     def digests(self) -> Mapping[Key, str]:
         """The spec digest that is wanted of each key."""
-        return DesiredDigests(self.desired)
+        return _Digests(self.desired)
 
     def phases(self, deployment: str) -> set[ResourcePhase]:
         """Those of a deployment's resources, each once; of a thousand that stay as they are, made once."""
@@ -297,5 +300,20 @@ class Book:
     def resources(self, deployment: str) -> dict[str, ResourceStatus]:
         """Every resource of a deployment, those on their way out too."""
         keys = self.deployments[deployment].keys | {record.key for record in self.leaving(deployment)}
-        found = {key: self.statuses[key] for key in keys if key in self.statuses} | self.remains(deployment)
-        return {str(key): status for key, status in found.items()}
+        return {str(key): self.statuses[key] for key in keys if key in self.statuses}
+
+
+class _Digests(Mapping[Key, str]):
+    """A view of desired specs as their digests."""
+
+    def __init__(self, desired: Mapping[Key, Desired[Any]]) -> None:
+        self._desired = desired
+
+    def __getitem__(self, key: Key) -> str:
+        return self._desired[key].digest
+
+    def __iter__(self) -> Any:
+        return iter(self._desired)
+
+    def __len__(self) -> int:
+        return len(self._desired)

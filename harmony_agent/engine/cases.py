@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from harmony_agent.core.decide import Case, Now, Others
-from harmony_agent.core.reconcile import Key, Plan
+from harmony_agent.core.reconcile import Facts, Key, Plan, Taker
 from harmony_agent.engine.book import Book
 from harmony_agent.engine.parts import Pass
 
@@ -24,7 +25,15 @@ def wanted(book: Book, this: Pass, plan: Plan[Any], now: Now) -> Case:
         memory=this.memory,
         acted=this.acted,
         restarted=this.again,
+        taken=[book.records[Key(this.key.kind, name)] for name in taken(this)],
     )
+
+
+def taken(this: Pass) -> Mapping[str, Facts]:
+    """What others of its kind give up to it, as the facts that each keeps."""
+    if not isinstance(this.reconciler, Taker):
+        return {}
+    return this.reconciler.taken(this.key.name, this.desired, this.observed)
 
 
 def leaving(book: Book, key: Key, plan: Plan[Any], now: Now) -> Case:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from harmony_agent.core import decide
+from harmony_agent.core import claims, decide
 from harmony_agent.core.decide import (
     Case,
     Claim,
@@ -60,6 +60,13 @@ class Converger:
 
     async def work(self, key: Key) -> None:
         """Bring `key` a pass nearer to what is wanted, and say how it is."""
+        await self._book.turns.begin(key)
+        try:
+            await self._work(key)
+        finally:
+            self._book.turns.end(key)
+
+    async def _work(self, key: Key) -> None:
         reconciler = self._kinds.get(key.kind)
         desired = self._book.desired.get(key)
         record = self._book.records.get(key)
@@ -127,6 +134,9 @@ class Converger:
             case = cases.wanted(self._book, this, plan, self._pacing.now())
             step = decide.next_step(case)
             if isinstance(step, Claim):
+                busy = self._book.turns.busy([record.key for record in case.taken])
+                if busy:
+                    return self._hold(this, claims.taking(busy))
                 if await self._claim(this, case):
                     look = this.reconciler.last_seen(this.key.name) is None
                     continue  # what is recorded now may be part of what is to be done
@@ -150,11 +160,18 @@ class Converger:
     async def _claim(self, this: Pass, case: Case) -> bool:
         """Write the record; False where it changes nothing that could be done, so that it may be durable later."""
         facts = this.reconciler.facts(this.key.name, this.desired, this.observed)
-        new = decide.claimed(case, facts)
-        if case.owned and case.record is not None and case.record.facts == new.facts:
+        new = claims.claimed(case, facts)
+        same = case.record is not None and case.record.facts == new.facts
+        if case.owned and same and not case.taken:
             self._book.write_later(new)
             return False
-        await self._book.write(new)
+        if not case.taken:
+            await self._book.write(new)
+            return True
+        others = claims.given_up(case, cases.taken(this))
+        if await self._book.write_together(new, others):
+            for other in others:
+                self._queue.add(other.key)
         return True
 
     async def _carry_out(self, this: Pass, step: Step) -> Outcome | None:
@@ -162,8 +179,8 @@ class Converger:
         match step:
             case Hold():
                 return self._hold(this, step)
-            case Settled(phase=phase):
-                return await self._judge_health(this, phase)
+            case Settled():
+                return await self._judge_health(this, step)
             case Report():
                 return await self._report(this, step)
             case Execute(plan=plan):
@@ -216,18 +233,18 @@ class Converger:
             log.info("%s: %s: %s", key, type(action).__name__, action.reason, extra=fields)
             await reconciler.apply(action)
 
-    async def _judge_health(self, this: Pass, settled: ResourcePhase) -> Outcome | None:
+    async def _judge_health(self, this: Pass, settled: Settled) -> Outcome | None:
         """It is as wanted: say whether it works, too. None where it was restarted because it does not."""
         record, verdict = self._book.records[this.key], self._track(this)
         if not verdict.alive:
             return await self._revive(this, verdict)
         instance = this.reconciler.instance(this.observed)
-        claims = this.reconciler.claims(this.desired.spec)
+        held = this.reconciler.claims(this.desired.spec) | settled.holds
         ready = instance if verdict.ready else ""
-        self._book.write_later(replace(record, applied=this.desired.version, claims=claims, ready=ready))
+        self._book.write_later(replace(record, applied=this.desired.version, claims=held, ready=ready))
         detail = _with_ready(this.detail(), ready=verdict.ready)
         if verdict.ready:
-            return Outcome(settled, detail=detail, drift=this.drift())
+            return Outcome(settled.phase, detail=detail, drift=this.drift())
         phase: ResourcePhase = "Degraded" if verdict.was_ready else "Progressing"
         return Outcome(phase, "NotReady", f"its readiness probe fails: {verdict.why or 'no result yet'}", detail)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from typing import Final
 
-from harmony_agent.core import decide
+from harmony_agent.core import claims, decide
 from harmony_agent.core.decide import Claim, Execute, Hold, Now, RetryState, Settled, Step
 from harmony_agent.core.errors import ResourceError, Transient
 from harmony_agent.core.reconcile import Desired, Key
@@ -105,7 +105,9 @@ class Rehearsal:
             if not isinstance(step, Claim):
                 return step
             facts = this.reconciler.facts(this.key.name, this.desired, this.observed)
-            self._book.write_later(decide.claimed(case, facts))
+            others = claims.given_up(case, cases.taken(this)) if case.taken else []
+            for record in (claims.claimed(case, facts), *others):
+                self._book.write_later(record)
         return step
 
     def _presume(self, key: Key, desired: Desired, step: Step) -> None:  # type: ignore[type-arg]  # of any kind

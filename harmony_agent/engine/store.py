@@ -5,7 +5,7 @@ Holds nothing of its own but the names, and those only until the book changes.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ class KindStore:
         self._book = book
         self._kind = kind
         self._names: tuple[int, Collection[str]] = (-1, ())
+        self._wanted: tuple[int, Mapping[str, Desired[Any]]] = (-1, {})
 
     def desired(self, name: str) -> Desired[Any] | None:
         """What is wanted of `name`."""
@@ -37,6 +38,23 @@ class KindStore:
             keys = self._book.desired.keys() | self._book.records.keys()
             self._names = (self._book.revision, tuple(key.name for key in keys if key.kind == self._kind))
         return self._names[1]
+
+    def wanted(self) -> Mapping[str, Desired[Any]]:
+        """Every name of the kind that is wanted, with what is wanted of it."""
+        if self._wanted[0] != self._book.enforced:
+            found = {key.name: desired for key, desired in self._book.desired.items() if key.kind == self._kind}
+            self._wanted = (self._book.enforced, found)
+        return self._wanted[1]
+
+    def holders(self, claim: str) -> Collection[str]:
+        """The names whose records have `claim`."""
+        return [key.name for key in self._book.holders.of(claim) if key.kind == self._kind]
+
+    async def share(self, name: str, facts: Mapping[str, Facts]) -> bool:
+        """Replace the facts of several names in one commit; False where another's pass is under way."""
+        records = {one: replace(self._book.records[Key(self._kind, one)], facts=dict(facts[one])) for one in facts}
+        own = records.pop(name)
+        return await self._book.write_together(own, records.values())
 
     async def note(self, name: str, facts: Facts) -> None:
         """Replace the facts of `name`, durably."""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from harmony_agent.core.reconcile import Act, Converged, Desired, Plan, Wait
+from harmony_agent.core.reconcile import Act, Converged, Desired, Plan, Taker, Wait
 from tests.fakes.store import FakeStore
 
 ROUNDS = 6
@@ -46,18 +46,23 @@ async def _converge(kind: Any, store: FakeStore, desired: Desired[Any], before: 
     observed = await kind.observe(name)
     plan = kind.plan(name, desired, observed)
     record = store.record(name)
-    owned = record is not None and claims <= record.claims
+    taken = kind.taken(name, desired, observed) if isinstance(kind, Taker) else {}
+    held = [store.record(other).claims for other in taken] + ([record.claims] if record is not None else [])
+    owned = bool(held) and claims <= frozenset().union(*held)
     disturbs = isinstance(plan, Act) and any(action.disturbs for action in plan.actions)
     if not owned and disturbs and not spec.adopt:
         return Pass(Wait("OwnershipConflict", phase="Blocked", seconds=10.0))
-    if record is None or not owned or record.spec_digest != desired.digest:
+    if record is None or not owned or taken or record.spec_digest != desired.digest:
         older = record.claims if record is not None else frozenset()
-        store.claim(name, kind.facts(name, desired, observed), claims | older)
+        facts = kind.facts(name, desired, observed)
+        for other, kept in taken.items():
+            store.give_up(other, kept, claims)
+        store.claim(name, facts, claims | older)
         plan = kind.plan(name, desired, await kind.observe(name))
     result = Pass(plan)
     await _rounds(kind, name, desired, result, before)
     if isinstance(result.plan, Converged):
-        store.settled(name, claims)
+        store.settled(name, claims | result.plan.holds)
     return result
 
 

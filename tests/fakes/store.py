@@ -7,7 +7,7 @@ records something else than JSON fails here already.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -35,6 +35,17 @@ class FakeStore:
 
     def names(self) -> Collection[str]:
         return list(dict.fromkeys([*self._desired, *self._records]))
+
+    def wanted(self) -> Mapping[str, Desired[Any]]:
+        return dict(self._desired)
+
+    def holders(self, claim: str) -> Collection[str]:
+        return [name for name, record in self._records.items() if claim in record.claims]
+
+    async def share(self, name: str, facts: Mapping[str, Facts]) -> bool:
+        for one, kept in facts.items():
+            await self.note(one, kept)
+        return name in facts
 
     async def note(self, name: str, facts: Facts) -> None:
         self._records[name] = replace(self._records[name], facts=_json(facts))
@@ -90,6 +101,11 @@ class FakeStore:
     def put(self, record: Record) -> None:
         """Hold exactly this record."""
         self._records[record.name] = replace(record, facts=_json(record.facts))
+
+    def give_up(self, name: str, facts: Facts, claims: frozenset[str]) -> None:
+        """`name` keeps `facts`, and `claims` no more: another has them."""
+        old = self._records[name]
+        self._records[name] = replace(old, facts=_json(facts), claims=old.claims - claims, applied="")
 
     def settled(self, name: str, claims: Iterable[str]) -> None:
         """`name` converged on what is wanted: it is applied, and older claims are let go."""

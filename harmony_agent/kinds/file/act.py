@@ -5,15 +5,17 @@ What can't be told from the device is recorded before it is done; see `places`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import assert_never
 
-from harmony_agent.core.reconcile import Store
+from harmony_agent.core.errors import Transient
+from harmony_agent.core.reconcile import Facts, Store
 from harmony_agent.kinds.file import places as ledger
-from harmony_agent.kinds.file.actions import Amend, Drop, FileAction, Keep, MakeParents, Put, Release, Sweep
-from harmony_agent.kinds.file.places import Former, Place, copy_name
+from harmony_agent.kinds.file.actions import Amend, Drop, FileAction, Keep, MakeParents, Prune, Put, Release, Sweep
+from harmony_agent.kinds.file.exchange import Exchange
+from harmony_agent.kinds.file.places import Former, Place
 from harmony_agent.kinds.file.surveys import Surveys
 from harmony_agent.topology import Objects
 from harmony_agent.topology.files import Attributes, Files, Node, Sight, Write
@@ -23,8 +25,9 @@ from scores.file import MAX_OBJECT, ObjectRef
 class Actor:
     """Changes one device's files."""
 
-    def __init__(self, files: Files, store: Store, objects: Objects, surveys: Surveys) -> None:
-        self._files, self._store, self._objects, self._surveys = files, store, objects, surveys
+    def __init__(self, files: Files, store: Store, objects: Objects, surveys: Surveys, exchange: Exchange) -> None:
+        self._files, self._store, self._objects = files, store, objects
+        self._surveys, self._exchange = surveys, exchange
 
     async def apply(self, action: FileAction) -> None:
         """Take one step."""
@@ -36,11 +39,13 @@ class Actor:
             case Put():
                 await self._files.put(action.spec.path, self._node(action), action.expect)
             case Amend():
-                await self._files.amend(action.path, action.attributes, action.expect)
+                await self._amend(action)
             case Drop():
                 await self._files.remove(action.path, action.expect)
             case Sweep():
                 await self._files.sweep(action.path)
+            case Prune():
+                await self._prune(action)
             case Release():
                 await self._release(action)
             case _:
@@ -53,12 +58,12 @@ class Actor:
 
     async def _keep(self, action: Keep) -> None:
         """Record what stands there, copy it, record that: no copy is lost, and none of something older is believed."""
-        place = next(place for place in self._surveys.owned(action.name).places if place.path == action.path)
+        place = self._place(action.name, action.path)
         if place.former != action.former:
             place = replace(place, former=action.former, kept=False)
             await self._note(action.name, place)
         if place.former is not None and place.needs_copy and action.expect is not None:
-            copy = copy_name(action.name, action.path)
+            copy = place.copy_of(action.name)
             await self._files.keep(action.path, copy, place.former.digest, action.expect)
             await self._note(action.name, replace(place, kept=True))
 
@@ -73,7 +78,25 @@ class Actor:
         """Delete what was kept, which nothing may believe in by then; the ledger names it until it is gone."""
         if place.former is not None:
             await self._note(name, place.giving_back())
-            await self._files.forget(copy_name(name, place.path))
+            await self._files.forget(place.copy_of(name))
+
+    def _place(self, name: str, path: str) -> Place:
+        """The place as the ledger has it now. Raises Transient where another File took it meanwhile."""
+        place = self._surveys.place(name, path)
+        if place is None:
+            raise Transient(
+                "ChangedMeanwhile", f"cannot change {path}: another File has it now", delay=0.2, phase="Progressing"
+            )
+        return place
+
+    async def _amend(self, action: Amend) -> None:
+        """Change mode and owner; make it anew where root took it, which only its directory's owner may do then."""
+        try:
+            await self._files.amend(action.path, action.attributes, action.expect)
+        except Transient as error:
+            if error.reason != "PermissionDenied" or action.otherwise is None:
+                raise
+            await self.apply(action.otherwise)
 
     async def _make_parents(self, action: MakeParents) -> None:
         """Record them as made, then make them: one that no record names would be left over."""
@@ -88,9 +111,13 @@ class Actor:
 
     async def _release(self, action: Release) -> None:
         """Undo at one place, then let what was kept go, then its record: in an order that may be cut anywhere."""
-        place, seen, name = action.place, action.sight.seen, action.name
+        name, seen = action.name, action.sight.seen
+        place = self._place(name, action.place.path)
+        if self._exchange.ties(name, (action.sight,)).taker(place.path) is not None:
+            message = f"cannot give up {place.path}: another File is to have it"
+            raise Transient("ChangedMeanwhile", message, delay=0.2, phase="Progressing")
         if action.restore and place.former is not None:
-            await self._put_back(name, place.former, action.sight)
+            await self._put_back(place.copy_of(name), place.former, action.sight)
         elif action.remove and seen is not None:
             await self._files.remove(place.path, seen.mark)
         if action.sight.leftover:
@@ -98,27 +125,63 @@ class Actor:
         left = await self._drop_made(name, place.made)
         await self._forget_copy(name, place)
         rest = [other for other in self._surveys.owned(name).places if other.path != place.path]
-        if rest:  # what must stay now goes with the last place
-            rest[0] = replace(rest[0], made=tuple(dict.fromkeys((*rest[0].made, *left))))
+        heirs = self._inherit(name, [*left, *([place.path] if action.stays else [])], rest)
+        if rest or heirs or action.stays or place.former is not None or place.made:  # else the record goes in a moment
+            await self._share(name, rest, heirs)
+
+    async def _prune(self, action: Prune) -> None:
+        """Drop what nothing needs; what holds something is passed on or let go of."""
+        place, name = self._place(action.name, action.path), action.name
+        spare = [path for path in place.made if not self._exchange.needed_by_others(name, path)]
+        left = await self._drop_made(name, spare)
+        rest = [
+            replace(other, made=tuple(path for path in other.made if path not in spare)) if other is place else other
+            for other in self._surveys.owned(name).places
+        ]
+        heirs = self._inherit(name, left, [])
+        await self._share(name, rest, heirs)
+
+    async def _share(self, name: str, places: Sequence[Place], heirs: Mapping[str, Facts]) -> None:
+        """Have the ledger say all of it at once."""
+        if not await self._store.share(name, {name: ledger.write(places), **heirs}):
+            others = ", ".join(f"File/{heir}" for heir in heirs)
+            raise Transient("WaitsFor", f"waits for {others}", delay=0.1, phase="Progressing")
+        for heir in heirs:
+            self._surveys.of(heir)  # so that what was made for it is known
+
+    def _inherit(self, name: str, directories: Sequence[str], rest: list[Place]) -> dict[str, Facts]:
+        """Directories that stay go with the Files that have places in them; else with the last of its own places."""
+        given: dict[str, list[Place]] = {}
+        alone = []
+        for directory in directories:
+            heirs = self._exchange.heirs(name, directory)
+            for heir in heirs:
+                places = given.setdefault(heir, list(self._surveys.owned(heir).places))
+                at = next(
+                    i for i, place in enumerate(places) if place.path.startswith(directory + "/") and not place.vacant
+                )
+                places[at] = replace(places[at], made=tuple(dict.fromkeys((*places[at].made, directory))))
+            alone += [] if heirs else [directory]
+        if rest:
+            rest[0] = replace(rest[0], made=tuple(dict.fromkeys((*rest[0].made, *alone))))
         else:
-            self._surveys.left(left)
-        if rest or place.former is not None or place.made:  # else the record goes as it is, and in a moment
-            await self._store.note(name, ledger.write(rest))
+            self._surveys.left(alone)
+        return {heir: ledger.write(places) for heir, places in given.items()}
 
     async def _drop_made(self, name: str, made: Sequence[str]) -> list[str]:
         """Remove the directories that were made for `name`; those that hold something or are needed are returned."""
-        needed = [path for path in made if self._surveys.needed_by_others(name, path)]
+        needed = [path for path in made if self._exchange.needed_by_others(name, path)]
         held = await self._files.drop_parents([path for path in made if path not in needed])
         left = [*needed, *held]
         self._surveys.dropped(set(made).difference(left))
         return left
 
-    async def _put_back(self, name: str, former: Former, sight: Sight) -> None:
+    async def _put_back(self, copy: str, former: Former, sight: Sight) -> None:
         seen = sight.seen
         if seen is not None and seen.type == former.type == "directory":
             await self._files.amend(sight.path, Attributes(former.mode, former.uid, former.gid), seen.mark)
         else:
-            node = former.node(copy_name(name, sight.path))
+            node = former.node(copy)
             await self._files.put(sight.path, node, None if seen is None else seen.mark)
 
     def _node(self, action: Put) -> Node:

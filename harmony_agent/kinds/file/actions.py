@@ -48,6 +48,8 @@ class Amend(Action):
     path: str
     attributes: Attributes
     expect: Mark
+    otherwise: Put | None = None
+    """where that isn't allowed: make it anew"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,14 +69,26 @@ class Sweep(Action):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Prune(Action):
+    """Drop the directories that were made for what is absent by now."""
+
+    path: str
+    disturbs: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Release(Action):
-    """Give a place up: remove what is ours there or put back what was before, and drop directories made for it."""
+    """Give a place up: remove what is ours there or put back what was before, and drop directories made for it.
+
+    `stays`: a directory of ours that holds something. Files that have places in it get it, else it is let go of.
+    """
 
     place: Place
     sight: Sight
     remove: bool
     restore: bool
+    stays: bool = False
     disturbs: bool = False  # of ours alone
 
 
-FileAction = Keep | MakeParents | Put | Amend | Drop | Sweep | Release
+FileAction = Keep | MakeParents | Put | Amend | Drop | Sweep | Prune | Release

@@ -53,7 +53,8 @@ class Place:
     `proven`: it was once as wanted, so whatever stands there since is ours; unless it was left `vacant`, being wanted
     absent. Besides, what is one of the `intents` can be of this agent's making. `made`: parents that were made for it.
     `kept`: the copy of a `former` file was complete. A copy that the ledger doesn't say so of is none, for it may be of
-    something older; so this is written before anything is replaced, and taken back before the copy is deleted.
+    something older; so this is written before anything is replaced, and taken back before the copy is deleted. `copy`:
+    its name, where another File made it.
     """
 
     path: str
@@ -64,6 +65,7 @@ class Place:
     made: tuple[str, ...] = ()
     former: Former | None = None
     kept: bool = False
+    copy: str = ""
 
     @property
     def needs_copy(self) -> bool:
@@ -74,6 +76,20 @@ class Place:
     def untouched(self) -> bool:
         """Whether it is still its owner's, or again: what stood there isn't kept, so nothing was done to it."""
         return self.needs_copy and not self.kept
+
+    def copy_of(self, name: str) -> str:
+        """The name of the copy of what stood there, for the File `name` that has the place."""
+        return self.copy or copy_name(name, self.path)
+
+    def passed_on(self, name: str) -> Place:
+        """The same place once another File than `name` has it."""
+        return replace(self, copy=self.copy_of(name) if self.former is not None else "")
+
+    def may_pass(self, seen: Seen | None, *, adopt: bool) -> bool:
+        """Whether it is this agent's to pass on, or the one who gets it adopts what isn't."""
+        if adopt or self.proven:
+            return True
+        return self.may_be_ours(seen) if seen is not None else self.needs_copy and self.kept
 
     def giving_back(self) -> Place:
         """The same place once what stood there before is there again, or stays away."""
@@ -138,6 +154,7 @@ def _value(place: Place) -> dict[str, Any]:
         "made": list(place.made),
         "former": None if place.former is None else asdict(place.former),
         "kept": place.kept,
+        **({"copy": place.copy} if place.copy else {}),
     }
 
 
@@ -166,6 +183,7 @@ def _place(value: Mapping[str, Any]) -> Place:
         made=tuple(value["made"]),
         former=None if former is None else Former(**former),
         kept=value.get("kept", True),  # one of before this was noted
+        copy=value.get("copy", ""),
     )
 
 

@@ -15,8 +15,11 @@ from harmony_agent.core.reconcile import Converged, Desired, Facts, Plan, Store
 from harmony_agent.kinds.file import places as ledger
 from harmony_agent.kinds.file.act import Actor
 from harmony_agent.kinds.file.actions import FileAction
+from harmony_agent.kinds.file.exchange import Exchange
 from harmony_agent.kinds.file.places import Place
-from harmony_agent.kinds.file.plan import FileState, plan_removal, plan_wanted
+from harmony_agent.kinds.file.plan import plan_wanted
+from harmony_agent.kinds.file.release import plan_removal
+from harmony_agent.kinds.file.state import FileState
 from harmony_agent.kinds.file.surveys import Sightings, Survey, Surveys
 from harmony_agent.topology import Objects
 from harmony_agent.topology.files import TEMP_PREFIX, TEMP_SUFFIX, Files, SeenType, Sight
@@ -60,7 +63,8 @@ class FileReconciler:
         self._allow_setuid = allow_setuid
         self._sightings = Sightings()
         self._surveys = Surveys(store, self._sightings)
-        self._actor = Actor(files, store, objects, self._surveys)
+        self._exchange = Exchange(store, self._surveys)
+        self._actor = Actor(files, store, objects, self._surveys, self._exchange)
 
     def admit(self, spec: File) -> Iterable[FieldError]:
         """A path outside the roots or too near to the agent itself, and setuid bits."""
@@ -130,16 +134,25 @@ class FileReconciler:
     def facts(self, name: str, desired: Desired[File], observed: FileState | None) -> Facts:
         """The place that is wanted first, with what is there if that is to be adopted; then those owned before."""
         wanted = self._surveys.wanted(name, desired)
-        path = desired.spec.path
+        path, seen = desired.spec.path, None if observed is None else observed.at.seen
         others = {place.path: place for place in self._surveys.owned(name).places}
         here = others.pop(path, None)
+        for place in self._exchange.taken(desired.spec, seen).values():
+            here = place if here is None else replace(here, made=tuple(dict.fromkeys((*here.made, *place.made))))
         if here is None:
-            here = Place(path, made=self._surveys.made_parents(path))
-            sight = observed.at if observed is not None else Sight(path)
-            if desired.spec.adopt and sight.seen is not None and not self._surveys.is_made(path):
-                here = replace(here, former=ledger.describe(sight.seen))
-        seen = None if observed is None else observed.at.seen
+            made = self._surveys.is_made(path)
+            here = Place(path, intents=("directory",) if made else (), made=self._surveys.made_parents(path))
+            if desired.spec.adopt and seen is not None and not made:
+                here = replace(here, former=ledger.describe(seen))
         return ledger.write([here.intending(desired.spec, wanted.digest, seen), *others.values()])
+
+    def taken(self, name: str, desired: Desired[File], observed: FileState | None) -> Mapping[str, Facts]:  # noqa: ARG002  # the protocol's
+        """Files that hold its path and don't want it any more, with the places that each keeps."""
+        seen = None if observed is None else observed.at.seen
+        return {
+            holder: ledger.write([other for other in self._surveys.owned(holder).places if other.path != place.path])
+            for holder, place in self._exchange.taken(desired.spec, seen).items()
+        }
 
     def detail(self, name: str, observed: FileState | None) -> FileDetail | None:  # noqa: ARG002  # the protocol's
         """What stands at the path; None where it couldn't be looked at."""
@@ -167,7 +180,8 @@ class FileReconciler:
                 self._sightings.stir(name)
                 changed(name)
             for name in self._surveys.at(path.rpartition("/")[0]):
-                if self._store.desired(name) is None:  # a directory that goes once it is empty
+                desired = self._store.desired(name)
+                if desired is None or desired.spec.type != "directory":  # what a directory stands in the way of
                     changed(name)
 
         await self._files.watch(touched)
@@ -196,7 +210,7 @@ class FileReconciler:
         """The state of these sights: the same object as before where they are the same; None where nothing is left."""
         if not sights:
             return None
-        state = FileState(sights[0], sights[1:])
+        state = FileState(sights[0], sights[1:], self._exchange.ties(name, sights))
         if survey.desired is None and isinstance(plan_removal(name, self._surveys.owned(name), state), Converged):
             return None
         return self._sightings.settle(name, state)

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from harmony_agent.core.paths import below, parents
+from harmony_agent.core.paths import parents
 from harmony_agent.core.reconcile import Desired, Record, Store
 from harmony_agent.kinds.file import places as ledger
-from harmony_agent.kinds.file.places import Owned, Place, copy_name
-from harmony_agent.kinds.file.plan import FileState, Wanted
+from harmony_agent.kinds.file.places import Owned, Place
+from harmony_agent.kinds.file.state import FileState, Wanted
 from harmony_agent.topology.files import Spot
 from scores.canonical import digest as digest_of
 from scores.file import File
@@ -58,7 +58,7 @@ class Sightings:
     def settle(self, name: str, state: FileState) -> FileState:
         """The state that is known of it now: the same object as before where they are the same."""
         before = self.states.get(name)
-        if before is not None and (before.at is state.at or before.at == state.at) and before.old == state.old:
+        if before is not None and before.at == state.at and before.old == state.old and before.ties == state.ties:
             return before
         self.states[name] = state
         self._looks.pop(name, None)
@@ -114,16 +114,20 @@ class Surveys:
         """What the ledger shows of it."""
         return self.of(name).owned
 
+    def place(self, name: str, path: str) -> Place | None:
+        """The place at `path` that the ledger says is its own."""
+        return next((place for place in self.owned(name).places if place.path == path), None)
+
     def wanted(self, name: str, desired: Desired[File]) -> Wanted:
         """The spec with its content's digest, which is made once for each spec."""
         spec = desired.spec
         if spec.object is not None:
-            return Wanted(name, spec, spec.object.digest)
+            return Wanted(name, spec, spec.object.digest, self.is_made(spec.path))
         known = self._digests.get(name)
         if known is None or known[0] != desired.digest:
             data = spec.data()
             known = self._digests[name] = (desired.digest, "" if data is None else digest_of(data))
-        return Wanted(name, spec, known[1])
+        return Wanted(name, spec, known[1], self.is_made(spec.path))
 
     def at(self, path: str) -> tuple[str, ...]:
         """The names that are looked for there."""
@@ -153,14 +157,6 @@ class Surveys:
             path in place.made for name in makers for place in self.owned(name).places
         )
 
-    def needed_by_others(self, name: str, directory: str) -> bool:
-        """Whether another File is wanted at or below it."""
-        for other in self._store.names():
-            desired = self._store.desired(other)
-            if other != name and desired is not None and below(desired.spec.path, directory):
-                return True
-        return False
-
     def _forget_others(self, names: Collection[str]) -> None:
         """What is remembered of names that are gone."""
         if len(self._known) > len(names):
@@ -181,7 +177,7 @@ def _spots(name: str, desired: Desired[File] | None, places: Mapping[str, Place]
     spots = []
     for path in dict.fromkeys(() if desired is None else (desired.spec.path,)) | dict.fromkeys(places):
         place = places.get(path)
-        former = copy_name(name, path) if place is not None and place.former is not None else ""
+        former = place.copy_of(name) if place is not None and place.former is not None else ""
         accounts: tuple[str | None, str | None] = (None, None)
         if desired is not None and path == desired.spec.path:
             accounts = (desired.spec.owner, desired.spec.group)

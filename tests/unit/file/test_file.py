@@ -12,7 +12,7 @@ from harmony_agent.core.errors import Terminal, Transient
 from harmony_agent.core.reconcile import Act, Converged, Wait
 from harmony_agent.kinds.file import FileReconciler
 from harmony_agent.kinds.file.actions import Amend, Drop, Keep, MakeParents, Put, Release, Sweep
-from harmony_agent.kinds.file.plan import FileState
+from harmony_agent.kinds.file.state import FileState
 from harmony_agent.topology.files import MAX_READ, Sight, Spot, Trouble
 from scores.canonical import digest
 from scores.file import File, ObjectRef
@@ -204,11 +204,18 @@ async def test_a_directory_that_holds_something_is_never_removed(world: World) -
     world.files.set("/srv/a/kept", b"theirs")
     world.want(content="x")
     assert await world.blocked() == "DirectoryNotEmpty"
-    world.store.unset("a")
-    assert await world.blocked() == "DirectoryNotEmpty"
     world.files.drop("/srv/a/kept")
     await world.remove()
     assert "/srv/a" not in world.files.things
+
+
+async def test_a_directory_that_holds_something_is_let_go_of(world: World) -> None:
+    await world.converge(type="directory")
+    world.files.set("/srv/a/kept", b"theirs")
+    before = dict(world.files.things)
+    result = await world.remove()
+    assert ["holds what isn't this File's" in action.reason for action in result.actions] == [True]
+    assert world.files.things == before
 
 
 # -- adopt

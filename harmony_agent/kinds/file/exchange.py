@@ -1,0 +1,160 @@
+"""File: what passes from one File to another, and what of a File's places others need.
+
+Known from the ledger and from what is wanted. Nothing is looked at or changed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from harmony_agent.core.paths import parents
+from harmony_agent.core.reconcile import Desired, Store
+from harmony_agent.kinds.file.places import Place
+from harmony_agent.kinds.file.state import NONE, Ties
+from harmony_agent.kinds.file.surveys import Surveys
+from harmony_agent.topology.files import Seen, Sight
+from scores.file import File
+
+
+class Exchange:
+    """The Files of a device as far as they concern one another."""
+
+    def __init__(self, store: Store, surveys: Surveys) -> None:
+        self._store, self._surveys = store, surveys
+        self._paths: tuple[Mapping[str, Desired[File]], Mapping[str, str], Collection[str]] = ({}, {}, ())
+        """what is wanted, who wants each path, and the directories above what is to stand"""
+
+    def needed_by_others(self, name: str, directory: str) -> bool:
+        """Whether another File is wanted below it, or it itself as a directory."""
+        at = self._wanted_at(directory)
+        if at is not None and at != name and self._store.wanted()[at].spec.type == "directory":
+            return True
+        return self._wanted_below(name, directory) is not None
+
+    def taken(self, spec: File, seen: Seen | None) -> Mapping[str, Place]:
+        """Who holds the place that `spec` wants and doesn't want it any more, with that place as it passes on."""
+        found = {}
+        for holder in self._store.holders(f"path:{spec.path}"):
+            place = self._surveys.place(holder, spec.path)
+            if place is not None and self._gives_up(holder, place, spec, seen):
+                found[holder] = place.passed_on(holder)
+        return found
+
+    def _gives_up(self, holder: str, place: Place, spec: File, seen: Seen | None) -> bool:
+        if holder == spec.name:
+            return False
+        desired, record = self._store.desired(holder), self._store.record(holder)
+        if desired is None and record is not None and record.on_remove == "orphan":
+            return False  # what it leaves is nobody's
+        return (desired is None or desired.spec.path != place.path) and place.may_pass(seen, adopt=spec.adopt)
+
+    def ties(self, name: str, sights: Iterable[Sight]) -> Ties:
+        """What keeps others from, or hurries, giving up the places that `name` wants no more."""
+        desired = self._store.desired(name)
+        here = None if desired is None else desired.spec.path
+        if desired is not None and not any(place.path != here for place in self._surveys.owned(name).places):
+            spare = self._spare(name, desired.spec.path)
+            return Ties(spare=spare) if spare else NONE
+        seen = {sight.path: sight.seen for sight in sights}
+        held, heirs, early = [], set(), set()
+        for place in self._surveys.owned(name).places:
+            path = place.path
+            if path == here:
+                continue
+            taker = self._taker(name, place, seen.get(path))
+            if taker is not None:
+                held.append((path, taker))
+            elif self._passes_on(name, path, seen.get(path)):
+                heirs.add(path)
+            if taker is None and desired is not None and self._blocks(place, seen.get(path)):
+                early.add(path)
+        return Ties(tuple(held), frozenset(heirs), frozenset(early)) if held or heirs or early else NONE
+
+    def _spare(self, name: str, path: str) -> tuple[str, ...]:
+        """Parents of a path that is wanted absent which were made for it and nothing else needs."""
+        place = self._surveys.place(name, path)
+        if place is None or place.type != "absent":
+            return ()
+        return tuple(parent for parent in place.made if not self.needed_by_others(name, parent))
+
+    def _taker(self, name: str, place: Place, seen: Seen | None) -> str | None:
+        """Who is to have the place: whoever wants it, or what is wanted in a directory and stands in none yet."""
+        taker = self._wanted_at(place.path)
+        if taker is not None:
+            spec = self._store.wanted()[taker].spec
+            return taker if taker != name and self._gives_up(name, place, spec, seen) else None
+        if seen is None or not _is_directory(seen) or not place.may_be_ours(seen):
+            return None
+        heirs = self.heirs(name, place.path)
+        if not heirs:
+            return self._wanted_below(name, place.path)
+        return next((heir for heir in heirs if self._clears(heir, place.path)), None)
+
+    def _passes_on(self, name: str, path: str, seen: Seen | None) -> bool:
+        """Whether the directory stays for other Files that have places in it."""
+        if seen is None or not _is_directory(seen) or (seen.empty and self._wanted_below(name, path) is None):
+            return False
+        return bool(self.heirs(name, path))
+
+    def _clears(self, name: str, directory: str) -> bool:
+        """Whether something in the directory is about to go, for its File wants it absent."""
+        places, inside = self._surveys.owned(name).places, directory + "/"
+        desired = self._store.desired(name)
+        return desired is not None and any(
+            place.path == desired.spec.path and place.path.startswith(inside) and place.type == "absent"
+            for place in places
+            if not place.vacant
+        )
+
+    def heirs(self, name: str, directory: str) -> list[str]:
+        """Other Files that have a place in `directory`: the last of them to go takes it along."""
+        inside = directory + "/"
+        return [
+            other
+            for other in self._store.names()
+            if other != name
+            and any(place.path.startswith(inside) and not place.vacant for place in self._surveys.owned(other).places)
+        ]
+
+    def _blocks(self, place: Place, seen: Seen | None) -> bool:
+        """Whether another File can't get its path while something stands at this one."""
+        wanted = self._store.wanted()
+        if not _is_directory(seen) and place.path in self._above():
+            return True
+        above = (self._wanted_at(path) for path in parents(place.path))
+        return any(name is not None and wanted[name].spec.type != "directory" for name in above)
+
+    def _wanted_at(self, path: str) -> str | None:
+        """Who wants `path`."""
+        return self._wanted()[1].get(path)
+
+    def _above(self) -> Collection[str]:
+        """The directories above any path that is wanted."""
+        return self._wanted()[2]
+
+    def _wanted_below(self, name: str, directory: str) -> str | None:
+        """Another File that is wanted in `directory`."""
+        if directory not in self._above():
+            return None
+        inside = directory + "/"
+        wanted, paths, _ = self._wanted()
+        return next(
+            (
+                other
+                for path, other in paths.items()
+                if other != name and path.startswith(inside) and wanted[other].spec.type != "absent"
+            ),
+            None,
+        )
+
+    def _wanted(self) -> tuple[Mapping[str, Desired[File]], Mapping[str, str], Collection[str]]:
+        wanted = self._store.wanted()
+        if wanted is not self._paths[0]:
+            paths = {desired.spec.path: name for name, desired in wanted.items()}
+            stand = [desired.spec.path for desired in wanted.values() if desired.spec.type != "absent"]
+            self._paths = (wanted, paths, frozenset(above for path in stand for above in parents(path)))
+        return self._paths
+
+
+def _is_directory(seen: Seen | None) -> bool:
+    return seen is not None and seen.type == "directory"

@@ -1,0 +1,53 @@
+"""What a plan of a File rests on besides the ledger: what is wanted, what was seen, what others want of it. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from harmony_agent.topology.files import Sight
+from scores.file import File
+
+
+@dataclass(frozen=True, slots=True)
+class Ties:
+    """What others have to do with the places that a File gives up.
+
+    `held`: (path, name) of places that another File is to have, and waits for. `heirs`: directories in which other
+    Files have places; they get them. `early`: places that stand in the way of another File.
+    `spare`: parents that were made for a File which wants its path absent by now, and that nothing else needs.
+    """
+
+    held: tuple[tuple[str, str], ...] = ()
+    heirs: frozenset[str] = frozenset()
+    early: frozenset[str] = frozenset()
+    spare: tuple[str, ...] = ()
+
+    def taker(self, path: str) -> str | None:
+        """Who is to have the place at `path`."""
+        return next((name for at, name in self.held if at == path), None)
+
+
+NONE: Final = Ties()
+
+
+@dataclass(frozen=True, slots=True)
+class FileState:
+    """What was seen at the path that is wanted (or to be given up), and at those that are to be given up besides."""
+
+    at: Sight
+    old: tuple[Sight, ...] = ()
+    ties: Ties = NONE
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A spec with the digest of its content ("" where it has none).
+
+    `made`: it is a directory that was made as a parent of Files.
+    """
+
+    name: str
+    spec: File
+    digest: str
+    made: bool = False
