@@ -11,7 +11,7 @@ import os
 import random
 import signal
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,6 +29,7 @@ from harmony_agent.adapters.probing import LoopbackProber
 from harmony_agent.core.reconcile import Store
 from harmony_agent.core.trust import Trust
 from harmony_agent.describe import Describer
+from harmony_agent.engine.book import Book
 from harmony_agent.engine.engine import Engine, Intervals
 from harmony_agent.engine.parts import AnyReconciler, Times
 from harmony_agent.settings import Settings
@@ -151,8 +152,11 @@ def guarded(settings: Settings) -> Guarded:
     return Guarded([*own, settings.nats.credentials, settings.nats.tls_ca], str(Path.home()), settings.files.roots)
 
 
-def control_plane(settings: Settings) -> NatsControl:
-    """NATS, as configured; the state directory tells this installation from another of the same id."""
+def control_plane(settings: Settings, known: Callable[[], Collection[str]] = tuple) -> NatsControl:
+    """NATS, as configured; the state directory tells this installation from another of the same id.
+
+    `known` names the deployments that the device has anyway.
+    """
     nats = settings.nats
     installation = f"{host.machine_id()}:{settings.agent.state_dir}"
     return NatsControl(
@@ -162,6 +166,7 @@ def control_plane(settings: Settings) -> NatsControl:
         credentials=nats.credentials,
         tls_ca=nats.tls_ca,
         poll=settings.intervals.poll,
+        known=known,
     )
 
 
@@ -185,31 +190,28 @@ async def run(settings: Settings) -> None:
     """Run the agent until SIGTERM or SIGINT. Raises AlreadyRunning, LedgerUnreadable."""
     state_dir = Path(settings.agent.state_dir)
     held = host.StateLock(state_dir)
-    ledger = SqliteLedger(state_dir)
-    ledger.before_rebuild = held.renew
-    anew = asyncio.Event()
-    control = control_plane(settings)
-    moments = times()
-    made: dict[str, Made] = {}
-    describe = Describer(settings, made)
+    ledger = SqliteLedger(state_dir, held.renew)
+    anew, moments = asyncio.Event(), times()
+    book = Book(ledger, moments.wire_now)
+    control = control_plane(settings, lambda: list(book.deployments))
+    made: dict[str, Made] = {
+        kind: KINDS[kind](Parts(settings, book.store(kind), moments.clock, control)) for kind in settings.agent.kinds
+    }
     engine = Engine(
         device=settings.agent.device_id,
-        ledger=ledger,
+        book=book,
+        kinds={kind: part.reconciler for kind, part in made.items()},
         control=control,
         prober=LoopbackProber(),
         times=moments,
         intervals=Intervals(settings.intervals.heartbeat, settings.intervals.relist),
-        describe=describe,
+        describe=Describer(settings, made),
         refresh=control.refresh,
         agent_version=__version__,
         say=lambda sentence: notify.notify(f"STATUS={sentence}"),
+        rebuilt=anew.set,
         trust=trust(settings),
     )
-    for kind in settings.agent.kinds:
-        made[kind] = KINDS[kind](Parts(settings, engine.book.store(kind), moments.clock, control))
-    engine.on_rebuilt = anew.set
-    control.known = lambda: list(engine.book.deployments)
-    engine.bind({kind: part.reconciler for kind, part in made.items()})
     try:
         await _serve(control, engine, state_dir, anew)
     finally:

@@ -14,7 +14,7 @@ from harmony_agent.core.admission import Keep
 from harmony_agent.core.decide import Execute, Hold, Now, Release, Report
 from harmony_agent.core.reconcile import Key, Record
 from harmony_agent.engine.book import Book
-from harmony_agent.engine.intake import enforce_if_accepted
+from harmony_agent.engine.enforcing import enforce_if_accepted
 from harmony_agent.engine.parts import AnyReconciler
 from harmony_agent.engine.rehearse import Foreseen, Rehearsal
 from harmony_agent.settings import Settings
@@ -69,7 +69,7 @@ async def run(settings: Settings, path: str | None) -> int:
     a guard or the configuration would refuse it.
     """
     ledger, times = _Copy(Path(settings.agent.state_dir)), app.times()
-    book = Book(ledger, lambda _deployment: None, times.wire_now)
+    book = Book(ledger, times.wire_now)
     control = app.control_plane(settings)
     kinds: dict[str, AnyReconciler] = {
         name: app.KINDS[name](app.Parts(settings, book.store(name), times.clock, control)).reconciler

@@ -90,6 +90,8 @@ def _signatures(text: bytes) -> list[Signature] | None:
 def message_of(wire: WireManifest) -> bytes:
     """What the signatures of `wire` are made over; put together only once for those that share their Scores."""
     said = (wire.api, wire.deployment, wire.lineage, wire.generation, wire.removed, wire.supersedes, wire.allow_prune)
+    if wire.remains is not None:  # one device's own
+        return signed_bytes(wire.wire())
     key = (id(wire.scores), frozenset(wire.model_fields_set - {"signatures"}), *said)
     known = _MESSAGES.known.get(key)
     if known is not None and is_name(wire.device):

@@ -5,7 +5,7 @@ Says nothing itself: what happens is told to the callbacks in `Show`, and the re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,6 +32,8 @@ class Options:
     replicas: int = 1
     signing: Signing = UNSIGNED
     follow: bool = False
+    decide: Callable[[Store, Manifest, Deployment], Awaitable[Manifest]] | None = None
+    """what each device's own manifest is, given what it says of itself"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +134,8 @@ async def plan_all(
     refused: list[Refusal] = []
     for (manifest, device), deployment in zip(pairs, found, strict=True):
         try:
-            plans.append(plan(Wish(manifest, *wish), deployment, device))
+            own = manifest if options.decide is None else await options.decide(store, manifest, deployment)
+            plans.append(plan(Wish(own, *wish), deployment, device))
         except HarmonyError as error:
             if not error.alone:
                 raise

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -30,6 +31,9 @@ AllowPrune = Annotated[
 ]
 Follow = Annotated[
     bool, typer.Option("--follow-generation", help="Go on from the generation that a device tells, however far ahead.")
+]
+Leave = Annotated[
+    list[str] | None, typer.Option("--leave", metavar="KEY", help="Give this one up as it is: File/motd; repeatable.")
 ]
 Wait = Annotated[bool | None, typer.Option("--wait/--no-wait", help="Until it is so. On when on a terminal.")]
 
@@ -116,6 +120,35 @@ def diff(
 
 
 @reaching
+def adopt(
+    common: Common,
+    *,
+    place: Annotated[str, typer.Argument(metavar="DEVICE/DEPLOYMENT", help="Whose memory was lost.")],
+    wait: Wait = None,
+    timeout: Timeout = "60s",
+    remains: Annotated[
+        bool, typer.Option("--remains", help="Take what the manifest doesn't want back too, so that it goes.")
+    ] = False,
+    leave: Leave = None,
+    lineage: LineageOption = None,
+) -> int:
+    """Have a device that lost its memory take back what it had.
+
+    Where a status says LedgerLost, the device doesn't know any more what is its own. What its manifest wants and is
+    there just so, it has taken back by itself; this has it take back the rest, also what differs by now.
+
+    \b
+    harmony adopt pi-01/web
+    harmony adopt pi-01/web --leave File/motd
+    """
+    from harmony_fleet.commands import change
+    from harmony_fleet.remains import Decision
+
+    options = _options(wait=wait, seconds=seconds_of(timeout), take_over=False, follow=False)
+    return change.adopt(common, place, replace(options, decide=Decision(remains, leave or ())), lineage)
+
+
+@reaching
 def delete(
     common: Common,
     *,
@@ -124,20 +157,29 @@ def delete(
     select: Select = None,
     wait: Wait = None,
     timeout: Timeout = "60s",
+    remains: Annotated[
+        bool, typer.Option("--remains", help="Also what a device that lost its memory doesn't know as its own.")
+    ] = False,
+    leave: Leave = None,
     take_over: TakeOver = False,
     follow_generation: Follow = False,
     lineage: LineageOption = None,
 ) -> int:
     """Take a deployment off devices.
 
-    The devices remove what it owns; then its key goes. The actual state stays, as Removed.
+    The devices remove what it owns; then its key goes. The actual state stays, as Removed. A device that lost its
+    memory (LedgerLost) isn't done until --remains says that what it had before goes as well.
 
     \b
     harmony delete web --device pi-01
     harmony delete web --select site=home --no-wait
+    harmony delete web -d pi-01 --remains
     """
     from harmony_fleet.commands import change
+    from harmony_fleet.remains import Decision
 
     options = _options(wait=wait, seconds=seconds_of(timeout), take_over=take_over, follow=follow_generation)
+    if remains:
+        options = replace(options, decide=Decision(True, leave or ()))
     choice = change.Choice(device or [], select or [])
     return change.delete(common, deployment, choice, options, lineage)

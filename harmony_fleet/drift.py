@@ -265,7 +265,7 @@ def _resources(key: DeploymentKey, found: Deployment, projection: Projection) ->
 
 
 def _resource(score: Score | None, resource: ResourceStatus, *, disabled: bool) -> Code | None:
-    if resource.reason == "OwnershipConflict":
+    if resource.reason in ("OwnershipConflict", "LedgerLost"):
         return "unmanaged"
     if resource.reason == "OwnedByAnotherDeployment":
         return "ownership-mismatch"

@@ -152,6 +152,22 @@ class Store:
                     raise _cannot_read(bucket, "no answer in time")
         return _present(found)
 
+    async def history(self, bucket: str, key: str) -> list[Entry]:
+        """Every entry of a key that the bucket still holds, the oldest first."""
+        found: list[Entry] = []
+        async with self._consumer(bucket, [_checked(key)], "all") as consumer:
+            if consumer is None or consumer.pending == 0:
+                return found
+            while consumer.ended != "404":
+                await consumer.pull(no_wait=True)
+                async for entry, pending in consumer.batch(REQUEST_SECONDS):
+                    found.append(entry)
+                    if pending == 0:
+                        return found
+                if consumer.ended is None:
+                    raise _cannot_read(bucket, "no answer in time")
+        return found
+
     async def watch(self, bucket: str, keys: Sequence[str] | None) -> AsyncGenerator[Entry, None]:
         """The newest entry of each key (None: of all), then each change, without end, through lost connections and
         buckets.
@@ -174,11 +190,13 @@ class Store:
             await asyncio.sleep(0.25)
 
     @contextlib.asynccontextmanager
-    async def _consumer(self, bucket: str, filters: Sequence[str]) -> AsyncIterator[Consumer | None]:
+    async def _consumer(
+        self, bucket: str, filters: Sequence[str], policy: str = "last_per_subject"
+    ) -> AsyncIterator[Consumer | None]:
         """A pull consumer of the newest entries; None where the bucket is missing. Removed at the end."""
         stream = kv_stream(bucket)
         config = {
-            "deliver_policy": "last_per_subject",
+            "deliver_policy": policy,
             "ack_policy": "none",
             "filter_subjects": [kv_subject(bucket, name) for name in filters],
             "mem_storage": True,

@@ -227,6 +227,8 @@ def _authority(manifest: Manifest, found: Deployment, wish: Wish) -> str | None:
 def _stands(manifest: Manifest, found: Deployment, supersedes: str | None, wish: Wish) -> bool:
     """Whether what is desired already is this, and nothing makes it worth writing again."""
     standing, status = found.desired.manifest, found.actual.status
+    if manifest.remains is not None:  # a decision, whatever stands
+        return False
     if standing is None or standing.lineage != wish.lineage or content_of(standing) != content_of(manifest):
         return False
     if wish.signing.problem(standing) or _respelt(standing, found):

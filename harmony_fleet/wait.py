@@ -22,7 +22,7 @@ from scores.status import SETTLED, DeploymentStatus, ResourceStatus
 
 _STALE: Final = frozenset({"LineageChanged", "StaleGeneration", "GenerationReused"})
 _GUARDS: Final = frozenset(
-    {"PruneGuard", "OwnershipConflict", "OwnedByAnotherDeployment", "KindNotAllowed", "MissingCapability"}
+    {"PruneGuard", "OwnershipConflict", "LedgerLost", "OwnedByAnotherDeployment", "KindNotAllowed", "MissingCapability"}
 )
 
 
@@ -77,8 +77,15 @@ def judge(target: Target, status: DeploymentStatus | None, revision: int) -> Ver
 
 
 def _removal(status: DeploymentStatus) -> Verdict:
+    if status.reason == "LedgerLost":
+        return _undecided(status)
     done = status.phase == "Removed"
     return Verdict(ExitCode.DONE if done else None, status.phase, status.reason, status.message)
+
+
+def _undecided(status: DeploymentStatus) -> Verdict:
+    """The device waits for somebody to say what becomes of what it had."""
+    return Verdict(ExitCode.REFUSED, status.phase, status.reason, status.message, _HINTS["LedgerLost"])
 
 
 def _refusal(target: Target, status: DeploymentStatus, revision: int) -> Verdict | None:
@@ -106,6 +113,7 @@ _HINTS: Final[Mapping[str, str]] = {
     "SignatureMissing": "write it where the signing keys are, or make one: harmony fleet key new",
     "SignatureUnknownKey": "put the key of harmony fleet key list into [trust] keys of the device's configuration",
     "SignatureInvalid": "somebody else writes there, or wrote: apply again, and see who has NATS' credentials",
+    "LedgerLost": "take it back: harmony adopt DEVICE/DEPLOYMENT; take it off: harmony delete DEPLOYMENT --remains",
     "OwnershipConflict": "something that isn't ours is there: remove it, or set adopt: true on that resource",
 }
 
@@ -139,6 +147,12 @@ def _enforced(target: Target, status: DeploymentStatus) -> Verdict:
         if resource.phase == "Blocked" and resource.reason in _GUARDS:
             message = f"{name}: {resource.message or resource.phase}"
             return Verdict(ExitCode.REFUSED, status.phase, resource.reason, message, _HINTS.get(resource.reason, ""))
+    if (
+        status.phase == "Degraded"
+        and status.reason == "LedgerLost"
+        and any(resource.reason == "LedgerLost" for _, resource in unsettled(status))
+    ):
+        return _undecided(status)
     if status.phase == "Failed" and any(resource.phase == "Failed" for _, resource in current):
         return Verdict(
             ExitCode.NOT_CONVERGED, status.phase, status.reason, status.message, "harmony status --resources"

@@ -73,6 +73,11 @@ class Manifest(Model):
     allow_prune: Annotated[int, Field(ge=0, le=MAX_SCORES)] | None = None
     signatures: Annotated[Sequence[Signature], Field(min_length=1, max_length=MAX_SIGNATURES)] | None = None
     """Made anew at each write: those of a file that an author gives don't count."""
+    remains: Annotated[Sequence[AnyScore], Field(max_length=MAX_SCORES)] | None = Field(
+        default=None,
+        description="A decision for a device that lost its memory: it takes back what it had. Scores of `scores` that "
+        "it had just so need not be repeated here; what stands only here is taken back, and then goes.",
+    )
 
     @model_validator(mode="after")
     def _holds_together(self) -> Manifest:
@@ -88,6 +93,9 @@ class Manifest(Model):
         twice = repeated([signature.key for signature in self.signatures or ()])
         if twice is not None:
             raise fault(("signatures", twice, "key"), "DuplicateSignature", "another signature is by this key")
+        twice = repeated([score.key for score in self.remains or ()])
+        if twice is not None:
+            raise fault(("remains", twice, "name"), "DuplicateResource", "another resource has this kind and name")
         known = set(keys)
         for index, score in enumerate(self.scores):
             _check_references(index, score, known)
@@ -105,6 +113,8 @@ class Manifest(Model):
             fields["removed"] = True
         if self.allow_prune is not None:
             fields["allow_prune"] = self.allow_prune
+        if self.remains is not None:
+            fields["remains"] = self.remains
         if supersedes is not None or self.supersedes is not None:
             fields["supersedes"] = supersedes or self.supersedes
         return WireManifest(**fields)
@@ -262,7 +272,7 @@ def field_path(loc: Iterable[int | str]) -> str:
     for index, part in enumerate(parts):
         if isinstance(part, int):
             path += f"[{part}]"
-        elif not (index == 2 and parts[0] == "scores" and part in SCORE_TYPES):
+        elif not (index == 2 and parts[0] in ("scores", "remains") and part in SCORE_TYPES):
             name = "".join(char if char.isprintable() else "?" for char in part[:64])
             path += f".{name}" if path else name
     return path

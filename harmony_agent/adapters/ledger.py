@@ -45,11 +45,14 @@ CREATE TABLE records (
 class SqliteLedger:
     """`topology.control.Ledger` on SQLite. Reads happen once, at the opening; writes in a worker thread."""
 
-    def __init__(self, state_dir: Path) -> None:
-        """Open, or at the very first start create. Raises LedgerUnreadable."""
+    def __init__(self, state_dir: Path, before_rebuild: Callable[[], None] = lambda: None) -> None:
+        """Open, or at the very first start create. Raises LedgerUnreadable.
+
+        `before_rebuild` is called, in a worker thread, once the directory is made again; an OSError of it says that
+        nothing may be written there.
+        """
         self._paths = (state_dir / "manifests.db", state_dir / "ledger.db")
-        self.before_rebuild: Callable[[], None] = lambda: None
-        """called, in a worker thread, once the directory is made again; OSError: it isn't to be written there"""
+        self._before_rebuild = before_rebuild
         state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._open()
 
@@ -98,7 +101,7 @@ class SqliteLedger:
         self.close()  # here, in the writers' thread: none of them is under way
         path, ledger = self._paths
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self.before_rebuild()
+        self._before_rebuild()
         self._manifests_db, self._manifests = create(path, _MANIFESTS_TABLE, manifests)
         self._records_db, self._records = create(ledger, _RECORDS_TABLE, records)
 

@@ -66,6 +66,13 @@ class NatsLink(NatsConnection):
         """The newest value, by way of the stream's leader."""
         if self.gate:
             return await self.gate.get(bucket, key)
+        return await self._last(bucket, key)
+
+    async def newest(self, bucket: str, keys: str) -> Entry | None:
+        """The last entry of all that match."""
+        return await (self.gate.newest(bucket, keys) if self.gate else self._last(bucket, keys))
+
+    async def _last(self, bucket: str, key: str) -> Entry | None:
         try:
             answer = await self.api(f"STREAM.MSG.GET.{kv_stream(bucket)}", {"last_by_subj": kv_subject(bucket, key)})
         except ApiError as error:

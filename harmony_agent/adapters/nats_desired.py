@@ -46,8 +46,17 @@ class _Doubt(Exception):
 class NatsControl(NatsLink):
     """`topology.control.ControlPlane` and `topology.Objects`, whole."""
 
-    def __init__(self, *args: Any, poll: float = 5.0, **options: Any) -> None:
-        """As `NatsLink`; `poll` in seconds bounds how stale desired state can be unnoticed."""
+    def __init__(
+        self,
+        *args: Any,
+        poll: float = 5.0,
+        known: Callable[[], Collection[str]] = tuple,
+        **options: Any,
+    ) -> None:
+        """As `NatsLink`; `poll` in seconds bounds how stale desired state can be unnoticed.
+
+        `known` names the deployments that the device has anyway.
+        """
         super().__init__(*args, **options)
         self._poll = poll * _PART
         self._queue: asyncio.Queue[Msg | None] = asyncio.Queue()
@@ -57,8 +66,7 @@ class NatsControl(NatsLink):
         self._stale = False
         self._heard: asyncio.Queue[tuple[str, int] | None] = asyncio.Queue()
         self._names: set[str] = set()
-        self.known: Callable[[], Collection[str]] = tuple
-        """the deployments that the device has anyway, by name"""
+        self._known = known
         self.on_connect(self.refresh)
 
     def refresh(self) -> None:
@@ -138,7 +146,7 @@ class NatsControl(NatsLink):
         subscription = await self.subscribe(self._filter, arrived)
         reader = Reader(self, self.gate)
         try:
-            have = await reader.snapshot({*self.known(), *self._names})
+            have = await reader.snapshot({*self._known(), *self._names})
             self._names |= set(have)
             yield Snapshot(tuple(have.values()))
             while True:

@@ -55,8 +55,8 @@ class LedgerUnreadable(Exception):
     def __init__(self, path: Path, cause: str) -> None:
         super().__init__(
             f"cannot use {path}: {cause}. Nothing was touched. Put back a good copy of {path.parent} with nothing else "
-            "in it, or move that directory away and start again: what is exactly as wanted is taken back then, the "
-            "rest is reported."
+            "in it, or move that directory away and start again: what is exactly as wanted is taken back then, and of "
+            "the rest the device says LedgerLost until harmony adopt takes it back, or harmony delete --remains off."
         )
         self.path = path
 

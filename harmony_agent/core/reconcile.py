@@ -164,6 +164,17 @@ class Wait:
 Plan = Converged | Act[A] | Wait
 
 
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """An object of the device that says of itself whose it is, whatever the ledger knows. `name` is its own name."""
+
+    deployment: str
+    key: Key
+    name: str
+    claims: frozenset[str]
+    facts: Facts
+
+
 class Store(Protocol):
     """What a reconciler may know of its own kind: what is wanted, and what the ledger says is ours."""
 

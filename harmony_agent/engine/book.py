@@ -6,58 +6,34 @@ little later by `flush`, all else before it is acted on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import anyio
 
-from harmony_agent.core.admission import Keep, Last
+from harmony_agent.core.admission import Keep
 from harmony_agent.core.errors import ResourceError
 from harmony_agent.core.reconcile import Desired, Key, Record
-from harmony_agent.core.status import Enforced, Outcome, resource_status
+from harmony_agent.core.status import Outcome, resource_status
+from harmony_agent.engine.deployment import Deployment
 from harmony_agent.engine.holders import Holders
+from harmony_agent.engine.loops import Alarm, Changes
+from harmony_agent.engine.lost import Lost
 from harmony_agent.engine.store import KindStore
 from harmony_agent.engine.together import Together
 from harmony_agent.engine.turns import Turns
-from harmony_agent.engine.wanted import desired_of
+from harmony_agent.engine.wanted import DesiredDigests, desired_of
 from harmony_agent.topology.control import Ledger, Stored
 from scores.manifest import WireManifest
 from scores.status import SETTLED, ResourcePhase, ResourceStatus
 
 
-@dataclass(slots=True)
-class Deployment:
-    """One deployment: the manifest that is enforced, and what was said of a newer one that is not."""
-
-    name: str
-    stored: Stored | None = None
-    removed: bool = False
-    kept: Keep | None = None
-    keys: set[Key] = field(default_factory=set)
-    floor: Last | None = None
-    """where nothing is enforced: what an earlier life of this device had accepted; no manifest goes back behind it"""
-
-    @property
-    def last(self) -> Last | None:
-        """What a newcomer is judged by."""
-        if self.stored is None:
-            return self.floor
-        return Last(self.stored.lineage, self.stored.generation, self.stored.digest)
-
-    @property
-    def enforced(self) -> Enforced | None:
-        """For the fold: what a status shows never goes back, also where the device's own memory was lost."""
-        if self.stored is None:
-            return Enforced(self.floor.lineage, self.floor.generation, self.floor.digest, False) if self.floor else None
-        return Enforced(self.stored.lineage, self.stored.generation, self.stored.digest, self.removed)
-
-
 class Book:
     """The engine's memory. Only the event loop's thread touches it."""
 
-    def __init__(self, ledger: Ledger, changed: Callable[[str], None], wire_now: Callable[[], str]) -> None:
-        """`changed` is called with a deployment whose status may differ now."""
+    def __init__(self, ledger: Ledger, wire_now: Callable[[], str]) -> None:
         self.ledger = ledger
         self._wire_now = wire_now
         self.deployments: dict[str, Deployment] = {}
@@ -76,18 +52,25 @@ class Book:
         """another one whenever the phase of a resource changed"""
         self._phases: dict[str, tuple[tuple[int, int], set[ResourcePhase]]] = {}
         self._stores: dict[str, KindStore] = {}
-        self._changed = changed
+        self.changes = Changes()
+        """names of deployments whose status may differ now"""
+        self.released = Alarm()
+        """rings when something isn't wanted or ours any more: another deployment may have it"""
+        self.lost = Lost()
+        self._taking: set[Key] = set()
         self._unwritten: set[Key] = set()
         self._writing = anyio.Lock()
         """held from a write to the disk until memory says the same: no flush or rebuild may bring back what is older"""
         self._puts: Together[Sequence[Record]] = Together(self._put)
         self._forgets: Together[Key] = Together(self._forget)
-        self.on_release: Callable[[], None] = lambda: None
-        """something isn't wanted or ours any more: another deployment may have it"""
 
     def store(self, kind: str) -> KindStore:
         """What the reconciler of `kind` may see."""
         return self._stores.setdefault(kind, KindStore(self, kind))
+
+    def now(self) -> str:
+        """The time, as the wire spells it."""
+        return self._wire_now()
 
     def deployment(self, name: str) -> Deployment:
         """The deployment, made if it is new."""
@@ -95,8 +78,17 @@ class Book:
 
     # -- manifests
 
-    def enforce(self, stored: Stored, manifest: WireManifest, digests: Mapping[str, str] | None = None) -> set[Key]:
-        """Hold the device to a manifest that was persisted; returns the keys to work on. `digests` as `digests_of`."""
+    def enforce(
+        self,
+        stored: Stored,
+        manifest: WireManifest,
+        digests: Mapping[str, str] | None = None,
+        taken: Collection[Key] = (),
+    ) -> set[Key]:
+        """Hold the device to a manifest that was persisted; returns the keys to work on.
+
+        `digests` as `digests_of`. `taken` are ours since just now.
+        """
         deployment = self.deployment(stored.deployment)
         before = {key: self.desired[key] for key in deployment.keys}
         wanted = {
@@ -115,12 +107,12 @@ class Book:
         deployment.stored, deployment.removed, deployment.kept = stored, manifest.removed, None
         deployment.keys = set(wanted)
         self._follow_on_remove(wanted)
-        self._changed(stored.deployment)
+        self.changes.tell(stored.deployment)
         stale = (owned | before.keys()) - wanted.keys()
-        changed = {key for key, desired in wanted.items() if before.get(key) is not desired}
+        changed = {key for key, desired in wanted.items() if before.get(key) is not desired or key in taken}
         self._not_yet(stale, changed)
         if before.keys() - wanted.keys():
-            self.on_release()
+            self.released.ring()
         return stale | changed
 
     def _follow_on_remove(self, wanted: Mapping[Key, Desired[Any]]) -> None:
@@ -150,12 +142,12 @@ class Book:
         entry = self.deployment(deployment)
         if entry.kept != kept:
             entry.kept = kept
-            self._changed(deployment)
+            self.changes.tell(deployment)
 
     def going(self, key: Key) -> bool:
         """Whether what the ledger has under `key` is to be taken off: its deployment is known, and wants it no more."""
         record = self.records.get(key)
-        if record is None or key in self.desired:
+        if record is None or key in self.desired or key in self._taking:
             return False
         deployment = self.deployments.get(record.deployment)
         return deployment is not None and deployment.stored is not None
@@ -167,11 +159,8 @@ class Book:
             for key, record in self.records.items()
             if record.deployment == deployment and not self.going(key)
         }
-        return owned | {
-            str(key): desired.spec.on_remove
-            for key, desired in self.desired.items()
-            if desired.deployment == deployment
-        }
+        wanted = {str(key): one.spec.on_remove for key, one in self.desired.items() if one.deployment == deployment}
+        return {str(key): "delete" for key in self.lost.of(deployment)} | owned | wanted
 
     def leaving(self, deployment: str) -> list[Record]:
         """Records of a deployment that are on their way out."""
@@ -180,6 +169,33 @@ class Book:
             for key in self._unwanted
             if self.records[key].deployment == deployment and self.going(key)
         ]
+
+    # -- what remains of an earlier life
+
+    def lose(self, deployment: str, found: Mapping[Key, ResourceStatus]) -> None:
+        """Note what the ledger knows nothing of."""
+        self.lost.add(deployment, found)
+        self.changes.tell(deployment)
+
+    def remains(self, deployment: str) -> dict[Key, ResourceStatus]:
+        """What is to be told of it."""
+        return self.lost.shown(deployment, self.desired, self.statuses)
+
+    @contextmanager
+    def taking(self, bare: Record) -> Iterator[None]:
+        """Let a kind see this record while it is made whole: in memory alone, and not as something that is to go."""
+        old = self.records.get(bare.key)
+        self._taking.add(bare.key)
+        self._remember(bare)
+        try:
+            yield
+        finally:
+            self._taking.discard(bare.key)
+            self.records.pop(bare.key)
+            self._unwanted.pop(bare.key, None)
+            self.revision += 1
+            if old is not None:
+                self._remember(old)
 
     # -- records
 
@@ -215,11 +231,13 @@ class Book:
         self._remember(record)
         self._unwritten.add(record.key)
         if old is not None and old.claims - record.claims:
-            self.on_release()
+            self.released.ring()
 
     def _remember(self, record: Record) -> None:
         self.holders.change(self.records.get(record.key), record)
         self.records[record.key] = record
+        if record.key not in self._taking:
+            self.lost.settle(record)
         self.revision += 1
         if record.key not in self.desired:
             self._unwanted[record.key] = None
@@ -258,8 +276,8 @@ class Book:
             self.statuses.pop(key, None)
             self._phased += 1
             if record is not None:
-                self._changed(record.deployment)
-        self.on_release()
+                self.changes.tell(record.deployment)
+        self.released.ring()
 
     async def _forget(self, keys: list[Key]) -> None:
         async with self._writing:
@@ -279,13 +297,13 @@ class Book:
             return False
         self.statuses[key] = status
         self._phased += old is None or old.phase != status.phase
-        self._changed(deployment)
+        self.changes.tell(deployment)
         settled = status.phase in SETTLED
         return settled and not (old and old.phase in SETTLED and old.spec_digest == status.spec_digest)
 
     def digests(self) -> Mapping[Key, str]:
         """The spec digest that is wanted of each key."""
-        return _Digests(self.desired)
+        return DesiredDigests(self.desired)
 
     def phases(self, deployment: str) -> set[ResourcePhase]:
         """Those of a deployment's resources, each once; of a thousand that stay as they are, made once."""
@@ -300,20 +318,5 @@ class Book:
     def resources(self, deployment: str) -> dict[str, ResourceStatus]:
         """Every resource of a deployment, those on their way out too."""
         keys = self.deployments[deployment].keys | {record.key for record in self.leaving(deployment)}
-        return {str(key): self.statuses[key] for key in keys if key in self.statuses}
-
-
-class _Digests(Mapping[Key, str]):
-    """A view of desired specs as their digests."""
-
-    def __init__(self, desired: Mapping[Key, Desired[Any]]) -> None:
-        self._desired = desired
-
-    def __getitem__(self, key: Key) -> str:
-        return self._desired[key].digest
-
-    def __iter__(self) -> Any:
-        return iter(self._desired)
-
-    def __len__(self) -> int:
-        return len(self._desired)
+        found = {key: self.statuses[key] for key in keys if key in self.statuses} | self.remains(deployment)
+        return {str(key): status for key, status in found.items()}

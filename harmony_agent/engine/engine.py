@@ -23,10 +23,11 @@ from harmony_agent.engine.progress import Progress
 from harmony_agent.engine.publish import Publisher
 from harmony_agent.engine.queue import WorkQueue
 from harmony_agent.engine.relist import Relister
+from harmony_agent.engine.remains import Remains
 from harmony_agent.engine.tell import Teller
 from harmony_agent.engine.unsettled import Unsettled
 from harmony_agent.engine.vitals import Vitals
-from harmony_agent.topology.control import ControlPlane, Ledger
+from harmony_agent.topology.control import ControlPlane
 from harmony_agent.topology.probing import Prober
 from scores.status import DeploymentStatus, DeviceInfo, Heartbeat
 
@@ -48,7 +49,8 @@ class Engine:
         self,
         *,
         device: str,
-        ledger: Ledger,
+        book: Book,
+        kinds: Mapping[str, AnyReconciler],
         control: ControlPlane,
         prober: Prober,
         times: Times,
@@ -57,25 +59,27 @@ class Engine:
         refresh: Callable[[], None],
         agent_version: str,
         say: Callable[[str], None] = lambda _sentence: None,
+        rebuilt: Callable[[], None] = lambda: None,
         trust: Trust | None = None,
     ) -> None:
-        """`describe` makes the DeviceInfo; `refresh` makes desired state be read anew; `say` is for people nearby."""
+        """Put the loops together; `kinds` were made with `book.store(kind)`.
+
+        `describe` makes the DeviceInfo; `refresh` makes desired state be read anew; `say` is for people nearby;
+        `rebuilt` is called when the state directory had to be made anew.
+        """
         self.device = device
-        self._ledger = ledger
+        self.book = book
+        self.kinds = kinds
         self._control = control
-        self._prober = prober
         self._times = times
         self._intervals = intervals
         self._refresh = refresh
-        self._version = agent_version
-        self._trust = trust or Trust()
+        self._rebuilt = rebuilt
         self._ledger_lost = False
         self._unsettled = Unsettled(times.clock)
-        self.on_rebuilt: Callable[[], None] = lambda: None
-        """called when the state directory had to be made anew"""
-        self.book = Book(ledger, self._status_changed, times.wire_now)
-        self.publisher = Publisher(device, self.book, control, times.clock)
-        self.teller = Teller(self.book, times.clock, say)
+        remains = Remains(book, kinds, fresh=not book.ledger.manifests() and not book.ledger.records())
+        self.publisher = Publisher(device, book, control, times.clock, remains.recall)
+        self.teller = Teller(book, times.clock, say)
         self.queue = WorkQueue(times.clock)
         self.vitals = Vitals(
             device,
@@ -84,33 +88,29 @@ class Engine:
             beat=self._heartbeat,
             describe=describe,
             statuses_lost=self.publisher.doubt,
+            statuses_look=self.publisher.look,
             twin=self.publisher.say_twin,
         )
-
-    def bind(self, kinds: Mapping[str, AnyReconciler]) -> None:
-        """The kinds, made with `book.store(kind)`; called once, before `run`."""
-        self.kinds = kinds
-        self.health = Health(self._prober, kinds, self._times.clock, self.queue.add)
-        self.converger = Converger(self.book, kinds, self.queue, self._times, health=self.health)
+        self.health = Health(prober, kinds, times.clock, self.queue.add)
+        self.converger = Converger(book, kinds, self.queue, times, health=self.health)
         self.relisters = [
-            Relister(reconciler, self.converger.seen[name], self.book, self.queue, self._times)
+            Relister(reconciler, self.converger.seen[name], book, self.queue, times)
             for name, reconciler in kinds.items()
         ]
-        self.progress = Progress(self.queue, self.relisters, self._intervals.relist)
-        admission = {name: Kind(reconciler.admit, reconciler.claims) for name, reconciler in kinds.items()}
+        self.progress = Progress(self.queue, self.relisters, intervals.relist)
         self.intake = Intake(
-            device=self.device,
-            book=self.book,
-            control=self._control,
-            clock=self._times.clock,
-            kinds=admission,
+            device=device,
+            book=book,
+            control=control,
+            clock=times.clock,
+            kinds={name: Kind(one.admit, one.claims) for name, one in kinds.items()},
             queue=self._queue_changed,
-            trust=self._trust,
+            on_snapshot=self._doubt,
+            on_lost=lambda lost: self.teller.lost(lost, times.wire_now()),
+            trust=trust or Trust(),
+            remains=remains,
         )
-        self.intake.on_snapshot = self._doubt
-        self.intake.on_lost = lambda lost: self.teller.lost(lost, self._times.wire_now())
-        hello = {"device": self.device, "agent_version": self._version}
-        self.commands = Commands(self.book, kinds, hello, self.resync)
+        self.commands = Commands(book, kinds, {"device": device, "agent_version": agent_version}, self.resync)
 
     async def run(self, ready: Callable[[], None]) -> None:
         """Run until cancelled; `ready` is called once work goes on from what is persisted."""
@@ -142,10 +142,6 @@ class Engine:
         found = [self.publisher.status(name) for name in sorted(self.book.deployments)]
         return [status for status in found if status is not None]
 
-    def _status_changed(self, deployment: str) -> None:
-        self.publisher.changed(deployment)
-        self.teller.changed()
-
     def _queue_changed(self, keys: Collection[Key]) -> None:
         """A newly accepted manifest changes these."""
         for name, reconciler in self.kinds.items():
@@ -164,7 +160,7 @@ class Engine:
 
         Until that is possible, what was accepted is kept up from memory, and every status says that it is.
         """
-        if self._ledger.intact():
+        if self.book.ledger.intact():
             return True
         if not self._ledger_lost:
             log.error(
@@ -179,7 +175,7 @@ class Engine:
             return False
         log.warning("the ledger is written anew", extra={"reason": "LedgerLost"})
         self._say_ledger_lost(False)
-        self.on_rebuilt()
+        self._rebuilt()
         return True
 
     def _say_ledger_lost(self, lost: bool) -> None:

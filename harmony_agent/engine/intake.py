@@ -13,14 +13,16 @@ from typing import Final
 
 import anyio
 
-from harmony_agent.core.admission import Accept, Device, Keep, Kind, Last, Same, judge, rejected
+from harmony_agent.core.admission import Accept, Keep, Kind, Same, judge, rejected
 from harmony_agent.core.errors import ResourceError
 from harmony_agent.core.reconcile import Key
 from harmony_agent.core.trust import Trust
-from harmony_agent.engine.book import Book, Deployment
+from harmony_agent.engine.book import Book
+from harmony_agent.engine.deployment import Deployment
+from harmony_agent.engine.enforcing import restore, view_of
 from harmony_agent.engine.glimpse import generation_of, identity, last_of
 from harmony_agent.engine.loops import Alarm, defect
-from harmony_agent.engine.parts import AnyReconciler
+from harmony_agent.engine.remains import Remains
 from harmony_agent.engine.wanted import digests_of, generations_of, imprint, known_again
 from harmony_agent.topology import Clock
 from harmony_agent.topology.control import (
@@ -38,7 +40,6 @@ from scores.base import Score
 from scores.keys import ACTUAL, DeploymentKey, parse_deployment_key
 from scores.manifest import InvalidManifest, WireManifest, bound, parse
 from scores.names import is_name
-from scores.signatures import content_digest
 
 log = logging.getLogger(__name__)
 
@@ -68,9 +69,15 @@ class Intake:
         clock: Clock,
         kinds: Mapping[str, Kind],
         queue: Callable[[Collection[Key]], None],
+        on_snapshot: Callable[[], None],
+        on_lost: Callable[[Lost | None], None],
         trust: Trust,
+        remains: Remains,
     ) -> None:
-        """`queue` takes the keys that a newly accepted manifest changes; `trust` says whose manifests are believed."""
+        """`queue` takes the keys that a newly accepted manifest changes; `trust` says whose manifests are believed.
+
+        `remains` knows of what an earlier life of this device left.
+        """
         self._device = device
         self._book = book
         self._control = control
@@ -78,8 +85,9 @@ class Intake:
         self._kinds = kinds
         self._queue = queue
         self._trust = trust
+        self._remains = remains
         self._lock = anyio.Lock()
-        self._release, self._doubtful = Alarm(), Alarm()
+        self._doubtful = Alarm()
         self._odd: set[str] = set()
         self._known: dict[str, dict[bytes, Score]] = {}
         """by deployment: the enforced Scores by what they looked like on the wire"""
@@ -87,14 +95,12 @@ class Intake:
         """rejected, for another deployment owns what they want: judged again when something is let go"""
         self._undecided: dict[str, bytes] = {}
         """couldn't be judged or persisted now: tried again every few seconds"""
-        book.on_release = self._released
         self.revision = 0
         """the highest revision of desired-state that was seen"""
         self.lost: Lost | None = Lost("Unreachable", "not connected yet")
         """why desired state can't be read now; None while it can"""
-        self.on_snapshot: Callable[[], None] = lambda: None
-        self.on_lost: Callable[[Lost | None], None] = lambda _lost: None
-        """called with why desired state can't be read, and with None when it can again"""
+        self._on_snapshot = on_snapshot
+        self._on_lost = on_lost
 
     def restore(self) -> None:
         """Enforce what was accepted before this start; NATS isn't needed.
@@ -102,17 +108,11 @@ class Intake:
         Also what the keys of today wouldn't admit: it was admitted, and what runs goes on. That is told, at once.
         """
         for stored in self._book.ledger.manifests():
-            try:
-                value = parse(stored.data)
-                manifest = bound(value, device=self._device, deployment=stored.deployment)
-            except InvalidManifest as error:
-                message = f"the accepted manifest can't be read ({error.code}): nothing of it is touched"
-                log.error("%s: %s", stored.deployment, message)  # noqa: TRY400  # what is wrong stands in the code
-                deployment = self._book.deployment(stored.deployment)
-                deployment.floor = Last(stored.lineage, stored.generation, stored.digest)
-                self._book.keep(stored.deployment, Keep("Held", "ManifestUnreadable", message))
+            restored = restore(self._book, self._device, stored)
+            if restored is None:
                 continue
-            self._queue(self._book.enforce(replace(stored, digest=content_digest(value)), manifest))
+            value, keys = restored
+            self._queue(keys)
             distrusted = self._trust.refusal(value, stored.generation)
             if distrusted is not None:
                 self._keep(stored.deployment, distrusted)
@@ -137,11 +137,11 @@ class Intake:
                 if self.lost is None or self.lost.reason != event.reason:
                     log.warning("cannot read desired state (%s): working from what was accepted", event.message)
                 self.lost = event
-                self.on_lost(event)
+                self._on_lost(event)
                 return
             if self.lost is not None:
                 self.lost = None
-                self.on_lost(None)
+                self._on_lost(None)
             if isinstance(event, Update):
                 await self._entry(event.entry)
             else:
@@ -150,7 +150,7 @@ class Intake:
     async def _judge_owned(self) -> None:
         """What another deployment had in the way, without anybody writing it again."""
         while True:
-            await self._release.wait()
+            await self._book.released.wait()
             await self._judge_all(self._owned)
 
     async def _judge_undecided(self) -> None:
@@ -164,12 +164,8 @@ class Intake:
             for name, data in list(kept.items()):
                 await self._judge(name, data)
 
-    def _released(self) -> None:
-        if self._owned:
-            self._release.ring()
-
     async def _snapshot(self, event: Snapshot) -> None:
-        self.on_snapshot()
+        self._on_snapshot()
         present = set()
         for entry in event.entries:
             await self._entry(entry)
@@ -244,7 +240,7 @@ class Intake:
         found = identity(deployment.last, value, data)
         view = view_of(self._book, self._kinds, name)
         verdict = judge(deployment.last, manifest, found, view)
-        if isinstance(verdict, Same) and deployment.stored is None:
+        if isinstance(verdict, Same) and (deployment.stored is None or deployment.behind):
             verdict = judge(None, manifest, found, view)  # an earlier life accepted it: whether this device still may
         if isinstance(verdict, Keep):
             self._keep(name, verdict)
@@ -280,6 +276,7 @@ class Intake:
         """Persist first, then enforce."""
         digests = digests_of(manifest.scores, self._book.desired)
         generations = generations_of(digests, manifest.generation, self._book.desired)
+        taken = await self._remains.take_back(manifest)
         stored = Stored(name, manifest.lineage, manifest.generation, found, data, generations)
         await self._book.accept(stored)
         log.info(
@@ -288,44 +285,18 @@ class Intake:
             stored.generation,
             extra={"deployment": name, "generation": stored.generation},
         )
-        self._queue(self._book.enforce(stored, manifest, digests))
+        self._queue(self._book.enforce(stored, manifest, digests, taken))
 
     async def _find_floor(self, name: str) -> None:
         """What this device doesn't know, ``actual-state`` may: it doesn't go back behind that. Raises Unreachable."""
         known = self._book.deployments.get(name)
-        if known is not None and known.last is not None:
+        if known is not None and known.last is not None and self._remains.recalled(name):
             return
         try:
             entry = await self._control.get(ACTUAL, str(DeploymentKey(self._device, name)))
         except BucketMissing:
             return
-        self._book.deployment(name).floor = last_of(entry.data if entry is not None else None)
-
-
-def view_of(book: Book, kinds: Mapping[str, Kind], name: str) -> Device:
-    """Make the device as a manifest of the deployment `name` is judged by it."""
-    taken: dict[str, str] = {}
-    for key, record in book.records.items():
-        if record.deployment != name:
-            taken |= dict.fromkeys((str(key), *record.claims), record.deployment)
-    for key, desired in book.desired.items():
-        if desired.deployment != name:
-            claims = kinds[key.kind].claims(desired.spec) if key.kind in kinds else ()
-            taken |= dict.fromkeys((str(key), *claims), desired.deployment)
-    return Device(kinds, book.has(name), taken)
-
-
-def enforce_if_accepted(book: Book, kinds: Mapping[str, AnyReconciler], manifest: WireManifest) -> Keep | None:
-    """Have a book whose ledger keeps nothing enforce `manifest`, or tell why the agent would refuse it."""
-    data = manifest.canonical()
-    last = book.deployment(manifest.deployment).last
-    found = identity(last, parse(data), data)
-    admission = {name: Kind(kind.admit, kind.claims) for name, kind in kinds.items()}
-    verdict = judge(last, manifest, found, view_of(book, admission, manifest.deployment))
-    if isinstance(verdict, Keep):
-        return verdict
-    digests = digests_of(manifest.scores, book.desired)
-    generations = generations_of(digests, manifest.generation, book.desired)
-    stored = Stored(manifest.deployment, manifest.lineage, manifest.generation, found, data, generations)
-    book.enforce(stored, manifest, digests)
-    return None
+        told = entry.data if entry is not None else None
+        self._remains.recall(name, told)
+        await self._remains.look(name)
+        self._book.deployment(name).floor = last_of(told)

@@ -38,6 +38,42 @@ class Alarm:
             self._event = anyio.Event()
 
 
+class Changes:
+    """Tells each subscriber the names that changed since it last took them."""
+
+    def __init__(self) -> None:
+        self._subscribers: list[Subscription] = []
+
+    def subscribe(self) -> Subscription:
+        """Add a subscriber; it lives as long as this."""
+        subscriber = Subscription()
+        self._subscribers.append(subscriber)
+        return subscriber
+
+    def tell(self, name: str) -> None:
+        """`name` changed."""
+        for subscriber in self._subscribers:
+            subscriber.add(name)
+
+
+class Subscription(Alarm):
+    """Names that changed; it rings with each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._names: set[str] = set()
+
+    def add(self, name: str) -> None:
+        """Note one and wake the loop."""
+        self._names.add(name)
+        self.ring()
+
+    def take(self) -> set[str]:
+        """All since the last call."""
+        names, self._names = self._names, set()
+        return names
+
+
 def defect(what: str, error: Exception) -> str:
     """Log an unforeseen error without its text; returns its type's name, for a status."""
     place = "".join(traceback.format_tb(error.__traceback__)[-3:])

@@ -7,6 +7,7 @@ didn't change, never. Without NATS nothing is lost: the newest is written when i
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,7 +16,8 @@ from pydantic import ValidationError
 from harmony_agent.core.errors import ResourceError
 from harmony_agent.core.status import deployment_phase, deployment_status, rejection
 from harmony_agent.engine.book import Book
-from harmony_agent.engine.loops import AGAIN, Alarm, defect
+from harmony_agent.engine.loops import AGAIN, defect
+from harmony_agent.engine.lost import LOST
 from harmony_agent.engine.value import Value
 from harmony_agent.topology import Clock
 from harmony_agent.topology.control import BucketMissing, Conflict, ControlPlane, Unreachable
@@ -50,6 +52,16 @@ _LEDGER_LOST: Final = {
 }
 
 
+def _memory_lost(deployment: str, remains: Sequence[str]) -> Mapping[str, str]:
+    """What is said of a deployment of which something remains that the ledger doesn't know."""
+    named = ", ".join(remains[:5]) + (f" and {len(remains) - 5} more" if len(remains) > 5 else "")
+    text = (
+        f"the device's memory was lost, and {named} may stand there without being known as its own: "
+        f"harmony adopt takes that back, harmony delete {deployment} --remains takes it off"
+    )
+    return {"phase": "Degraded", "reason": LOST, "message": text}
+
+
 @dataclass(slots=True)
 class _Pace:
     """When a deployment's status was written last, and what it was about."""
@@ -73,24 +85,29 @@ class _Pace:
 class Publisher:
     """Keeps ``actual-state`` as the book has it."""
 
-    def __init__(self, device: str, book: Book, control: ControlPlane, clock: Clock) -> None:
+    def __init__(
+        self,
+        device: str,
+        book: Book,
+        control: ControlPlane,
+        clock: Clock,
+        recall: Callable[[str, bytes | None], None],
+    ) -> None:
+        """`recall` is called with what stands there of a deployment, before it is written for the first time."""
         self._device = device
+        self._recall = recall
         self._book = book
         self._control = control
         self._clock = clock
         self._values: dict[str, Value] = {}
         self._due: dict[str, float] = {}
         self._paces: dict[str, _Pace] = {}
-        self._alarm = Alarm()
+        self._changes = book.changes.subscribe()
         self.twin = False
         """whether a second agent writes as this device"""
         self._ledger_lost = False
+        self._newest = self._turn = 0
         self._texts: dict[str, Texts] = {}
-
-    def changed(self, deployment: str) -> None:
-        """The deployment's status may differ now."""
-        self._due[deployment] = self._clock.monotonic()
-        self._alarm.ring()
 
     def doubt(self) -> None:
         """After a reconnect or a new snapshot: the bucket may be another one."""
@@ -98,10 +115,27 @@ class Publisher:
             value.doubt()
         self.all_changed()
 
+    async def look(self) -> None:
+        """Notice what others deleted, purged or replaced, so that it is written again. Raises as `ControlPlane.newest`.
+
+        One question tells that nobody wrote since; another, for each deployment in turn, that its value is still there.
+        """
+        newest = await self._control.newest(ACTUAL, str(DeploymentKey(self._device, "*")))
+        found = newest.revision if newest is not None else 0
+        values = sorted(self._values.items())
+        if found in (self._newest, max((value.revision for _, value in values), default=0)):
+            self._turn += 1
+            values = [values[self._turn % len(values)]] if len(values) > 1 else []
+        self._newest = found
+        for deployment, value in values:
+            if not await value.stands():
+                log.warning("%s: others changed its status in actual-state: writing it again", deployment)
+                self._changes.add(deployment)
+
     def all_changed(self) -> None:
         """Every status may differ now."""
         for deployment in self._book.deployments:
-            self.changed(deployment)
+            self._changes.add(deployment)
 
     def say_twin(self, seen: bool) -> None:
         """Whether a second agent writes as this device; it stands in every status."""
@@ -121,6 +155,7 @@ class Publisher:
         """Write until cancelled."""
         while True:
             now = self._clock.monotonic()
+            self._due |= dict.fromkeys(self._changes.take(), now)
             for deployment in [name for name, due in self._due.items() if due <= now]:
                 try:
                     await self._publish(deployment)
@@ -128,7 +163,7 @@ class Publisher:
                     defect(f"the status of {deployment}", error)
                     self._later(deployment)
             soonest = min(self._due.values(), default=None)
-            await self._alarm.wait(None if soonest is None else max(0.0, soonest - self._clock.monotonic()))
+            await self._changes.wait(None if soonest is None else max(0.0, soonest - self._clock.monotonic()))
 
     async def _publish(self, deployment: str) -> None:
         phase = self._phase(deployment)
@@ -158,7 +193,9 @@ class Publisher:
         value = self._values.get(deployment)
         if value is None:
             value = Value(self._control, ACTUAL, str(DeploymentKey(self._device, deployment)))
-            self._keep_since(deployment, await value.read())
+            found = await value.read()
+            self._recall(deployment, found)
+            self._keep_since(deployment, found)
             self._values[deployment] = value
             status = self.status(deployment) or status
         await value.write(bounded(status, self._texts.setdefault(deployment, {})))
@@ -177,7 +214,14 @@ class Publisher:
         if entry is None or (entry.stored is None and entry.kept is None):
             return None
         phase = deployment_phase(entry.enforced, entry.kept, self._book.phases(deployment))
-        return "Degraded" if phase in _OVERRULED and (self.twin or self._ledger_lost) else phase
+        return "Degraded" if self._overruling(deployment, phase) else phase
+
+    def _overruling(self, deployment: str, phase: DeploymentPhase) -> Mapping[str, str] | None:
+        """What is to be said before all that the fold says."""
+        if phase in ("Removing", "Removed", *_OVERRULED) and (remains := self._book.remains(deployment)):
+            return _memory_lost(deployment, sorted(map(str, remains)))
+        over = _TWIN if self.twin else _LEDGER_LOST if self._ledger_lost else None
+        return over if phase in _OVERRULED else None
 
     def _about(self, deployment: str) -> tuple[object, ...]:
         """What a status is about: another one is said anew."""
@@ -192,8 +236,9 @@ class Publisher:
         status = deployment_status(
             self._device, deployment, entry.enforced, entry.kept, self._book.resources(deployment)
         )
-        over = _TWIN if self.twin else _LEDGER_LOST if self._ledger_lost else None
-        return status.model_copy(update=over) if over is not None and status.phase in _OVERRULED else status
+        phase = deployment_phase(entry.enforced, entry.kept, self._book.phases(deployment))
+        over = self._overruling(deployment, phase)
+        return status.model_copy(update=over) if over is not None else status
 
     def _keep_since(self, deployment: str, data: bytes | None) -> None:
         """A restart of the agent is no change of the resources: since when they are so stays as it was written."""

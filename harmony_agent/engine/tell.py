@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from harmony_agent.engine.book import Book, Deployment
-from harmony_agent.engine.loops import Alarm
+from harmony_agent.engine.book import Book
+from harmony_agent.engine.deployment import Deployment
 from harmony_agent.topology import Clock
 from harmony_agent.topology.control import Lost
 from scores.status import SETTLED, ResourceStatus
@@ -27,25 +27,21 @@ class Teller:
         self._book = book
         self._clock = clock
         self._say = say
-        self._alarm = Alarm()
+        self._changes = book.changes.subscribe()
         self._lost: Lost | None = None
         self._since = ""
         self._ledger_lost = False
-
-    def changed(self) -> None:
-        """Something may be otherwise."""
-        self._alarm.ring()
 
     def lost(self, why: Lost | None, now: str) -> None:
         """Desired state can't be read, since `now`; or, with None, it can."""
         if why is None or self._lost is None or why.reason != self._lost.reason:
             self._lost, self._since = why, now
-            self._alarm.ring()
+            self._changes.ring()
 
     def say_ledger_lost(self, lost: bool) -> None:
         """Whether the agent has no state directory any more."""
         self._ledger_lost = lost
-        self._alarm.ring()
+        self._changes.ring()
 
     async def run(self) -> None:
         """Say it until cancelled."""
@@ -58,7 +54,8 @@ class Teller:
                 said = text
                 self._say(text)
             await self._clock.sleep(PAUSE)
-            await self._alarm.wait()
+            await self._changes.wait()
+            self._changes.take()
 
 
 def sentence(

@@ -30,6 +30,25 @@ class Value:
         """What stands there has to be read anew: the bucket may be another one."""
         self._revision = None
 
+    @property
+    def revision(self) -> int:
+        """Of what was written last, as far as is known; 0 otherwise."""
+        return self._revision or 0
+
+    async def stands(self) -> bool:
+        """Tell if what is known to stand there still does; where it doesn't, the next write looks first.
+
+        Raises Unreachable, BucketMissing.
+        """
+        known = self._revision
+        if not known:  # nothing is known to stand there, or a write is under way
+            return True
+        entry = await self._control.get(self._bucket, self._key)
+        if self._revision != known or (entry is not None and entry.revision == known):
+            return True
+        self.doubt()
+        return False
+
     async def read(self) -> bytes | None:
         """What stands there now. Raises Unreachable, BucketMissing."""
         self._revision = None

@@ -60,15 +60,20 @@ class Vitals:
         beat: Callable[[int], Heartbeat],
         describe: Callable[[], Awaitable[DeviceInfo]],
         statuses_lost: Callable[[], None],
+        statuses_look: Callable[[], Awaitable[None]],
         twin: Callable[[bool], None],
     ) -> None:
-        """`beat` makes the heartbeat of a number; `statuses_lost` is for another actual-state, `twin` for `Twins`."""
+        """`beat` makes the heartbeat of a number; `statuses_lost` is for another actual-state, `twin` for `Twins`.
+
+        `statuses_look` looks if others changed what stands there.
+        """
         self._device = device
         self._control = control
         self._clock = clock
         self._make_beat = beat
         self._describe = describe
         self._statuses_lost = statuses_lost
+        self._statuses_look = statuses_look
         self._twin = twin
         self._seq = 0
         self._twins = Twins()
@@ -99,12 +104,21 @@ class Vitals:
         written = await self._write(HEARTBEAT, self._beat, lambda: self._make_beat(self._seq + 1).canonical())
         if written:
             self._seq += 1
-        await self._same_bucket(ACTUAL, self._statuses_lost)
+        if await self._same_bucket(ACTUAL, self._statuses_lost):
+            await self._still(self._statuses_look)
         return written
+
+    async def _still(self, look: Callable[[], Awaitable[object]]) -> None:
+        """Look if what was written still stands; the next period looks again where that can't be told."""
+        try:
+            await look()
+        except (Unreachable, BucketMissing) as error:
+            log.debug("cannot look at what was written: %s", error)
 
     async def _device_info(self) -> bool:
         if not await self._same_bucket(INFO, self._info.doubt):
             return False  # and the capabilities aren't asked for what nobody could read
+        await self._still(self._info.stands)
         info = (await self._describe()).canonical()
         return await self._write(INFO, self._info, lambda: info)
 

@@ -68,3 +68,19 @@ def generations_of(digests: Mapping[str, str], generation: int, old: Mapping[Key
         before = old.get(Key.parse(text))
         found[text] = before.generation if before is not None and before.digest == digest_ else generation
     return found
+
+
+class DesiredDigests(Mapping[Key, str]):
+    """A view of desired specs as their digests."""
+
+    def __init__(self, desired: Mapping[Key, Desired[Any]]) -> None:
+        self._desired = desired
+
+    def __getitem__(self, key: Key) -> str:
+        return self._desired[key].digest
+
+    def __iter__(self) -> Any:
+        return iter(self._desired)
+
+    def __len__(self) -> int:
+        return len(self._desired)

@@ -66,6 +66,10 @@ class ControlPlane(Protocol):
         """The newest value; None if there never was one. Raises Unreachable, BucketMissing."""
         ...
 
+    async def newest(self, bucket: str, keys: str) -> Entry | None:
+        """The entry that was written last to any of `keys` (``pi-01.*``). Raises Unreachable, BucketMissing."""
+        ...
+
     async def put(self, bucket: str, key: str, data: bytes, revision: int | None) -> int:
         """Write by CAS at `revision` (0: must not exist; None: whatever is there). Returns the new revision.
 

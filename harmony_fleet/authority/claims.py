@@ -48,6 +48,17 @@ class Identity:
         text = ".".join(_encoded(_json(part)) for part in ({"typ": "JWT", "alg": "ed25519-nkey"}, body))
         return f"{text}.{_encoded(self._pair.sign(text.encode()))}"
 
+    def signed(self, data: bytes) -> str:
+        """The signature of `data`, as Base64."""
+        return base64.b64encode(self._pair.sign(data)).decode("ascii")
+
+    def genuine(self, data: bytes, signature: str) -> bool:
+        """Whether this identity signed `data` so."""
+        try:
+            return bool(self._pair.verify(data, base64.b64decode(signature, validate=True)))
+        except Exception:  # the library's many errors, and Base64's
+            return False
+
 
 def _json(value: Any) -> bytes:
     return json.dumps(value, separators=(",", ":"), sort_keys=True).encode()

@@ -34,7 +34,7 @@ def enrolled(home: Path) -> frozenset[str]:
 
 async def push(authority: Authority, context: Context) -> None:
     """Give every account to the servers. Raises Unreachable; then they go on with what they had."""
-    async with Connection(_as_system(context)) as connection:
+    async with Connection(as_system(context)) as connection:
         for token in authority.accounts().values():
             try:
                 answer = json.loads(await connection.request(_UPDATE, token.encode()))
@@ -49,7 +49,7 @@ async def push(authority: Authority, context: Context) -> None:
                 )
 
 
-def _as_system(context: Context) -> Context:
+def as_system(context: Context) -> Context:
     """Where `context` connects, as the system account's user."""
     creds = context.home / FOLDER / "system.creds"
     secret.check(creds, ANEW)
@@ -75,7 +75,7 @@ async def harden(connection: Connection) -> None:
 async def connected(authority: Authority, context: Context) -> set[str]:
     """The public keys of the devices' credentials by which there are connections now, on any server."""
     account = authority.key("devices").public
-    async with Connection(_as_system(context)) as connection:
+    async with Connection(as_system(context)) as connection:
         inbox = await connection.inbox()
         request = {"auth": True, "acc": account, "limit": 65_536}
         await connection.publish("$SYS.REQ.SERVER.PING.CONNZ", json.dumps(request).encode(), reply=inbox.subject)
@@ -101,16 +101,16 @@ async def make_readers(connection: Connection, devices: Iterable[str]) -> None:
             ) from None
 
 
-async def drop_readers_but(connection: Connection, devices: Collection[str]) -> None:
-    """Take away what a revocation couldn't while the servers were away."""
-    keep, found = {device_reader(device) for device in devices}, list[str]()
-    while True:
+async def drop_readers(connection: Connection, devices: Collection[str]) -> None:
+    """Take away what a revocation couldn't while the servers were away; only of these, whom nobody enrolled again."""
+    found = list[str]()
+    while devices:
         page = await connection.api(f"CONSUMER.NAMES.{kv_stream(DESIRED)}", {"offset": len(found)})
         found += page.get("consumers") or ()
         if not page.get("consumers") or len(found) >= int(page["total"]):
             break
-    for name in sorted({name for name in found if name.startswith(device_reader(""))} - keep):
-        await drop_reader(connection, name.removeprefix(device_reader("")))
+    for device in sorted(device for device in devices if device_reader(device) in found):
+        await drop_reader(connection, device)
 
 
 async def drop_reader(connection: Connection, device: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import shlex
 import time
@@ -12,11 +13,12 @@ from pathlib import Path
 from typing import Final
 
 from harmony_fleet import render, signing
-from harmony_fleet.authority import enroll, live, setup
+from harmony_fleet.authority import enroll, live, setup, shared
 from harmony_fleet.authority.enroll import Asked
 from harmony_fleet.authority.keep import FOLDER, Authority
 from harmony_fleet.authority.nodes import CONFIG, UNIT
 from harmony_fleet.authority.setup import Wanted
+from harmony_fleet.authority.shared import Told
 from harmony_fleet.commands.common import Common, note, write
 from harmony_fleet.connection import Connection
 from harmony_fleet.context import Context
@@ -25,6 +27,7 @@ from harmony_fleet.kv import Store
 from harmony_fleet.render import Output, plain
 
 _POLL_SECONDS: Final = 1.0
+_TRIES: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +69,34 @@ def push(common: Common) -> ExitCode:
 
 
 async def _push(authority: Authority, context: Context, *, buckets: bool = False) -> None:
-    await live.push(authority, context)
+    """Learn what other copies of this home decided, then tell all of it. What another tells meanwhile isn't undone."""
+    told = await shared.account(authority, context)
+    async with Store(context) as store:
+        await store.ensure_buckets(context.replicas)
+        await _agreed(authority, context, store, told)
+        gone = await shared.gone(authority, store) if buckets else []
     if buckets:
-        async with Store(context) as store:
-            await store.ensure_buckets(context.replicas)
         async with Connection(context) as connection:
             await live.harden(connection)
             await live.make_readers(connection, authority.state.devices)
-            await live.drop_readers_but(connection, authority.state.devices)
+            await live.drop_readers(connection, gone)
+
+
+async def _agreed(authority: Authority, context: Context, store: Store, told: Told) -> None:
+    for _ in range(_TRIES):
+        await shared.agree(authority, store, told)
+        await live.push(authority, context)
+        told = await shared.account(authority, context)
+        if shared.holds(authority, told):
+            return
+    raise Unreachable("AccountsRefused", "cannot change the accounts: another copy does so all the time", "try again")
+
+
+async def _learn(authority: Authority, context: Context) -> None:
+    told = await shared.account(authority, context)
+    async with Store(context) as store:
+        await store.ensure_buckets(context.replicas)
+        await shared.agree(authority, store, told)
 
 
 def objects(common: Common, buckets: list[str]) -> ExitCode:
@@ -81,6 +104,7 @@ def objects(common: Common, buckets: list[str]) -> ExitCode:
     context, authority = _authority(common)
     with authority.locked():
         if buckets:
+            _tell(lambda: asyncio.run(_learn(authority, context)), needed=False)
             enroll.allow_objects(authority, buckets)
             _tell(lambda: asyncio.run(_push(authority, context)))
         names = list(authority.state.objects)
@@ -95,17 +119,17 @@ def enroll_device(common: Common, device: str, asked: Asked, path: Path) -> Exit
     """`harmony device enroll`."""
     context, authority = _authority(common)
     with authority.locked():
+        reached = _tell(lambda: asyncio.run(_learn(authority, context)), needed=False)
         enroll.write_bundle(enroll.enroll(authority, context.home, device, asked), path)
-        reached = _tell(lambda: asyncio.run(_readable(context, device)), needed=False)
+        reached = reached and _tell(lambda: asyncio.run(_readable(authority, context, device)), needed=False)
     if not reached:
         note("the servers weren't reached; harmony server push, or the first apply to it, makes up for that")
     _say_next(device, path)
     return ExitCode.DONE
 
 
-async def _readable(context: Context, device: str) -> None:
-    async with Store(context) as store:
-        await store.ensure_buckets(context.replicas)
+async def _readable(authority: Authority, context: Context, device: str) -> None:
+    await _learn(authority, context)
     async with Connection(context) as connection:
         await live.harden(connection)
         await live.make_readers(connection, [device])
@@ -115,9 +139,12 @@ def rotate(common: Common, device: str, asked: Asked, path: Path, old: Old) -> E
     """`harmony device rotate`."""
     context, authority = _authority(common)
     with authority.locked():
+        _tell(lambda: asyncio.run(_learn(authority, context)), needed=False)
         enroll.write_bundle(enroll.rotate(authority, context.home, device, asked, at_once=old.at_once), path)
         if old.at_once:
             _tell(lambda: asyncio.run(_push(authority, context)))
+        else:
+            _tell(lambda: asyncio.run(_learn(authority, context)), needed=False)
     _say_next(device, path)
     if old.at_once:
         note(f"what {device} had before is refused")
@@ -148,6 +175,7 @@ def finish(common: Common, device: str, seconds: float) -> ExitCode:
             )
         time.sleep(_POLL_SECONDS)
     with authority.locked():
+        _tell(lambda: asyncio.run(_learn(authority, context)), needed=False)
         count = enroll.settle(authority, device, issued.user)
         _tell(lambda: asyncio.run(_push(authority, context)))
     note(f"{device} uses its new credentials; {count} before them are refused")
@@ -158,6 +186,8 @@ def revoke(common: Common, device: str) -> ExitCode:
     """`harmony device revoke`."""
     context, authority = _authority(common)
     with authority.locked():
+        with contextlib.suppress(HarmonyError):  # what is decided is told below, and so is what is wrong here
+            asyncio.run(_learn(authority, context))
         enroll.revoke(authority, device)
         _tell(lambda: asyncio.run(_revoked(authority, context, device)))
     note(f"{device} is refused from now on, and its connection is cut; what it runs goes on")
@@ -165,7 +195,7 @@ def revoke(common: Common, device: str) -> ExitCode:
 
 
 async def _revoked(authority: Authority, context: Context, device: str) -> None:
-    await live.push(authority, context)
+    await _push(authority, context)
     async with Connection(context) as connection:
         await live.drop_reader(connection, device)
 

@@ -12,14 +12,16 @@ from harmony_fleet.apply import apply as apply_manifests
 from harmony_fleet.apply import delete as delete_deployment
 from harmony_fleet.commands.common import Common, hint, note, run, write
 from harmony_fleet.context import load_lineage
-from harmony_fleet.errors import ExitCode
+from harmony_fleet.errors import ExitCode, InvalidInput
 from harmony_fleet.kv import Store
 from harmony_fleet.load import load
 from harmony_fleet.plan import Plan
 from harmony_fleet.progress import Progress
+from harmony_fleet.remains import adopt as take_back
 from harmony_fleet.render import Output
 from harmony_fleet.signing import load as load_signing
 from harmony_fleet.state import check_name, choose_devices
+from scores.keys import parse_deployment_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,22 @@ def apply(common: Common, file: str, choice: Choice, options: Options, lineage: 
         options,
         lineage,
         lambda store, devices, made, run: apply_manifests(store, manifests, devices, made, run),
+    )
+
+
+def adopt(common: Common, place: str, options: Options, lineage: str | None) -> ExitCode:
+    """`harmony adopt`."""
+    key = parse_deployment_key(place.replace("/", ".", 1))
+    if key is None:
+        raise InvalidInput("InvalidName", f"cannot read {place}", "write it as DEVICE/DEPLOYMENT")
+    check_name("device", key.device)
+    check_name("deployment", key.deployment)
+    return _change(
+        common,
+        Choice([key.device], []),
+        options,
+        lineage,
+        lambda store, devices, made, run: take_back(store, key, devices, made, run),
     )
 
 
@@ -103,7 +121,7 @@ def _show_results(common: Common, under_way: Run, *, dry_run: bool) -> None:
         return
     tables.refusals([(item.key, item.error) for item in refused], render.out())
     if not results:
-        note("nothing to do: no such deployment on the chosen devices")
+        note("nothing to do: no such deployment on the chosen devices, or nothing of it was lost")
     elif dry_run:
         note("dry run: nothing was written")
     else:

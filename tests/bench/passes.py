@@ -17,6 +17,7 @@ from typing import Any, Final
 from harmony_agent.adapters.clock import SystemClock
 from harmony_agent.adapters.files import LocalFiles
 from harmony_agent.adapters.filetree import Job
+from harmony_agent.engine.book import Book
 from harmony_agent.engine.engine import Engine, Intervals
 from harmony_agent.engine.parts import Times
 from harmony_agent.kinds.file import FileReconciler
@@ -43,9 +44,13 @@ class Inside:
         clock = SystemClock()
         self.plane = FakePlane("pi-01")
         times = Times(clock, lambda: format_time(datetime.fromtimestamp(clock.now(), UTC)), lambda: 0.5)
+        book = Book(FakeLedger(), times.wire_now)
+        self.files = LocalFiles([str(self.root)], str(folder / "state"), clock)
+        store: Any = book.store("File")
         self.engine = Engine(
             device="pi-01",
-            ledger=FakeLedger(),
+            book=book,
+            kinds={"File": FileReconciler(self.files, store, self.plane, roots=[str(self.root)])},  # type: ignore[arg-type]
             control=self.plane,
             prober=None,  # type: ignore[arg-type]  # a File has no probes
             times=times,
@@ -54,9 +59,6 @@ class Inside:
             refresh=self.plane.refresh,
             agent_version="1",
         )
-        self.files = LocalFiles([str(self.root)], str(folder / "state"), clock)
-        store: Any = self.engine.book.store("File")
-        self.engine.bind({"File": FileReconciler(self.files, store, self.plane, roots=[str(self.root)])})  # type: ignore[arg-type]
 
     async def converge(self, count: int) -> None:
         """Make `count` files, and wait until all is settled and old enough to be known again by its mark."""

@@ -18,7 +18,7 @@ from harmony_agent.adapters.filedraft import Changed
 from harmony_agent.adapters.files import LocalFiles
 from harmony_agent.adapters.filetree import Abandoned, Job, MissingParents, Obstacle
 from harmony_agent.core.reconcile import Key, Record
-from harmony_agent.engine.engine import Engine
+from harmony_agent.engine.book import Book
 from harmony_agent.kinds.file import FileReconciler
 from harmony_agent.topology.control import Stored
 from tests.fakes.files import FakeObjects
@@ -93,10 +93,10 @@ class Folder(World):
         self.knife = Knife()
         self.ledger = CutLedger(self.knife)
 
-    def _make(self, engine: Engine) -> dict[str, Any]:
+    def _make(self, book: Book) -> dict[str, Any]:
         self.adapter = LocalFiles([str(self.root)], str(self.state), self.clock)
         self.adapter._threads = InLoop(self.knife)  # type: ignore[assignment]  # instead of threads
-        store = engine.book.store("File")
+        store = book.store("File")
         return {"File": FileReconciler(self.adapter, store, FakeObjects(), roots=[str(self.root)])}
 
     async def restart(self) -> None:

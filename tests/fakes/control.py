@@ -25,6 +25,11 @@ class FakeBuckets:
         self._called("get", bucket)
         return self.entries[bucket].get(key)
 
+    async def newest(self, bucket: str, keys: str) -> Entry | None:
+        self._called("newest", bucket)
+        found = [entry for key, entry in self.entries[bucket].items() if key.startswith(keys.removesuffix("*"))]
+        return max(found, key=lambda entry: entry.revision, default=None)
+
     async def put(self, bucket: str, key: str, data: bytes, revision: int | None) -> int:
         self._called("put", bucket)
         there = self.entries[bucket].get(key)

@@ -55,7 +55,7 @@ class MemoryFiles:
         desired, record = self.store.desired(name), self.store.record(name)
         if desired is not None:
             return str(desired.spec.path)
-        return str(record.facts["path"]) if record is not None else None
+        return record.facts.get("path") if record is not None else None
 
     async def relist(self) -> Mapping[str, bytes]:
         self.before("relist", "")

@@ -45,6 +45,10 @@ class FakePlane(FakeBuckets):
         await self._travel()
         return await super().get(bucket, key)
 
+    async def newest(self, bucket: str, keys: str) -> Entry | None:
+        await self._travel()
+        return await super().newest(bucket, keys)
+
     async def put(self, bucket: str, key: str, data: bytes, revision: int | None) -> int:
         await self._travel()
         self.written(bucket, key, data)

@@ -22,6 +22,7 @@ from harmony_agent.adapters.ledger import SqliteLedger
 from harmony_agent.adapters.nats_desired import NatsControl
 from harmony_agent.adapters.probing import LoopbackProber
 from harmony_agent.core.trust import Trust
+from harmony_agent.engine.book import Book
 from harmony_agent.engine.engine import Engine, Intervals
 from harmony_agent.engine.parts import Times
 from scores.keys import ACTUAL, BUCKETS, DESIRED, HISTORY
@@ -92,10 +93,16 @@ class Agent:
         clock = SystemClock()
         times = Times(clock, lambda: format_time(datetime.fromtimestamp(clock.now(), UTC)), random.random)
         ledger = SqliteLedger(self.state)
-        self.control = NatsControl(self.device, self.machine, self.urls, poll=self.poll, **self.link)
+        book = Book(ledger, times.wire_now)
+        known = lambda: list(book.deployments)  # noqa: E731
+        self.control = NatsControl(self.device, self.machine, self.urls, poll=self.poll, known=known, **self.link)
+        self.files = MemoryFiles(book.store("File"))
+        self.files.disk, self.files.writes = self.disk, self.applied
+        self.prepare(self.files)
         self.engine = Engine(
             device=self.device,
-            ledger=ledger,
+            book=book,
+            kinds=dict.fromkeys(self.allowed, self.files),
             control=self.control,
             prober=LoopbackProber(),
             times=times,
@@ -105,11 +112,6 @@ class Agent:
             agent_version="1",
             trust=self.trust,
         )
-        self.control.known = lambda: list(self.engine.book.deployments)
-        self.files = MemoryFiles(self.engine.book.store("File"))
-        self.files.disk, self.files.writes = self.disk, self.applied
-        self.prepare(self.files)
-        self.engine.bind(dict.fromkeys(self.allowed, self.files))
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self.control.run)

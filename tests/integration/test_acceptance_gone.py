@@ -153,6 +153,55 @@ async def test_first_start_with_nats_unreachable(nats_server: NatsServer, tmp_pa
             await plane.until(converged(1))
 
 
+# -- actual-state is the device's to keep
+
+
+async def test_a_status_that_others_took_away_comes_back_with_a_heartbeat(pair: Pair) -> None:
+    agent, plane = pair
+    await plane.put({**manifest(1, deployment="db"), "scores": [{**FILE, "name": "db", "path": "/srv/db/f0"}]}, "db")
+    await plane.until(converged(1), "db")
+    before = {name: await plane.status(name) for name in ("web", "db")}
+    stream, subject = f"KV_{ACTUAL}", f"$KV.{ACTUAL}.pi-01."
+
+    async def purge_all() -> None:
+        await plane.js.purge_stream(stream)
+
+    async def purge_one() -> None:
+        await plane.js.purge_stream(stream, subject=f"{subject}db")
+
+    async def mark() -> None:
+        await plane.js.publish(f"{subject}web", b"", headers={"KV-Operation": "DEL"})
+
+    async def replace() -> None:
+        await plane.js.publish(f"{subject}db", b"nonsense")
+
+    for take_away in (purge_all, purge_one, mark, replace):
+        await take_away()
+        with anyio.fail_after(40):
+            while {name: await plane.status(name) for name in before} != before:
+                await anyio.sleep(0.05)
+        writes = await plane.writes(ACTUAL)
+        await anyio.sleep(5 * agent.heartbeat)
+        assert await plane.writes(ACTUAL) == writes
+
+
+async def test_a_stranger_s_key_beside_ours_is_looked_at_once(pair: Pair) -> None:
+    agent, plane = pair
+    await plane.js.publish(f"$KV.{ACTUAL}.pi-01.nobody", b"x")
+    looks: list[str] = []
+    get = agent.control.get
+
+    async def counted(bucket: str, key: str) -> Any:
+        looks.append(key)
+        return await get(bucket, key)
+
+    agent.control.get = counted  # type: ignore[method-assign]
+    await eventually(lambda: "pi-01.web" in looks, "it was not looked at")
+    looks.clear()
+    await anyio.sleep(5 * agent.heartbeat)
+    assert "pi-01.web" not in looks
+
+
 # -- the guards
 
 
@@ -280,7 +329,8 @@ async def reborn(server: NatsServer, tmp_path: Path, arrives: Any) -> AsyncItera
 async def test_fresh_state_directory_is_fenced_by_actual_state(nats_server: NatsServer, tmp_path: Path) -> None:
     async with reborn(nats_server, tmp_path, manifest(6, "six")) as (agent, plane):
         status = await plane.until(said("Fenced", "StaleGeneration"))
-        assert (status["generation"], status["lineage"], status["resources"]) == (7, LINEAGE, {})
+        assert (status["generation"], status["lineage"]) == (7, LINEAGE)
+        assert {key: one["reason"] for key, one in status["resources"].items()} == {"File/f0": "LedgerLost"}
         assert agent.disk == {"/srv/web/f0": b"seven"}
     again = Agent(nats_server, tmp_path / "two", agent.disk)
     async with nats_server.client() as client, again.run():  # and it is not forgotten by being said

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from harmony_agent.core.errors import Terminal, Transient
+from harmony_agent.engine.book import Book
 from harmony_agent.engine.engine import Engine, Intervals
 from harmony_agent.engine.parts import Times
 from scores.keys import ACTUAL, DESIRED, HEARTBEAT, INFO
@@ -109,9 +110,13 @@ class Life(RuleBasedStateMachine):
         times = Times(
             self.clock, lambda: format_time(datetime.fromtimestamp(self.clock.now(), UTC)), self.chance.random
         )
+        book = Book(self.ledger, times.wire_now)
+        self.files = Files(book.store("File"))
+        self.files.disk, self.files.faults = self.disk, self.faults
         self.engine = Engine(
             device=DEVICE,
-            ledger=self.ledger,
+            book=book,
+            kinds={"File": self.files},
             control=self.plane,
             prober=probe_nothing(),
             times=times,
@@ -120,9 +125,6 @@ class Life(RuleBasedStateMachine):
             refresh=self.plane.refresh,
             agent_version="1",
         )
-        self.files = Files(self.engine.book.store("File"))
-        self.files.disk, self.files.faults = self.disk, self.faults
-        self.engine.bind({"File": self.files})
         ready = asyncio.Event()
         self.task = asyncio.create_task(self.engine.run(ready.set))
         await ready.wait()

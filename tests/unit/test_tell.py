@@ -9,6 +9,7 @@ import anyio
 import pytest
 
 from harmony_agent.core.admission import Keep
+from harmony_agent.engine.loops import Changes
 from harmony_agent.engine.tell import PAUSE, Teller, sentence
 from harmony_agent.topology.control import Lost
 from tests.fakes.clock import FakeClock
@@ -47,7 +48,7 @@ def test_sentence(phases: list[str], kept: list[str], lost: Lost | None, text: s
 
 async def test_said_on_change_and_not_more_often_than_once_a_pause() -> None:
     clock = FakeClock()
-    book: Any = SimpleNamespace(statuses={}, deployments={})
+    book: Any = SimpleNamespace(statuses={}, deployments={}, changes=Changes())
     said: list[str] = []
     teller = Teller(book, clock, said.append)
     async with anyio.create_task_group() as tasks:
@@ -56,13 +57,13 @@ async def test_said_on_change_and_not_more_often_than_once_a_pause() -> None:
         assert said == ["nothing is wanted of this device yet"]
         for number in range(100):
             book.statuses[number] = SimpleNamespace(phase="Ready")
-            teller.changed()
+            book.changes.tell("web")
             await clock.advance(PAUSE / 20)
         assert len(said) <= 7
         await clock.advance(PAUSE)
         assert said[-1] == "100 of 100 resources ready"
         before = len(said)
-        teller.changed()
+        book.changes.tell("web")
         await clock.advance(10 * PAUSE)
         assert len(said) == before
         teller.lost(AWAY, SINCE)

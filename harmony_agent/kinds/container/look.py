@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Final
 
 from harmony_agent.core.errors import Transient
-from harmony_agent.core.reconcile import Desired, Record, Store
+from harmony_agent.core.reconcile import Desired, Key, Mark, Record, Store
 from harmony_agent.kinds.container.plan import WATCHED, Observed, owed
 from harmony_agent.kinds.container.spec import DEPLOYMENT, DEVICE, INIT, RESOURCE, damaged, init_name
 from harmony_agent.topology.containers import Containers, ContainerState, EnvFiles, Listed, Refused
@@ -170,6 +170,17 @@ def sort_out(
     }
     holders = [state for state in states if state.name == name and state is not main]
     return Observed(main=main, holder=next(iter(holders), None), inits=inits)
+
+
+def marks_of(listed: Iterable[Listed]) -> list[Mark]:
+    """The containers that say of themselves which resource they are; their init containers go with them. Pure."""
+    found = []
+    for one in listed:
+        kind, _, name = one.labels.get(RESOURCE, "").partition("/")
+        if kind == "Container" and name and INIT not in one.labels:
+            claims = frozenset({f"container:{name}"})
+            found.append(Mark(one.labels.get(DEPLOYMENT, ""), Key(kind, name), one.name, claims, {"id": one.id}))
+    return found
 
 
 def overdue(spec: Container, inits: Mapping[str, ContainerState], now: datetime) -> frozenset[str]:

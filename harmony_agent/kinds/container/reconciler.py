@@ -8,10 +8,10 @@ from typing import Final, Literal
 
 from harmony_agent.core.errors import Transient
 from harmony_agent.core.paths import Places
-from harmony_agent.core.reconcile import Desired, Facts, Store
+from harmony_agent.core.reconcile import Desired, Facts, Mark, Store
 from harmony_agent.kinds.container.act import Actor, former_facts
 from harmony_agent.kinds.container.actions import ContainerAction, Create
-from harmony_agent.kinds.container.look import Looker
+from harmony_agent.kinds.container.look import Looker, marks_of
 from harmony_agent.kinds.container.make import Maker
 from harmony_agent.kinds.container.mounts import MountGuard, binds
 from harmony_agent.kinds.container.notes import Notes
@@ -192,6 +192,10 @@ class ContainerReconciler:
 
     async def let_go(self, name: str) -> None:
         """Nothing is kept but a container that was set aside: that is its owner's, as it ever was."""
+
+    async def marked(self) -> list[Mark]:
+        """What carries this device's labels, whatever the ledger knows of it. One list call."""
+        return marks_of(await self._containers.list({DEVICE: self._device}))
 
     async def logs(self, name: str, lines: int) -> list[str]:
         """The last lines that the container wrote."""

@@ -106,7 +106,7 @@ def at_claim(old: Record | None, desired: Desired[SystemdUnit], observed: Unit |
     """The facts to record when the spec of `desired` is claimed, before anything is done for it."""
     spec = desired.spec
     unit = observed or Unit(spec.name)
-    facts = read(old) if old is not None else _first(desired, unit, directory)
+    facts = read(old) if old is not None and old.facts else _first(desired, unit, directory)
     ours = places(directory, spec.name, old)
     formers = dict(facts.former.files)
     for place, text in wanted_files(spec).items():

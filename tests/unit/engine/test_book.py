@@ -22,7 +22,7 @@ KEY = Key("File", "a")
 
 
 def book(ledger: FakeLedger) -> Book:
-    return Book(ledger, lambda _deployment: None, lambda: NOW)
+    return Book(ledger, lambda: NOW)
 
 
 async def _in_turn(*works: Coroutine[Any, Any, None]) -> None:
@@ -126,7 +126,7 @@ async def test_the_phases_of_a_deployment_are_those_of_its_resources_after_each_
 
 async def test_others_hear_of_what_is_wanted_no_more_though_it_was_never_owned() -> None:
     kept, rung = book(FakeLedger()), []
-    kept.on_release = lambda: rung.append(1)
+    kept.released.ring = lambda: rung.append(1)  # type: ignore[method-assign]
     enforced(kept, "a", "b")
     assert rung == []
     enforced(kept, "a", generation=4)
@@ -135,7 +135,7 @@ async def test_others_hear_of_what_is_wanted_no_more_though_it_was_never_owned()
 
 async def test_others_hear_of_a_path_that_is_let_go_of() -> None:
     kept, rung = book(FakeLedger()), []
-    kept.on_release = lambda: rung.append(1)
+    kept.released.ring = lambda: rung.append(1)  # type: ignore[method-assign]
     kept.write_later(record("a", "path:/srv/a", "path:/srv/old"))
     kept.write_later(record("a", "path:/srv/a", "path:/srv/old", applied=DIGEST))
     assert rung == []

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from harmony_agent.engine.engine import Engine
+from harmony_agent.engine.book import Book
 from harmony_agent.kinds.container import ContainerReconciler
 from tests.fakes.containers import FakeContainers, FakeEnvFiles
 from tests.unit.engine.world import DEVICE, World
@@ -23,14 +23,14 @@ class Podman:
         self.containers: FakeContainers | None = None
         self.boot = 1
 
-    def _kinds(self, engine: Engine) -> dict[str, Any]:
+    def _kinds(self, book: Book) -> dict[str, Any]:
         self.containers = self.containers or FakeContainers()
         containers = self.containers
         return {
             "Container": ContainerReconciler(
                 containers,
                 FakeEnvFiles(),
-                engine.book.store("Container"),
+                book.store("Container"),
                 device=DEVICE,
                 boot_id=f"{self.boot}",
                 env_roots=["/srv"],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 from typing import Any
 
 from hypothesis import event, given, settings
@@ -13,8 +12,7 @@ from hypothesis import strategies as st
 from harmony_agent.core.decide import Claim, Execute, Gone, Hold, Now, Release, Report, Settled, Step
 from harmony_agent.core.reconcile import Key
 from harmony_agent.engine.book import Book
-from harmony_agent.engine.engine import Engine
-from harmony_agent.engine.intake import enforce_if_accepted
+from harmony_agent.engine.enforcing import enforce_if_accepted
 from harmony_agent.engine.rehearse import Foreseen, Rehearsal
 from harmony_agent.kinds.container import ContainerReconciler
 from harmony_agent.topology.control import Stored
@@ -45,8 +43,8 @@ class Device:
         self.allowed = {"File", "Container"}
         self.forbidden: set[str] = set()
 
-    def kinds(self, engine: Engine) -> dict[str, Any]:
-        files = MemoryFiles(engine.book.store("File"))
+    def kinds(self, book: Book) -> dict[str, Any]:
+        files = MemoryFiles(book.store("File"))
         files.disk = self.world.disk
         admit = files.admit
         files.admit = lambda spec: [  # type: ignore[method-assign]
@@ -55,7 +53,7 @@ class Device:
         containers = ContainerReconciler(
             self.containers,
             FakeEnvFiles(),
-            engine.book.store("Container"),
+            book.store("Container"),
             device=DEVICE,
             boot_id="1",
             env_roots=["/srv"],
@@ -68,8 +66,8 @@ class Device:
         """Memory as after a start, on a copy of the ledger."""
         copy = FakeLedger()
         copy.stored, copy.owned = dict(self.world.ledger.stored), dict(self.world.ledger.owned)
-        book = Book(copy, lambda _deployment: None, lambda: "2026-01-01T00:00:00.000Z")
-        kinds = self.kinds(SimpleNamespace(book=book))  # type: ignore[arg-type]  # all that it uses
+        book = Book(copy, lambda: "2026-01-01T00:00:00.000Z")
+        kinds = self.kinds(book)
         for stored in copy.manifests():
             book.enforce(stored, decode(stored.data, device=DEVICE, deployment=stored.deployment))
         return book, kinds
@@ -83,17 +81,17 @@ class Device:
         found = Recorded()
         kinds = self.kinds
 
-        def recording(engine: Engine) -> dict[str, Any]:
-            made = kinds(engine)
+        def recording(book: Book) -> dict[str, Any]:
+            made = kinds(book)
             for kind, one in made.items():
                 one.apply = _recording(found, kind, one.apply)
-            set_status = engine.book.set_status
+            set_status = book.set_status
 
             def said(key: Key, deployment: str, status: Any) -> bool:
                 found.said.setdefault(key, []).append((status.phase, status.reason, status.message))
                 return set_status(key, deployment, status)
 
-            engine.book.set_status = said  # type: ignore[method-assign]
+            book.set_status = said  # type: ignore[method-assign]
             return made
 
         self.world._kinds = recording

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from harmony_agent.core.reconcile import Key, Record
+from harmony_agent.engine.book import Book
 from harmony_agent.engine.engine import Engine, Intervals
 from harmony_agent.engine.parts import Times
 from scores.canonical import canonical
@@ -33,9 +34,9 @@ def file(name: str, path: str = "", content: str = "1", **more: Any) -> dict[str
 
 
 class World:
-    """The engine, its ledger, its control plane and its files. `kinds`: made with the engine; Files where not given."""
+    """The engine, its ledger, its control plane and its files. `kinds`: made with its memory; Files where not given."""
 
-    def __init__(self, kinds: Callable[[Engine], dict[str, Any]] | None = None, prober: Any = None) -> None:
+    def __init__(self, kinds: Callable[[Book], dict[str, Any]] | None = None, prober: Any = None) -> None:
         self.loop = VirtualLoop()
         self.clock = VirtualClock(self.loop)
         self.ledger = FakeLedger()
@@ -56,9 +57,13 @@ class World:
         if not hasattr(self, "plane"):
             self.plane = FakePlane(DEVICE)
         wire_now = lambda: format_time(datetime.fromtimestamp(self.clock.now(), UTC))  # noqa: E731
+        book = Book(self.ledger, wire_now)
+        self.files = MemoryFiles(book.store("File"))
+        self.files.disk = self.disk
         self.engine = Engine(
             device=DEVICE,
-            ledger=self.ledger,
+            book=book,
+            kinds=self._kinds(book) if self._kinds is not None else {"File": self.files},
             control=self.plane,
             prober=self._prober,
             times=Times(self.clock, wire_now, lambda: 0.0),
@@ -67,9 +72,6 @@ class World:
             refresh=self.plane.refresh,
             agent_version="1",
         )
-        self.files = MemoryFiles(self.engine.book.store("File"))
-        self.files.disk = self.disk
-        self.engine.bind(self._kinds(self.engine) if self._kinds is not None else {"File": self.files})
         ready = asyncio.Event()
         self._task = asyncio.create_task(self.engine.run(ready.set))
         await ready.wait()

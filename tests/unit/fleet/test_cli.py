@@ -12,7 +12,7 @@ import pytest
 
 from harmony_fleet.cli import main
 
-COMMANDS = ["apply", "diff", "get", "status", "wait", "delete", "logs", "devices", "schema"]
+COMMANDS = ["apply", "diff", "get", "status", "wait", "adopt", "delete", "logs", "devices", "schema"]
 COMMANDS += ["fleet", "upgrade", "server", "device"]
 
 

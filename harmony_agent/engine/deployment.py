@@ -1,0 +1,47 @@
+"""One deployment on this device, in memory: what is enforced, and what was said of a newer manifest that is not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from harmony_agent.core.admission import Keep, Last
+from harmony_agent.core.reconcile import Key
+from harmony_agent.core.status import Enforced
+from harmony_agent.topology.control import Stored
+
+
+@dataclass(slots=True)
+class Deployment:
+    """One deployment: the manifest that is enforced, and what was said of a newer one that is not."""
+
+    name: str
+    stored: Stored | None = None
+    removed: bool = False
+    kept: Keep | None = None
+    keys: set[Key] = field(default_factory=set)
+    floor: Last | None = None
+    """what ``actual-state`` showed at the start: no manifest goes back behind it, whatever is remembered"""
+
+    @property
+    def last(self) -> Last | None:
+        """What a newcomer is judged by."""
+        if self.stored is None or self.behind:
+            return self.floor
+        return Last(self.stored.lineage, self.stored.generation, self.stored.digest)
+
+    @property
+    def behind(self) -> bool:
+        """Tell if what is remembered is older than what was accepted: an old copy of the memory was put back."""
+        if self.stored is None or self.floor is None or self.floor.lineage != self.stored.lineage:
+            return False
+        return self.floor.generation > self.stored.generation
+
+    @property
+    def enforced(self) -> Enforced | None:
+        """For the fold: what a status shows never goes back, also where the device's own memory was lost."""
+        if self.stored is None or self.behind:
+            removed = self.stored is not None and self.removed
+            return (
+                Enforced(self.floor.lineage, self.floor.generation, self.floor.digest, removed) if self.floor else None
+            )
+        return Enforced(self.stored.lineage, self.stored.generation, self.stored.digest, self.removed)

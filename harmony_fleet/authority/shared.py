@@ -1,0 +1,190 @@
+"""What copies of one home decided about devices: learnt from the servers before anything is told to them.
+
+Two places remember: the devices' account at the servers (who was withdrawn, which object stores are open), and the
+bucket ``fleet-authority`` at ``device.<name>`` (who has credentials), signed by the authority. Both only grow: nobody
+who was withdrawn is let in again because a home didn't know, and nobody whom another copy enrolled is forgotten.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from harmony_fleet.authority.claims import Identity
+from harmony_fleet.authority.keep import FOREVER, Authority, Issued
+from harmony_fleet.authority.live import as_system
+from harmony_fleet.bounded import each
+from harmony_fleet.connection import Connection, NoResponders
+from harmony_fleet.consumer import Entry
+from harmony_fleet.context import Context
+from harmony_fleet.errors import Conflict, Unreachable
+from harmony_fleet.kv import Store
+from scores.base import Model
+from scores.canonical import NotCanonical, canonical, read
+from scores.keys import FLEET
+from scores.manifest import MAX_MANIFEST, InvalidManifest, validate
+from scores.names import DeviceName
+
+_LOOKUP: Final = "$SYS.REQ.ACCOUNT.{}.CLAIMS.LOOKUP"
+_OBJECTS: Final = ".STREAM.MSG.GET.OBJ_"
+_TRIES: Final = 5
+
+
+class Record(Model):
+    """A device's credentials by their public keys: those that hold, and all that were withdrawn."""
+
+    device: DeviceName
+    user: str | None = None
+    before: Sequence[str] = ()
+    revoked: Sequence[str] = ()
+
+    @property
+    def issued(self) -> Issued | None:
+        """What holds; None where nothing does."""
+        return Issued(user=self.user, before=tuple(self.before)) if self.user is not None else None
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What the servers' account of devices says. `token` is empty where they have none."""
+
+    token: str = ""
+    stamp: int = 0
+    revoked: Mapping[str, int] | None = None
+    objects: Sequence[str] = ()
+
+
+def merged(device: str, local: Issued | None, record: Record | None, revoked: Collection[str]) -> Record:
+    """The one record of both: what either withdrew is withdrawn, and of two that hold the later one is in use."""
+    there = record.issued if record is not None else None
+    known = [one for issued in (there, local) if issued is not None for one in (issued.user, *issued.before)]
+    holding = [one for one in dict.fromkeys(known) if one not in revoked]
+    ended = {*(record.revoked if record is not None else ()), *(one for one in known if one in revoked)}
+    user = next(iter(holding), None)
+    if there is not None and local is not None and there.user in local.before and local.user in holding:
+        user = local.user
+    before = [one for one in holding if one != user]
+    return Record(device=device, user=user, before=before, revoked=sorted(ended))
+
+
+async def agree(authority: Authority, store: Store, told: Told) -> None:
+    """Take in what others decided, save it, and tell what this home knows. The lock of the authority is held.
+
+    Raises Unreachable; then what is on disk stands, and nothing was told.
+    """
+    for _ in range(_TRIES):
+        entries = await store.entries(FLEET, ["device.*"])
+        records = {key.partition(".")[2]: _decode(authority.key("operator"), entry) for key, entry in entries.items()}
+        known = {name: record for name, record in records.items() if record is not None}
+        revoked = _revoked(authority, told, known.values())
+        names = sorted({*authority.state.devices, *known})
+        whole = {name: merged(name, authority.state.devices.get(name), known.get(name), revoked) for name in names}
+        _save(authority, told, revoked, whole)
+        if await _write(authority, store, entries, known, whole):
+            return
+    raise Unreachable("Conflict", "cannot tell the servers: others tell them all the time", "try again")
+
+
+def _revoked(authority: Authority, told: Told, records: Iterable[Record]) -> dict[str, int]:
+    found = {**authority.state.revoked, **dict.fromkeys((one for record in records for one in record.revoked), FOREVER)}
+    for user, until in (told.revoked or {}).items():
+        found[user] = max(until, found.get(user, 0))
+    return found
+
+
+def _save(authority: Authority, told: Told, revoked: Mapping[str, int], whole: Mapping[str, Record]) -> None:
+    """Only what is news."""
+    state = authority.state
+    devices = {name: record.issued for name, record in whole.items() if record.issued is not None}
+    objects = tuple(sorted({*state.objects, *told.objects}))
+    changes: dict[str, Any] = {"devices": devices, "revoked": dict(revoked), "objects": objects}
+    changes = {name: value for name, value in changes.items() if getattr(state, name) != value}
+    news = set(revoked) - set(told.revoked or {}) or set(objects) - set(told.objects)
+    if told.stamp > state.stamp or (news and told.stamp == state.stamp) or {"revoked", "objects"} & changes.keys():
+        changes["stamp"] = max(authority.next_stamp(), told.stamp + 1)
+    if changes:
+        authority.save(**changes)
+
+
+async def _write(
+    authority: Authority,
+    store: Store,
+    entries: Mapping[str, Entry],
+    known: Mapping[str, Record],
+    whole: Mapping[str, Record],
+) -> bool:
+    """Whether every record stands as it should; False where another copy wrote meanwhile."""
+    operator = authority.key("operator")
+
+    async def one(record: Record) -> bool:
+        key = f"device.{record.device}"
+        entry = entries.get(key) or await store.get(FLEET, key)
+        try:
+            await store.put(FLEET, key, _encode(operator, record), entry.revision)
+        except Conflict:
+            return False
+        return True
+
+    return all(await each(one, [record for name, record in whole.items() if record != known.get(name)]))
+
+
+def _encode(operator: Identity, record: Record) -> bytes:
+    return canonical({"record": record.model_dump(mode="json"), "signature": operator.signed(_said(record))})
+
+
+def _said(record: Record) -> bytes:
+    return b"harmony/v1/device-record\n" + canonical(record.model_dump(mode="json"))
+
+
+def _decode(operator: Identity, entry: Entry) -> Record | None:
+    """None for what this authority didn't sign: it is written over."""
+    try:
+        value = read(entry.value or b"", MAX_MANIFEST)
+        record = validate(Record, value["record"])
+        genuine = operator.genuine(_said(record), value["signature"])
+    except (NotCanonical, InvalidManifest, KeyError, TypeError):
+        return None
+    return record if genuine and f"device.{record.device}" == entry.key else None
+
+
+async def gone(authority: Authority, store: Store) -> list[str]:
+    """The devices that had credentials and have none any more."""
+    operator, devices = authority.key("operator"), authority.state.devices
+    records = [_decode(operator, entry) for entry in (await store.entries(FLEET, ["device.*"])).values()]
+    return [record.device for record in records if record is not None and record.device not in devices]
+
+
+def holds(authority: Authority, told: Told) -> bool:
+    """Whether the servers refuse all that this home withdrew: another copy may have pushed at the same time."""
+    return not authority.state.revoked.keys() - (told.revoked or {}).keys()
+
+
+async def account(authority: Authority, context: Context) -> Told:
+    """The devices' account as the servers have it, where this authority signed it."""
+    async with Connection(as_system(context)) as connection:
+        try:
+            data = await connection.request(_LOOKUP.format(authority.key("devices").public))
+        except NoResponders:
+            return Told()
+    token = data.decode("ascii", "replace").strip()
+    try:
+        signed, _, signature = token.rpartition(".")
+        claims = json.loads(_decoded(signed.partition(".")[2]))
+        genuine = authority.key("operator").genuine(signed.encode(), base64.b64encode(_decoded(signature)).decode())
+        account = claims["nats"]
+        revoked = {str(user): int(until) for user, until in account.get("revocations", {}).items()}
+        allowed = [subject for key in account["signing_keys"] for subject in key["template"]["pub"]["allow"]]
+        stamp = int(claims["iat"])
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return Told()
+    if not genuine:
+        return Told()
+    objects = sorted(subject.partition(_OBJECTS)[2] for subject in allowed if _OBJECTS in subject)
+    return Told(token, stamp, revoked, objects)
+
+
+def _decoded(text: str) -> bytes:
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
