@@ -187,6 +187,7 @@ class Converger:
                 self._pacing.count(this, step)
                 self._known(this)
                 await self._act(this.key, this.desired, plan, this.reconciler)
+                self._pacing.done(step)
                 return None
             case _:  # not of a wanted resource whose record is current
                 raise AssertionError(f"cannot carry out {step} for {this.key}")

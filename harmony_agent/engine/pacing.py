@@ -12,6 +12,7 @@ from harmony_agent.core.status import Outcome
 from harmony_agent.engine.loops import defect
 from harmony_agent.engine.parts import Pass, Times
 from harmony_agent.engine.queue import WorkQueue
+from scores.status import Drift
 
 REFUSED: Final = 5.0
 """Seconds that lie at least between tries of a removal that is refused, however many events there are."""
@@ -38,6 +39,10 @@ class Pacing:
             self.start(this.memory)
         elif step.episode is not None:
             this.memory.episode = step.episode
+
+    def done(self, step: Execute) -> None:
+        """Count a repair once it is done: an attempt that failed is no work of whoever undoes it."""
+        if step.episode is not None:
             step.episode.repaired(self._times.clock.monotonic())
 
     def start(self, memory: RetryState) -> float:
@@ -57,7 +62,7 @@ class Pacing:
         """
         if isinstance(error, Terminal) or not isinstance(error, Transient):
             if memory.version:
-                memory.failed = Outcome("Failed", error.reason, str(error))
+                memory.failed = Outcome("Failed", error.reason, str(error), drift=_shown(memory))
                 return memory.failed
             memory.tries += 1
             delay = RETRY.delay(memory.tries, self._times.jitter())
@@ -65,7 +70,7 @@ class Pacing:
             return Outcome("Degraded", error.reason, str(error))
         memory.tries += 1
         self._queue.hold(key, RETRY.delay(memory.tries, self._times.jitter()) if error.delay is None else error.delay)
-        return Outcome(error.phase, error.reason, str(error))
+        return Outcome(error.phase, error.reason, str(error), drift=_shown(memory))
 
     def defect(self, key: Key, memory: RetryState, error: Exception) -> Outcome:
         """An unforeseen error is tried again, too."""
@@ -73,3 +78,8 @@ class Pacing:
         memory.tries += 1
         self._queue.hold(key, RETRY.delay(memory.tries, self._times.jitter()))
         return Outcome("Degraded", "InternalError", f"a defect of the agent ({name}): see its log")
+
+
+def _shown(memory: RetryState) -> Drift | None:
+    """The drift whose repair failed, as the status shows it."""
+    return memory.episode.shown() if memory.episode is not None else None

@@ -406,3 +406,33 @@ def test_an_event_has_a_refused_removal_tried_at_once(world: World) -> None:
 async def _shown(world: World) -> dict[str, Any]:
     await asyncio.sleep(2)
     return world.said()
+
+
+def test_a_repair_that_fails_is_no_repair_and_shows_the_drift_meanwhile(world: World) -> None:
+    """However often it fails, nobody undoes it: once the cause is gone it is repaired at the next try."""
+    failing = True
+
+    def before(call: str, _name: str) -> None:
+        if call == "apply" and failing:
+            raise Transient("NoSpace", "cannot write /srv/a: the file system is full", delay=1.0)
+
+    async def test() -> None:
+        nonlocal failing
+        failing = False
+        await world.start()
+        world.publish(1, file("a"))
+        await world.told("Converged", 1)
+        failing, world.files.before = True, before
+        world.disk["/srv/a"] = b"by hand"
+        await world.until(lambda: world.status("File/a").reason == "NoSpace")
+        await asyncio.sleep(60)
+        shown = world.status("File/a")
+        assert shown.reason == "NoSpace"
+        assert shown.drift is not None
+        assert (shown.drift.count, shown.drift.fields) == (0, ["content"])
+        failing = False
+        await world.until(lambda: world.status("File/a").phase == "Ready", 3)
+        assert world.status("File/a").drift is not None
+        assert world.status("File/a").drift.count == 1  # type: ignore[union-attr]
+
+    world.run(test())
