@@ -21,6 +21,7 @@ from nats.aio.subscription import Subscription
 
 from harmony_fleet.context import Context
 from harmony_fleet.errors import HarmonyError, InvalidInput, Unreachable
+from harmony_fleet.tolerant import TolerantClient
 
 # What the library would log is told by our own errors.
 logging.getLogger("nats").addHandler(logging.NullHandler())
@@ -89,7 +90,7 @@ class Connection:
     def __init__(self, context: Context, seconds: float = CONNECT_SECONDS) -> None:
         self._context = context
         self._seconds = seconds
-        self._client = Client()
+        self._client = TolerantClient()
         self._last_error: Exception | None = None
         self._refused = asyncio.Event()
 

@@ -5,9 +5,10 @@ What comes from a device is text, never markup or an escape sequence of a termin
 
 from __future__ import annotations
 
+import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from io import StringIO
 from typing import Any, Final, TextIO
@@ -60,7 +61,8 @@ def machine(value: Any, output: Output) -> str:
     """`value` as JSON or YAML text. A list is several YAML documents."""
     if output is Output.JSON:
         # The standard library indents in Python: 30,000 results took it a second.
-        return to_json(value, indent=2, inf_nan_mode="constants").decode()
+        text = to_json(value, indent=2, inf_nan_mode="constants").decode()
+        return _unseen(text, lambda char: json.dumps(char)[1:-1])
     yaml = YAML(typ="safe", pure=True)
     yaml.Representer = _Representer
     yaml.default_flow_style = False
@@ -70,7 +72,14 @@ def machine(value: Any, output: Output) -> str:
     documents = value if isinstance(value, list) else [value]
     if documents:
         yaml.dump_all(documents, buffer)
-    return buffer.getvalue().rstrip("\n")
+    return _unseen(buffer.getvalue().rstrip("\n"), lambda char: f"\\U{ord(char):08x}")
+
+
+def _unseen(text: str, escape: Callable[[str], str]) -> str:
+    """With what a terminal acts on, or hides, spelt out; such characters stand in quoted text alone."""
+    if text.isascii() and "\x7f" not in text:
+        return text
+    return "".join(char if char.isprintable() or char == "\n" else escape(char) for char in text)
 
 
 class _Representer(SafeRepresenter):

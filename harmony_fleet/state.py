@@ -20,7 +20,7 @@ from harmony_fleet.consumer import Entry
 from harmony_fleet.errors import InvalidInput
 from harmony_fleet.kv import Store
 from scores.base import Model
-from scores.canonical import NotCanonical, read
+from scores.canonical import NotCanonical, canonical, read
 from scores.keys import (
     ACTUAL,
     DESIRED,
@@ -143,9 +143,20 @@ def _decode(model: type[M], entry: Entry) -> tuple[M | None, str]:
     if entry.value is None:
         return None, ""
     try:
-        return validate(model, read(entry.value, MAX_STATUS)), ""
+        return validate(model, told(entry.value, MAX_STATUS)), ""
     except (InvalidManifest, NotCanonical) as error:
         return None, error.code
+
+
+def told(data: bytes, limit: int) -> Any:
+    """The JSON value of what a device said. Raises NotCanonical also where it has text that has no UTF-8 form."""
+    value = read(data, limit)
+    if b"\\u" in data:
+        try:
+            canonical(value)
+        except ValueError:
+            raise NotCanonical("NotUnicode", "half of a surrogate pair") from None
+    return value
 
 
 async def read_deployment(store: Store, key: DeploymentKey) -> Deployment:

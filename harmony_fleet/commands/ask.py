@@ -14,9 +14,9 @@ from harmony_fleet.errors import DeviceFailed, ExitCode, InvalidInput, Unreachab
 from harmony_fleet.kv import Store
 from harmony_fleet.progress import Progress
 from harmony_fleet.render import Output
-from harmony_fleet.state import Deployment, check_name, read_deployment
+from harmony_fleet.state import Deployment, check_name, read_deployment, told
 from harmony_fleet.wait import Target, Verdict, target_of, wait_for
-from scores.canonical import NotCanonical, canonical, read
+from scores.canonical import NotCanonical, canonical
 from scores.keys import DeploymentKey, command_subject
 from scores.manifest import SCORE_TYPES
 
@@ -91,12 +91,12 @@ def logs(common: Common, resource: str, device: str, lines: int) -> ExitCode:
                 f"cannot ask {device} for logs: it doesn't answer",
                 "see whether it runs: harmony devices",
             )
-        told = _log_lines(answer, device)
+        said = _log_lines(answer, device)
         if common.output is Output.TABLE:
-            for line in told:
+            for line in said:
                 sys.stdout.write("".join(char if char.isprintable() or char == "\t" else "?" for char in line) + "\n")
         else:
-            write({"device": device, "resource": resource, "lines": told}, common.output)
+            write({"device": device, "resource": resource, "lines": said}, common.output)
         return ExitCode.DONE
 
     return run(common, work)
@@ -105,7 +105,7 @@ def logs(common: Common, resource: str, device: str, lines: int) -> ExitCode:
 def _log_lines(answer: bytes, device: str) -> list[str]:
     """``{"ok":true,"lines":[…]}`` or ``{"ok":false,"error":{"code","message"}}``."""
     try:
-        value = read(answer, _MAX_ANSWER)
+        value = told(answer, _MAX_ANSWER)
     except NotCanonical:
         value = None
     if isinstance(value, dict) and value.get("ok") is True and isinstance(value.get("lines"), list):
