@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import anyio
 
 from harmony_agent import app
+from harmony_agent.adapters.ledger import LedgerUnreadable, read_only
 from harmony_agent.core.errors import ResourceError
 from harmony_agent.core.reconcile import Desired, Facts, Record
 from harmony_agent.settings import Settings
@@ -65,6 +66,7 @@ async def run(settings: Settings) -> int:
     findings += [_root(root) for root in settings.files.roots if "File" in settings.agent.kinds]
     findings += await _sandbox(settings)
     findings += [await _capability(settings, kind) for kind in settings.agent.kinds if kind != "File"]
+    findings += await _unmanaged(settings)
     device_well = all(finding.well for finding in findings)
     findings.append(await _nats(settings))
     for finding in findings:
@@ -152,6 +154,35 @@ def _questions(settings: Settings, kind: str) -> tuple[Callable[[], Awaitable[st
         else ("systemctl enable --now podman.socket")
     )
     return version, "podman", f"apt-get install podman; {start}; or take Container out of agent.kinds"
+
+
+class _Recorded(_Nothing):
+    """The same with what the ledger holds of containers."""
+
+    def __init__(self, records: Iterable[Record]) -> None:
+        self._records = {record.name: record for record in records if record.kind == "Container"}
+
+    def record(self, name: str) -> Record | None:
+        return self._records.get(name)
+
+
+async def _unmanaged(settings: Settings) -> list[Finding]:
+    """Containers with this device's labels that the ledger doesn't know: told, and no fault of the device's."""
+    state_dir = Path(settings.agent.state_dir)
+    if "Container" not in settings.agent.kinds:
+        return []
+    try:
+        records = read_only(state_dir)[1] if (state_dir / "ledger.db").exists() else []
+        parts = app.Parts(settings, _Recorded(records), app.times().clock, app.control_plane(settings))
+        kind: Any = app.KINDS["Container"](parts).reconciler
+        try:
+            names = sorted(mark.name for mark in await kind.marked() if not mark.known)
+        finally:
+            await kind.close()
+    except (ResourceError, LedgerUnreadable, OSError):
+        return []  # that podman or the ledger can't be asked is another finding
+    text = f"{', '.join(names[:20])}: with this device's labels, unknown to its ledger, and left alone"
+    return [Finding("unmanaged containers", True, text)] if names else []
 
 
 async def _nats(settings: Settings) -> Finding:

@@ -5,7 +5,7 @@ A finding holds codes, names and digests, never a value.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Literal
@@ -162,6 +162,9 @@ def _devices(fleet: Fleet) -> Iterator[Finding]:
             yield Finding(name, "", "", "heartbeat-stale", "never heard" if device.heard is None else "")
         if device.problem:
             yield Finding(name, "", "", "device-implausible", f"Unreadable: {device.problem} in device-info")
+        for what, field in (("containers", "unmanaged"), ("InvalidKey", "ignored_keys")):
+            if names := _told(device, field):
+                yield Finding(name, "", "", "unmanaged", f"{what} {' '.join(names)}")
         if differs := _trust(device, fleet.signing):
             yield Finding(name, "", "", "trust-differs", differs)
     for name, keys in fleet.crowded().items():
@@ -170,6 +173,11 @@ def _devices(fleet: Fleet) -> Iterator[Finding]:
     for name, device in fleet.devices.items():
         if name not in members and not device.silent(fleet.now):
             yield Finding(name, "", "", "unmanaged", "NotInRoster")
+
+
+def _told(device: Device, field: str) -> Sequence[str]:
+    """Names that a device tells in a field of its DeviceInfo."""
+    return getattr(device.info, field) if device.info is not None else ()
 
 
 def _trust(device: Device, signing: Signing) -> str:

@@ -192,6 +192,12 @@ class TrustInfo(Reported):
     keys: Sequence[KeyId]
 
 
+MAX_NAMES: Final = 20
+Names = Annotated[Sequence[Annotated[str, Field(max_length=256)]], Field(max_length=MAX_NAMES)]
+"""Some names, the first in order where there are more."""
+_LEFT_OUT: Final = frozenset({"trust", "unmanaged", "ignored_keys"})
+
+
 class DeviceInfo(Reported):
     """A value of ``device-info``, written on change."""
 
@@ -205,13 +211,15 @@ class DeviceInfo(Reported):
     capabilities: Capabilities
     trust: TrustInfo | None = None
     """left out where no key is configured, so that those who know nothing of keys can read the rest"""
+    unmanaged: Names = ()
+    """containers with this device's labels that neither ledger nor manifest knows; left out where there are none"""
+    ignored_keys: Names = ()
+    """keys of ``desired-state`` at this device that name no deployment; left out where there are none"""
 
     def wire(self) -> dict[str, Any]:
         """The JSON value with every field that says something."""
         value = super().wire()
-        if self.trust is None:
-            del value["trust"]
-        return value
+        return {name: item for name, item in value.items() if item or name not in _LEFT_OUT}
 
 
 class Heartbeat(Reported):

@@ -166,13 +166,15 @@ Plan = Converged | Act[A] | Wait
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """An object of the device that says of itself whose it is, whatever the ledger knows. `name` is its own name."""
+    """An object of the device that says of itself whose it is, whatever the ledger says. `name` is its own name."""
 
     deployment: str
     key: Key
     name: str
     claims: frozenset[str]
     facts: Facts
+    known: bool = False
+    """whether the ledger or a manifest accounts for this very object"""
 
 
 class Store(Protocol):

@@ -77,7 +77,8 @@ class Engine:
         self._rebuilt = rebuilt
         self._ledger_lost = False
         self._unsettled = Unsettled(times.clock)
-        remains = Remains(book, kinds, fresh=not book.ledger.manifests() and not book.ledger.records())
+        self._describe = describe
+        self.remains = remains = Remains(book, kinds, fresh=not book.ledger.manifests() and not book.ledger.records())
         self.publisher = Publisher(device, book, control, times.clock, remains.recall)
         self.teller = Teller(book, times.clock, say)
         self.queue = WorkQueue(times.clock)
@@ -86,7 +87,7 @@ class Engine:
             control,
             times.clock,
             beat=self._heartbeat,
-            describe=describe,
+            describe=self._described,
             statuses_lost=self.publisher.doubt,
             statuses_look=self.publisher.look,
             twin=self.publisher.say_twin,
@@ -130,6 +131,11 @@ class Engine:
                 tasks.start_soon(every, clock, intervals.relist, relister.relist, f"the relist of {relister.kind}")
                 tasks.start_soon(relister.watch)
             ready()
+
+    async def _described(self) -> DeviceInfo:
+        """DeviceInfo with what nobody accounts for on the device and in desired state."""
+        told = {"unmanaged": await self.remains.unmanaged(), "ignored_keys": self.intake.ignored()}
+        return (await self._describe()).model_copy(update=told)
 
     def resync(self) -> None:
         """Read desired state and look at everything again."""

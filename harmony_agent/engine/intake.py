@@ -40,6 +40,7 @@ from scores.base import Score
 from scores.keys import ACTUAL, DeploymentKey, parse_deployment_key
 from scores.manifest import InvalidManifest, WireManifest, bound, parse
 from scores.names import is_name
+from scores.status import MAX_NAMES
 
 log = logging.getLogger(__name__)
 
@@ -170,6 +171,7 @@ class Intake:
         for entry in event.entries:
             await self._entry(entry)
             present.add(entry.key)
+        self._odd &= present
         for name in {*self._book.deployments, *self._owned, *self._undecided}:
             if str(DeploymentKey(self._device, name)) not in present:
                 self._missing(name)
@@ -178,17 +180,25 @@ class Intake:
         self.revision = max(self.revision, entry.revision)
         key = parse_deployment_key(entry.key)
         if key is None or key.device != self._device or not is_name(key.deployment):
-            self._say_odd(entry.key)
+            self._say_odd(entry)
         elif entry.data is None:
             self._missing(key.deployment)
         else:
             await self._judge(key.deployment, entry.data)
 
-    def _say_odd(self, key: str) -> None:
-        """A key that names no deployment can have no status either: the log is where it is told, once."""
-        if key not in self._odd and len(self._odd) < _MAX_ODD:
+    def _say_odd(self, entry: Entry) -> None:
+        """A key that names no deployment can have no status either: the log tells of it once, and DeviceInfo."""
+        key = entry.key
+        if entry.data is None:
+            self._odd.discard(key)
+        elif key not in self._odd and len(self._odd) < _MAX_ODD:
             self._odd.add(key)
             log.warning("ignores a key of desired-state that isn't <device>.<deployment>: %r", key[:128])
+
+    def ignored(self) -> list[str]:
+        """Keys of desired-state that name no deployment, in order; at most `MAX_NAMES`."""
+        shown = sorted(self._odd)[:MAX_NAMES]
+        return ["".join(char if char.isprintable() else "?" for char in key[:256]) for key in shown]
 
     def _missing(self, name: str) -> None:
         """The key isn't there. Of what was never accepted nothing is enforced; what was removed stays removed."""

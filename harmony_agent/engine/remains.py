@@ -21,7 +21,7 @@ from harmony_agent.engine.parts import AnyReconciler
 from scores.base import Score
 from scores.canonical import canonical, digest
 from scores.manifest import WireManifest
-from scores.status import ContainerDetail, DeploymentStatus, FileDetail, ResourceStatus, UnitDetail
+from scores.status import MAX_NAMES, ContainerDetail, DeploymentStatus, FileDetail, ResourceStatus, UnitDetail
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +35,7 @@ class Remains:
         self._kinds = kinds
         self._fresh = fresh
         self._recalled: set[str] = set()
+        self._seen: dict[str, list[Mark]] = {}
 
     def recall(self, deployment: str, data: bytes | None) -> None:
         """Take in what ``actual-state`` shows of a deployment, before anything is told of it in this life."""
@@ -75,15 +76,20 @@ class Remains:
                 self._lost(deployment, {mark.key: self._status(mark)})
 
     async def marks(self) -> list[Mark]:
-        """All that carries this device's marks; a kind that can't be asked now tells of none."""
+        """All that carries this device's marks; of a kind that can't be asked now, what it told last."""
         found: list[Mark] = []
         for kind in self._kinds.values():
             marked = getattr(kind, "marked", None)
             try:
-                found += await marked() if marked is not None else ()
+                self._seen[kind.kind] = await marked() if marked is not None else []
             except ResourceError as error:
                 log.debug("cannot look for the marks of %s: %s", kind.kind, error)
+            found += self._seen.get(kind.kind, [])
         return found
+
+    async def unmanaged(self) -> list[str]:
+        """The names of what carries this device's marks and is nobody's, in order; at most `MAX_NAMES`."""
+        return sorted({mark.name[:256] for mark in await self.marks() if not mark.known})[:MAX_NAMES]
 
     def _named(self, key: Key) -> bool:
         return key in self._book.records or key in self._book.desired

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -11,7 +12,7 @@ from scores.base import Score
 from tests.device.image import SUITES
 from tests.device.lab import Lab
 from tests.device.life import PI, STATE, UNITS, Life, eventually, living, one_of_each, page, web
-from tests.device.pods import container
+from tests.device.pods import BUSYBOX, SLEEP, container
 from tests.device.prepare import USER
 
 
@@ -117,3 +118,22 @@ def test_labels_alone_are_enough_where_nothing_was_told(life: Life) -> None:
     life.device.run(["rm", "/srv/life/page", f"{UNITS}/web.service"])
     life.device.systemctl("daemon-reload", user=True)
     life.device.make_folder(STATE, owner=USER)
+
+
+def test_a_container_with_our_labels_that_nobody_accounts_for_is_told_and_left_alone(life: Life) -> None:
+    labels = {"io.harmony.device": PI, "io.harmony.deployment": "gone", "io.harmony.resource": "Container/stray"}
+    flags = [f"--label={name}={value}" for name, value in labels.items()]
+    life.device.podman("run", "--detach", "--name=stray", *flags, BUSYBOX, *SLEEP)
+    life.device.agent.restart()  # it looks at its start, then each minute
+    bucket = life.control.do(life.control.jetstream.key_value("device-info"))
+
+    def told() -> list[str]:
+        value = life.control.do(bucket.get(f"info.{PI}")).value
+        return list(json.loads(value or b"{}").get("unmanaged", ()))
+
+    eventually(lambda: told() == ["stray"], "it is told by its name")
+    checked = life.device.agent.command("check", check=False).stdout
+    assert "unmanaged containers: stray:" in checked
+    life.control.resync(PI)
+    assert life.box("stray")[2]
+    life.device.podman("rm", "--force", "--time=0", "stray")

@@ -153,6 +153,21 @@ async def test_first_start_with_nats_unreachable(nats_server: NatsServer, tmp_pa
             await plane.until(converged(1))
 
 
+async def test_keys_that_name_no_deployment_are_told_in_device_info(pair: Pair) -> None:
+    agent, plane = pair
+    for key in ("Web", "-x"):
+        await plane.put(manifest(1, "x"), key)
+    await eventually(lambda: len(agent.engine.intake.ignored()) == 2, "they are noticed")
+    agent.engine.vitals.doubt()  # else it is looked at each minute
+    info = await plane.until_value("device-info", "info.pi-01", lambda info: "ignored_keys" in info)
+    assert info["ignored_keys"] == ["pi-01.-x", "pi-01.Web"]
+    for key in ("Web", "-x"):
+        await plane.mark("PURGE", key)
+    await eventually(lambda: not agent.engine.intake.ignored(), "they are forgotten")
+    agent.engine.vitals.doubt()
+    await plane.until_value("device-info", "info.pi-01", lambda info: "api" in info and "ignored_keys" not in info)
+
+
 # -- actual-state is the device's to keep
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Final, Literal
 
@@ -195,7 +196,16 @@ class ContainerReconciler:
 
     async def marked(self) -> list[Mark]:
         """What carries this device's labels, whatever the ledger knows of it. One list call."""
-        return marks_of(await self._containers.list({DEVICE: self._device}))
+        marks = marks_of(await self._containers.list({DEVICE: self._device}))
+        return [replace(mark, known=self._accounted(mark)) for mark in marks]
+
+    def _accounted(self, mark: Mark) -> bool:
+        """Tell if it is what a record is about, or what stands in a record's place until that is put back."""
+        record = self._store.record(mark.key.name)
+        if record is None:
+            return self._store.desired(mark.key.name) is not None
+        former = record.facts.get("former") or {}
+        return mark.facts["id"] in (record.facts.get("id", mark.facts["id"]), former.get("id"))
 
     async def logs(self, name: str, lines: int) -> list[str]:
         """The last lines that the container wrote."""

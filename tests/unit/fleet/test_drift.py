@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
 
@@ -72,6 +73,18 @@ def names(made: Fleet) -> list[tuple[str, str, str]]:
 
 RUNS = {"SystemdUnit/u.service": unit("active"), "Container/c": box("Running")}
 RESTS = {"SystemdUnit/u.service": unit("inactive"), "Container/c": box("Exited")}
+
+
+def test_what_nobody_on_a_device_accounts_for_is_named() -> None:
+    made = fleet(found(standing(), status(resources=RUNS)))
+    one = made.devices["pi-01"]
+    assert one.info is not None
+    odd = one.info.model_copy(update={"unmanaged": ["stray"], "ignored_keys": ["pi-01.Web"]})
+    told = classify(replace(made, devices={"pi-01": replace(one, info=odd)}))
+    assert [(item.code, item.detail) for item in told] == [
+        ("unmanaged", "InvalidKey pi-01.Web"),
+        ("unmanaged", "containers stray"),
+    ]
 
 
 def test_as_it_should_be() -> None:
