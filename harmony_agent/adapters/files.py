@@ -207,6 +207,10 @@ class LocalFiles:
         """As the protocol says."""
         await self._hop("keep a copy of", path, lambda job: self._writer.keep(path, former, digest, expect, job))
 
+    async def try_owner(self, path: str, uid: int, gid: int) -> None:
+        """As the protocol says."""
+        await self._hop("keep the owner of", path, lambda _job: self._formers.try_owner(uid, gid))
+
     async def forget(self, former: str) -> None:
         """As the protocol says."""
         await self._threads.run(

@@ -163,6 +163,10 @@ class Files(Protocol):
         """Keep a copy of the file at `path` (which has `digest`) under the name `former`, in place of an older one."""
         ...
 
+    async def try_owner(self, path: str, uid: int, gid: int) -> None:
+        """Try whether what is put at `path` could be given to these. Raises Transient ``PermissionDenied``."""
+        ...
+
     async def forget(self, former: str) -> None:
         """Delete the copy, if there is one."""
         ...

@@ -10,9 +10,16 @@ from pathlib import Path
 
 import pytest
 
+from harmony_agent.adapters.filetree import mark
 from harmony_agent.core.errors import Transient
+from harmony_agent.core.reconcile import Converged
+from harmony_agent.kinds.file import FileReconciler
 from harmony_agent.topology.files import Attributes, Node, Spot
+from scores.file import File
 from tests.contract.test_files_disk import Disk, file
+from tests.fakes import drive
+from tests.fakes.files import FakeObjects
+from tests.fakes.store import FakeStore
 
 pytestmark = [pytest.mark.device, pytest.mark.skipif(os.geteuid() != 0, reason="cannot give files away: not root")]
 
@@ -174,3 +181,39 @@ async def test_a_directory_that_may_be_written_but_not_listed(unprivileged: Disk
     await disk.files.remove(disk.path("x/a"), (await disk.seen("x/a")).mark)
     await disk.files.remove(disk.path("x"), found.mark)
     assert os.listdir(disk.root) == []
+
+
+@pytest.mark.parametrize("kind", ["symlink", "directory"])
+async def test_what_could_not_be_given_back_is_not_adopted(unprivileged: Disk, kind: str) -> None:
+    """Refused before anything is done to it: removal couldn't put it back."""
+    disk = unprivileged
+    os.seteuid(0)
+    os.symlink("theirs", disk.path()) if kind == "symlink" else os.mkdir(disk.path())
+    os.seteuid(NOBODY)
+    store = FakeStore("File")
+    kind_ = FileReconciler(disk.files, store, FakeObjects(), roots=[str(disk.root)])
+    store.set_desired(File(name="a", path=disk.path(), content="ours", adopt=True))
+    before = mark(os.lstat(disk.path()))
+    with pytest.raises(Transient) as caught:
+        await drive.run(kind_, store, "a")
+    assert (caught.value.reason, caught.value.phase) == ("PermissionDenied", "Blocked")
+    assert mark(os.lstat(disk.path())) == before
+    assert os.listdir(disk.state / "former") == []
+    store.unset("a")
+    await drive.run(kind_, store, "a")
+    assert mark(os.lstat(disk.path())) == before
+
+
+async def test_what_root_took_is_made_anew(unprivileged: Disk) -> None:
+    disk = unprivileged
+    store = FakeStore("File")
+    kind = FileReconciler(disk.files, store, FakeObjects(), roots=[str(disk.root)])
+    store.set_desired(File(name="a", path=disk.path(), content="ours", owner=str(NOBODY), mode="0644"))
+    assert (await drive.run(kind, store, "a")).plan == Converged()
+    os.seteuid(0)
+    os.chown(disk.path(), 0, 0)
+    os.seteuid(NOBODY)
+    result = await drive.run(kind, store, "a")
+    assert (result.plan, result.fields) == (Converged(), ["owner"])
+    assert owner(disk.path()) == (NOBODY, NOBODY, 0o644)
+    assert Path(disk.path()).read_bytes() == b"ours"

@@ -55,6 +55,7 @@ class FakeFiles:
         self.changes: list[tuple[str, str]] = []
         self.troubles: dict[str, Trouble] = {}
         self.failures: list[Transient] = []
+        self.cannot_give: set[int] = set()
         self.closed = False
         self._glanced: dict[str, Sight] = {}
         self._marks = 0
@@ -165,6 +166,10 @@ class FakeFiles:
         assert old is not None
         assert digest == _digest(old.content)
         self.formers[former] = old.content
+
+    async def try_owner(self, path: str, uid: int, gid: int) -> None:
+        if uid in self.cannot_give or gid in self.cannot_give:
+            raise Transient("PermissionDenied", f"cannot keep the owner of {path}", phase="Blocked")
 
     async def forget(self, former: str) -> None:
         self.formers.pop(former, None)

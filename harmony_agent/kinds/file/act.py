@@ -58,7 +58,9 @@ class Actor:
 
     async def _keep(self, action: Keep) -> None:
         """Record what stands there, copy it, record that: no copy is lost, and none of something older is believed."""
-        place = self._place(action.name, action.path)
+        place, former = self._place(action.name, action.path), action.former
+        if former is not None and former.type != "file":  # of a file the copy tells
+            await self._files.try_owner(action.path, former.uid, former.gid)
         if place.former != action.former:
             place = replace(place, former=action.former, kept=False)
             await self._note(action.name, place)

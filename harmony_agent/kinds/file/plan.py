@@ -193,7 +193,8 @@ def _keep(wanted: Wanted, place: Place, sight: Sight, seen: Seen) -> Wait | tupl
     """What must be kept before it is replaced: nothing, if it is ours or has been kept. Or why it can't be replaced."""
     path, former = wanted.spec.path, describe(seen)
     if place.former is not None and place.former == former:
-        if is_kept(place, sight):
+        stays = former.type == wanted.spec.type == "directory"
+        if is_kept(place, sight) and (place.needs_copy or stays):
             return ()
     elif place.may_be_ours(seen):
         return ()
