@@ -84,7 +84,8 @@ class Converger:
                 outcome = await self._remove(key, record, reconciler)
             else:
                 outcome = await self._converge(Pass(key, desired, reconciler, memory))
-            memory.tries = 0
+            if outcome is None or outcome.reason != "StillActing":
+                memory.tries = 0
         except ResourceError as error:
             outcome = self._pacing.failed(key, memory, error)
         except Exception as error:  # a defect of ours must not stop the other resources
@@ -145,8 +146,7 @@ class Converger:
             outcome = await self._carry_out(this, step)
             if outcome is not None:
                 return outcome
-        self._queue.add(this.key, 1.0)
-        return Outcome("Progressing", "StillActing", "not as wanted yet; looking again", this.detail(), this.drift())
+        return self._pacing.still_acting(this)
 
     def _cached(self, this: Pass) -> Any:
         """Enough to begin with for a new spec of what is ours: each change sees whether it still holds."""
@@ -298,8 +298,9 @@ class Converger:
                     if record is not None and await self._begin_to_undo(key):
                         await self._act(key, record, step.plan, reconciler)
             step = None
-        self._queue.add(key, 1.0)
-        return Outcome("Removing", detail=reconciler.detail(key.name, observed))
+        self._pacing.hold_still_acting(key, self._memory[key])
+        detail = reconciler.detail(key.name, observed)
+        return Outcome("Removing", "StillActing", "not gone yet; looking again", detail)
 
     async def _begin_to_undo(self, key: Key) -> bool:
         """Have the ledger say so first; False where it was wanted again while that was written."""

@@ -54,6 +54,19 @@ class Pacing:
             crash.started(now)
         return wait
 
+    def still_acting(self, this: Pass) -> Outcome:
+        """A pass that acted as often as it may, and isn't there: what it did may be what the events come from."""
+        wait = self.hold_still_acting(this.key, this.memory)
+        message = f"not as wanted yet; looking again in {wait:.0f} s"
+        return Outcome("Progressing", "StillActing", message, this.detail(), this.drift())
+
+    def hold_still_acting(self, key: Key, memory: RetryState) -> float:
+        """Back off, from a second to a minute; how long. No event makes it sooner."""
+        memory.tries += 1
+        wait = RETRY.delay(memory.tries + 1, self._times.jitter())
+        self._queue.hold(key, wait)
+        return wait
+
     def failed(self, key: Key, memory: RetryState, error: ResourceError) -> Outcome:
         """A transient error is tried again, a terminal one not until the spec changes.
 

@@ -9,8 +9,10 @@ import pytest
 
 from harmony_agent.engine.book import Book
 from harmony_agent.kinds.container import ContainerReconciler
+from harmony_agent.kinds.systemd_unit import UnitReconciler
 from tests.fakes.containers import FakeContainers, FakeEnvFiles
-from tests.unit.engine.world import DEVICE, World
+from tests.fakes.units import FakeUnits
+from tests.unit.engine.world import DEVICE, World, file
 
 ONCE = {"kind": "Container", "name": "job", "image": "localhost/busybox", "restart": "never"}
 
@@ -158,3 +160,91 @@ def test_what_does_not_live_is_restarted_though_drift_is_only_reported() -> None
         assert one.name == "by-hand"
 
     world.run(test())
+
+
+class Stubborn(FakeContainers):
+    """A podman that says yes and does nothing, and tells of it."""
+
+    async def unpause(self, ident: str) -> None:
+        self._change("unpause", ident)
+        self._tell(self.made[ident])
+
+
+class Unmoved(FakeUnits):
+    """A manager that enables and disables nothing, and tells of every reload."""
+
+    async def enable(self, name: str) -> None:
+        self.calls.append(f"enable {name}")
+
+    async def disable(self, name: str, *, runtime: bool) -> None:
+        self.calls.append(f"disable {name}")
+
+    async def reload(self, name: str) -> None:
+        await super().reload(name)
+        self.hears(name)
+
+
+UNIT = "[Service]\nExecStart=/bin/sleep infinity\n[Install]\nWantedBy=default.target\n"
+GOALS: dict[str, dict[str, Any]] = {
+    "enabled": {"enabled": True, "content": UNIT},
+    "disabled": {"enabled": False},
+}
+
+
+@pytest.mark.parametrize("goal", GOALS)
+def test_a_unit_that_never_gets_there_is_asked_for_less_and_less(goal: str) -> None:
+    units = Unmoved()
+    units.vendor["web.service"] = UNIT
+    units.enabled |= {"web.service"} if goal == "disabled" else set()
+    world = World(lambda engine: {"SystemdUnit": UnitReconciler(units, engine.book.store("SystemdUnit"))})
+    score = {"kind": "SystemdUnit", "name": "web.service", "adopt": True, **GOALS[goal]}
+    world.run(_bounded(world, score, units.calls))
+
+
+def test_a_container_that_never_gets_there_is_asked_for_less_and_less() -> None:
+    podman = Podman()
+    containers = podman.containers = Stubborn()
+
+    def pause() -> None:
+        containers.get("job").state = "paused"
+
+    score = {"kind": "Container", "name": "job", "image": "localhost/busybox"}
+    podman.world.run(_bounded(podman.world, score, containers.calls, after=pause))
+
+
+def test_a_file_that_never_gets_there_is_asked_for_less_and_less() -> None:
+    world = World()
+
+    async def test() -> None:
+        await world.start()
+        world.files.disk = _Sieve()
+        await _bounded(world, file("a"), world.files.writes, started=True)
+
+    world.run(test())
+
+
+class _Sieve(dict[str, bytes]):
+    """Holds nothing."""
+
+    def __setitem__(self, path: str, data: bytes) -> None:
+        return
+
+
+async def _bounded(
+    world: World, score: dict[str, Any], calls: Any, *, started: bool = False, after: Any = lambda: None
+) -> None:
+    """Changes asked of the outside in the first two minutes, and in two minutes after a quarter of an hour."""
+    if not started:
+        await world.start()
+    world.publish(1, score)
+    await asyncio.sleep(1)
+    after()
+    await asyncio.sleep(120)
+    assert len(calls) <= 100
+    await asyncio.sleep(900)
+    before = len(calls)
+    await asyncio.sleep(120)
+    assert len(calls) - before <= 40
+    world.publish(2, removed=True)
+    await asyncio.sleep(300)
+    assert len(calls) - before <= 140
