@@ -31,7 +31,7 @@ class SystemdUnits:
     ) -> None:
         self._scope: Scope = scope
         unprivileged = scope == "system" and os.geteuid() != 0
-        self._files = UnitFiles(directory, keep, to_root=unprivileged)
+        self._files = UnitFiles(directory, keep, runtime=_runtime_directory(scope), to_root=unprivileged)
         self._threads = Threads()
         self._bus = Bus(scope)
         self._links = Enablement(self._bus, directory, on_disk=unprivileged)
@@ -86,6 +86,14 @@ class SystemdUnits:
             await self._let_go([name])
         await self._in_thread(name, f"remove {place}", lambda job: self._files.remove(name, place, keep, job.check))
 
+    async def keep(self, name: str, place: str, keep: str) -> None:
+        """Keep what stands there aside."""
+        await self._in_thread(name, f"keep {place}", lambda job: self._files.keep(name, place, keep, job.check))
+
+    async def relink(self, name: str, links: Mapping[str, str]) -> None:
+        """Make the unit's links exactly these."""
+        await self._in_thread(name, f"link {name}", lambda job: self._files.relink(name, links, job.check))
+
     async def restore(self, name: str, place: str, former: str) -> None:
         """Put back what was there."""
         await self._in_thread(name, f"restore {place}", lambda job: self._files.restore(name, place, former, job.check))
@@ -119,9 +127,16 @@ class SystemdUnits:
         await self._links.enable(name)
 
     async def disable(self, name: str, *, runtime: bool) -> None:
-        """Disable, and take away links that a unit file which is gone has left."""
+        """Disable, and take away links that a unit file which is gone has left.
+
+        Of a unit that is itself a link the manager would take that away, too.
+        """
+        doing, links = f"remove links to {name}", self._files.link_in_place(name)
+        if links:
+            await self._in_thread(name, doing, lambda job: self._files.relink(name, links, job.check))
+            return
         await self._links.disable(name, runtime=runtime)
-        await self._in_thread(name, f"remove links to {name}", lambda _job: self._files.unlink_wants(name))
+        await self._in_thread(name, doing, lambda job: self._files.unlink_wants(name, job.check, runtime=runtime))
 
     async def mask(self, name: str) -> None:
         """Mask."""
@@ -206,3 +221,10 @@ class SystemdUnits:
         """Let go of the connection."""
         self._sight.close()
         self._bus.close()
+
+
+def _runtime_directory(scope: Scope) -> str:
+    """Where the manager has what lasts until the next boot."""
+    if scope == "system":
+        return "/run/systemd/system"
+    return f"{os.environ.get('XDG_RUNTIME_DIR') or f'/run/user/{os.getuid()}'}/systemd/user"

@@ -83,6 +83,18 @@ class Enablement:
         self._states[name] = (under, state)
         return state
 
+    async def elsewhere(self, name: str) -> str:
+        """Path of a link that enables the unit, in a directory that isn't ours; "" where none is found."""
+        await self.stamp()
+        return await anyio.to_thread.run_sync(self._elsewhere, name)
+
+    def _elsewhere(self, name: str) -> str:
+        ours = os.path.realpath(self._directory)
+        others = (path for path in self._paths[1] if os.path.realpath(path) != ours)
+        links = (f"{folder}/{name}" for path in others for folder in self._folders.get(path, (0, []))[1])
+        found = next((link for link in links if os.path.islink(link)), "")
+        return f"{os.path.realpath(os.path.dirname(found))}/{name}" if found else ""
+
     def retain(self, names: Collection[str]) -> None:
         """Remember these and no others."""
         self._states = {name: known for name, known in self._states.items() if name in names}

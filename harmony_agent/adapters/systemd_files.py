@@ -12,7 +12,7 @@ import hashlib
 import os
 import stat
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -30,10 +30,10 @@ from harmony_agent.adapters.systemd_disk import (
     read_file,
     stamp_of,
 )
+from harmony_agent.adapters.systemd_links import UnitLinks, pulls_in
 from harmony_agent.core.errors import Transient
-from harmony_agent.topology.units import OTHER
+from harmony_agent.topology.units import OTHER, UNREADABLE
 
-_LINK_DIRECTORIES: Final = (".wants", ".requires", ".upholds")
 _MOST_DIGESTS: Final = 4096
 _RACY_NS: Final = 100_000_000
 """A file younger than this may change once more without a change of its stamp: its digest isn't remembered."""
@@ -46,6 +46,7 @@ class OnDisk:
     files: Mapping[str, str] = field(default_factory=dict)
     linked: bool = False
     kept: frozenset[str] = frozenset()
+    links: Mapping[str, str] = field(default_factory=dict)
 
 
 class UnitFiles:
@@ -54,8 +55,10 @@ class UnitFiles:
     What is made in the directory is given to root with `to_root`: who else runs as the agent's user must not own it.
     """
 
-    def __init__(self, directory: str, keep: str, *, to_root: bool = False) -> None:
+    def __init__(self, directory: str, keep: str, *, runtime: str = "", to_root: bool = False) -> None:
+        """`runtime` is where the manager has links that last until the next boot."""
         self.directory = directory
+        self._links = UnitLinks([path for path in (directory, runtime) if path])
         self._to_root = to_root
         self._keep = keep
         self._digests: dict[tuple[int, ...], str] = {}
@@ -76,7 +79,7 @@ class UnitFiles:
         else:
             entries = frozenset(os.listdir(directory))
         try:
-            linked = self._linked(entries)
+            folders = self._links.folders()
             kept = frozenset(names_in(self._keep))
             found = {}
             for name in names:
@@ -84,7 +87,9 @@ class UnitFiles:
                 aside = (
                     frozenset(f"sha256:{entry}" for entry in names_in(f"{self._keep}/{name}")) if name in kept else ()
                 )
-                found[name] = OnDisk(files, name in linked, frozenset(aside))
+                links = self._links.of(name, folders)
+                linked = any(pulls_in(path, name, self.directory) for path in links)
+                found[name] = OnDisk(files, linked, frozenset(aside), links)
         finally:
             if directory >= 0:
                 os.close(directory)
@@ -135,19 +140,13 @@ class UnitFiles:
                 digest = f"sha256:{hashlib.sha256(read_file(entry, directory)).hexdigest()}"
         except FileNotFoundError:
             return ""
+        except PermissionError:
+            return UNREADABLE
         except OSError as error:
             raise failed("read", entry, error) from error
         if abs(time.time_ns() - status.st_ctime_ns) > _RACY_NS:
             seen[stamp] = digest
         return digest
-
-    def _linked(self, entries: Iterable[str]) -> frozenset[str]:
-        """Names that links in this directory pull in."""
-        found: set[str] = set()
-        for folder in entries:
-            if folder.endswith(_LINK_DIRECTORIES):
-                found.update(names_in(f"{self.directory}/{folder}"))
-        return frozenset(found)
 
     def _sweep(self) -> None:
         """Remove what a killed agent left half written."""
@@ -175,6 +174,19 @@ class UnitFiles:
             os.fsync(folder)
         self._drop_empty(place)
 
+    def keep(self, name: str, place: str, keep: str, check: Check) -> None:
+        """Keep what stands at `place` aside."""
+        self._aside(name, place, keep, check)
+
+    def relink(self, name: str, links: Mapping[str, str], check: Check) -> None:
+        """Make the links of `name` exactly these."""
+        self._links.become(name, links, check)
+
+    def link_in_place(self, name: str) -> dict[str, str]:
+        """The link that stands where the unit file would, unless that is a mask: path -> target."""
+        path = f"{self.directory}/{name}"
+        return {at: to for at, to in self._links.of(name).items() if at == path and to != "/dev/null"}
+
     def restore(self, name: str, place: str, former: str, check: Check) -> None:
         """Put a link, or what was kept aside, back."""
         with naming("restore", place), self._folder(place, make=True) as folder:
@@ -194,17 +206,12 @@ class UnitFiles:
                 os.unlink(f"{folder}/{entry}")
             os.rmdir(folder)
 
-    def unlink_wants(self, name: str) -> None:
-        """Remove the links in this directory that pull `name` in: for a unit whose file is gone already."""
-        for entry in names_in(self.directory):
-            if entry.endswith(_LINK_DIRECTORIES):
-                place = f"{entry}/{name}"
-                with naming("remove", place), contextlib.suppress(FileNotFoundError), self._folder(place) as folder:
-                    if stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
-                        os.unlink(name, dir_fd=folder)
-                        os.fsync(folder)
-                with contextlib.suppress(OSError):
-                    os.rmdir(f"{self.directory}/{entry}")
+    def unlink_wants(self, name: str, check: Check, *, runtime: bool) -> None:
+        """Remove the links that pull `name` in: for a unit whose file is gone, or of which the manager takes none."""
+        links = self._links.of(name)
+        here = f"{self.directory}/"
+        stay = {at: to for at, to in links.items() if not pulls_in(at, name) or not (runtime or at.startswith(here))}
+        self._links.become(name, stay, check)
 
     def _drop_empty(self, place: str) -> None:
         folder, slash, _ = place.rpartition("/")

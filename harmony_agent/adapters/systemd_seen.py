@@ -22,7 +22,9 @@ Row = tuple[str, ...]
 """From the manager's list: load, active and sub state, object path, job id and job type. Empty for a template."""
 
 
-def unit_of(name: str, row: Row, disk: OnDisk, state: str, seen: Mapping[str, Any]) -> Unit | None:
+def unit_of(
+    name: str, row: Row, disk: OnDisk, state: str, seen: Mapping[str, Any], *, enabled_by: str = ""
+) -> Unit | None:
     """What was seen, as one value; None where nothing exists of the unit."""
     exists = (
         disk.files or disk.kept or disk.linked or state or (row and (row[0] != "not-found" or row[1] != "inactive"))
@@ -30,7 +32,7 @@ def unit_of(name: str, row: Row, disk: OnDisk, state: str, seen: Mapping[str, An
     if not exists:
         return None
     if not row:
-        return Unit(name, disk.files, disk.kept, disk.linked, state, load_state="")
+        return Unit(name, disk.files, disk.kept, disk.linked, disk.links, enabled_by, state, load_state="")
     checked, asserted = seen.get("ConditionTimestampMonotonic", 0), seen.get("AssertTimestampMonotonic", 0)
     main_exit, left = seen.get("ExecMainExitTimestampMonotonic", 0), seen.get("ActiveExitTimestampMonotonic", 0)
     now = time.monotonic() * 1e6
@@ -41,6 +43,8 @@ def unit_of(name: str, row: Row, disk: OnDisk, state: str, seen: Mapping[str, An
         files=disk.files,
         kept=disk.kept,
         linked=disk.linked,
+        links=disk.links,
+        enabled_by=enabled_by,
         unit_file_state=state,
         load_state=row[0],
         active_state=row[1],

@@ -154,12 +154,15 @@ class Sight:
         seen: Mapping[str, tuple[str, Any]] = {}
         try:
             state = await self._links.state(name, (links, disk.files))
+            elsewhere = await self._links.elsewhere(name) if _enabled_elsewhere(state, disk) else ""
             if row:
                 seen = await self._bus.call(row[3], PROPERTIES, "GetAll", "s", "")
         except BaseException:
             self._known.pop(name, None)
             raise
-        known.unit = unit_of(name, row, disk, state, {key: value for key, (_, value) in seen.items()})
+        known.unit = unit_of(
+            name, row, disk, state, {key: value for key, (_, value) in seen.items()}, enabled_by=elsewhere
+        )
         return known.unit
 
     async def _relink(self, name: str, under: _Under) -> bool:
@@ -169,9 +172,11 @@ class Sight:
         if known is None or known.unit is None or (known.under[:2], known.under[3]) != ((row, disk), connection):
             return False
         state = await self._links.state(name, (links, disk.files))
-        if bool(state) != bool(known.unit.unit_file_state) or self._known.get(name) is not known:
+        if _enabled_elsewhere(state, disk) or bool(state) != bool(known.unit.unit_file_state):
             return False
-        self._known[name] = _Known(replace(known.unit, unit_file_state=state), under)
+        if self._known.get(name) is not known:
+            return False
+        self._known[name] = _Known(replace(known.unit, unit_file_state=state, enabled_by=""), under)
         return True
 
     def _on_unit(self, path: str) -> None:
@@ -208,3 +213,7 @@ class Sight:
     def close(self) -> None:
         """Let go of the watches."""
         self._watcher.close()
+
+
+def _enabled_elsewhere(state: str, disk: OnDisk) -> bool:
+    return state.startswith("enabled") and not disk.links

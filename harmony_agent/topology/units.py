@@ -2,7 +2,7 @@
 
 Files are named relative to the unit directory: ``web.service`` and ``web.service.d/10-mem.conf``. What stands at such a
 place is told by a short text, never by its content: ``""`` nothing, ``sha256:…`` a regular file, ``link:<target>`` a
-symbolic link, ``other`` anything else.
+symbolic link, ``unreadable`` a regular file that the agent may not read, ``other`` anything else.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Final, Protocol
 
 MASK: Final = "link:/dev/null"
 OTHER: Final = "other"
+UNREADABLE: Final = "unreadable"
 RUNNING: Final = frozenset({"active", "reloading", "refreshing"})
 """Active states in which a unit does its work."""
 
@@ -28,6 +29,11 @@ class Unit:
     """Digests of former files that were kept aside for this unit."""
     linked: bool = False
     """Whether links in our directory pull the unit in: it was enabled there, even if its file is gone."""
+    links: Mapping[str, str] = field(default_factory=dict)
+    """Links that enable it, name it otherwise or stand in its place: path -> target; in our directory, and in the
+    manager's for links that last until the next boot."""
+    enabled_by: str = ""
+    """Path of a link elsewhere that enables it, where no link of ours does."""
     unit_file_state: str = ""
     """As on disk now (``enabled``, ``static``, ``masked``, …); "" where there is no unit file."""
     load_state: str = "not-found"
@@ -100,6 +106,14 @@ class Units(Protocol):
 
     async def remove(self, name: str, place: str, keep: str) -> None:
         """Take the file or link at `place` away, and its drop-in directory when that is then empty; see `write`."""
+        ...
+
+    async def keep(self, name: str, place: str, keep: str) -> None:
+        """Keep what stands at `place`, `keep`, aside, and leave it where it is."""
+        ...
+
+    async def relink(self, name: str, links: Mapping[str, str]) -> None:
+        """Make the `Unit.links` of `name` exactly these; what is no link is left alone."""
         ...
 
     async def restore(self, name: str, place: str, former: str) -> None:

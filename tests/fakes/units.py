@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from harmony_agent.core.errors import Transient
-from harmony_agent.topology.units import MASK, OTHER, RUNNING, Unit
+from harmony_agent.topology.units import MASK, OTHER, RUNNING, UNREADABLE, Unit
 
 VENDOR = "/usr/lib/units"
 
@@ -53,6 +53,7 @@ class FakeUnits:
         self.enabled_runtime: set[str] = set()
         self.masked_runtime: set[str] = set()
         self.masked_for_all: set[str] = set()
+        self.enabled_for_all: set[str] = set()
         self.paths: set[str] = set()
         """Paths that exist, for conditions."""
         self.loaded: dict[str, Loaded] = {}
@@ -67,6 +68,7 @@ class FakeUnits:
         self.expected: set[str] = set()
         self.hears: Callable[[str], None] = lambda _name: None
         self.closed = False
+        self.boot = "boot"
         self._now = 1_700_000_000_000_000
 
     # What a test does by hand.
@@ -111,12 +113,13 @@ class FakeUnits:
         files = {place: self._shown(text) for place, text in self.disk.items() if self._of(place, name)}
         kept = frozenset(self.kept.get(name, ()))
         linked = name in self.enabled
+        enabled_by = f"/etc/{name}" if name in self.enabled_for_all and name not in self.enabled else ""
         state = self._file_state(name)
         loaded = self.loaded.get(name) or self._load(name)
         if not (files or kept or linked or state or loaded.load_state != "not-found" or loaded.active != "inactive"):
             return None
         if "@." in name:
-            return Unit(name, files, kept, linked, state, load_state="")
+            return Unit(name, files, kept, linked, self._links(name), enabled_by, state, load_state="")
         text = loaded.text
         service = name.endswith(".service")
         return Unit(
@@ -124,6 +127,8 @@ class FakeUnits:
             files=files,
             kept=kept,
             linked=linked,
+            links=self._links(name),
+            enabled_by=enabled_by,
             unit_file_state=state,
             load_state=loaded.load_state,
             active_state=loaded.active,
@@ -160,6 +165,32 @@ class FakeUnits:
         self._aside(name, place, keep)
         self.calls.append(f"remove {place}")
         self.disk.pop(place, None)
+
+    async def keep(self, name: str, place: str, keep: str) -> None:
+        self._aside(name, place, keep)
+
+    async def relink(self, name: str, links: Mapping[str, str]) -> None:
+        self.calls.append(f"relink {name}")
+        for among, path in self._link_places(name):
+            (among.add if path in links else among.discard)(name)
+        top = links.get(f"{self._directory}/{name}")
+        if top is not None:
+            self.disk[name] = f"link:{top}"
+        elif self.disk.get(name, "").startswith("link:"):
+            del self.disk[name]
+
+    def _link_places(self, name: str) -> list[tuple[set[str], str]]:
+        wants = f"default.target.wants/{name}"
+        return [
+            (self.enabled, f"{self._directory}/{wants}"),
+            (self.enabled_runtime, f"/run/units/{wants}"),
+            (self.masked_runtime, f"/run/units/{name}"),
+        ]
+
+    def _links(self, name: str) -> dict[str, str]:
+        links = {path: f"{VENDOR}/{name}" for among, path in self._link_places(name) if name in among}
+        stands = self.disk.get(name, "")
+        return links | ({f"{self._directory}/{name}": stands[5:]} if stands.startswith("link:") else {})
 
     async def restore(self, name: str, place: str, former: str) -> None:
         self.calls.append(f"restore {place}")
@@ -305,7 +336,7 @@ class FakeUnits:
         return self.journal.get(name, [])[-lines:]
 
     def moment(self) -> str:
-        return f"boot:{self._now}"
+        return f"{self.boot}:{self._now}"
 
     async def finished(self, name: str, moment: str) -> bool:
         return self.log.get(name, 0) > int(moment.partition(":")[2])
@@ -358,7 +389,7 @@ class FakeUnits:
             return "masked-runtime"
         if text is None:
             return ""
-        if name in self.enabled:
+        if name in self.enabled or name in self.enabled_for_all:
             return "enabled"
         if name in self.enabled_runtime:
             return "enabled-runtime"
@@ -371,7 +402,7 @@ class FakeUnits:
 
     @staticmethod
     def _shown(text: str) -> str:
-        if text == OTHER or text.startswith("link:"):
+        if text in (OTHER, UNREADABLE) or text.startswith("link:"):
             return text
         return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from harmony_agent.core.reconcile import Action
@@ -43,6 +44,21 @@ class Disable(Action):
     """Take those links away; with `runtime` also the ones that last until the next boot."""
 
     runtime: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relink(Action):
+    """Make its links as they were before: path -> target."""
+
+    links: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keep(Action):
+    """Keep aside what stands at `place`, which is as wanted and stays."""
+
+    place: str
+    keep: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +129,8 @@ UnitAction = (
     | Restore
     | Enable
     | Disable
+    | Relink
+    | Keep
     | Mask
     | Unmask
     | Reload

@@ -24,6 +24,10 @@ class Former:
     fragment: str = ""
     files: Mapping[str, str] = field(default_factory=dict)
     """Place -> what stood there, for the places that we overwrote."""
+    links: Mapping[str, str] = field(default_factory=dict)
+    """Its `Unit.links`, path -> target."""
+    boot: str = ""
+    """The boot in which that was: links that last until the next one are put back in the same one only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +106,16 @@ def loaded(unit: Unit, wanted: frozenset[str], directory: str) -> bool:
     return unit.load_state == "not-found" or dropins <= set(unit.loaded_dropins)
 
 
-def at_claim(old: Record | None, desired: Desired[SystemdUnit], observed: Unit | None, directory: str) -> UnitFacts:
-    """The facts to record when the spec of `desired` is claimed, before anything is done for it."""
+def at_claim(
+    old: Record | None, desired: Desired[SystemdUnit], observed: Unit | None, directory: str, boot: str
+) -> UnitFacts:
+    """The facts to record when the spec of `desired` is claimed, before anything is done for it.
+
+    With `adopt`, what is as wanted already is put back in the end as well: somebody else may rely on it.
+    """
     spec = desired.spec
     unit = observed or Unit(spec.name)
-    facts = read(old) if old is not None and old.facts else _first(desired, unit, directory)
+    facts = read(old) if old is not None and old.facts else _first(desired, unit, directory, boot)
     ours = places(directory, spec.name, old)
     formers = dict(facts.former.files)
     for place, text in wanted_files(spec).items():
@@ -114,7 +123,7 @@ def at_claim(old: Record | None, desired: Desired[SystemdUnit], observed: Unit |
             continue
         stands = unit.files.get(place, "")
         formers.pop(place, None)
-        if stands and stands != digest_of(text):
+        if stands and (spec.adopt or stands != digest_of(text)):
             formers[place] = stands
     if spec.masked and spec.name not in ours:
         formers.pop(spec.name, None)
@@ -135,7 +144,7 @@ def at_claim(old: Record | None, desired: Desired[SystemdUnit], observed: Unit |
     )
 
 
-def _first(desired: Desired[SystemdUnit], unit: Unit, directory: str) -> UnitFacts:
+def _first(desired: Desired[SystemdUnit], unit: Unit, directory: str, boot: str) -> UnitFacts:
     """Of a unit that was never ours."""
     active = unit.active_state in RUNNING
     own = unit.fragment == f"{directory}/{unit.name}"
@@ -145,6 +154,8 @@ def _first(desired: Desired[SystemdUnit], unit: Unit, directory: str) -> UnitFac
             active=active or unit.active_state == "activating",
             file_state=unit.unit_file_state,
             fragment="" if own else unit.fragment,
+            links=dict(unit.links),
+            boot=boot,
         ),
     )
 

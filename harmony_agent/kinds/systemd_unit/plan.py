@@ -12,6 +12,7 @@ from harmony_agent.kinds.systemd_unit import running
 from harmony_agent.kinds.systemd_unit.actions import (
     Disable,
     Enable,
+    Keep,
     Mask,
     Note,
     Reload,
@@ -32,7 +33,7 @@ from harmony_agent.kinds.systemd_unit.facts import (
     read,
     wanted_files,
 )
-from harmony_agent.topology.units import MASK, OTHER, RUNNING, Unit
+from harmony_agent.topology.units import MASK, OTHER, RUNNING, UNREADABLE, Unit
 from scores.systemd_unit import SystemdUnit
 
 ENABLED = frozenset({"enabled", "enabled-runtime"})
@@ -50,14 +51,17 @@ def plan(
     ours = places(directory, spec.name, record)
     mine = record is not None and f"unit:{spec.name}" in record.claims
     facts = read(record)
-    blocked = _occupied(spec, unit) or _not_found(spec, unit, ours)
+    readable = ours - {place for place, stood in facts.former.files.items() if stood == UNREADABLE}
+    blocked = _occupied(spec, unit, readable) or _not_found(spec, unit, ours)
     if blocked is not None:
         return blocked
     actions, fields = files(spec, unit, facts, ours, directory)
     for step, field in (_masking(spec, unit, mine=mine), _enablement(spec, unit, mine=mine)):
         actions += [step] if step is not None else []
         fields += [field] if field else []
-    if actions or _outdated(spec, unit, directory):
+    outdated = _outdated(spec, unit, directory)
+    if actions or outdated:
+        fields += [] if fields else [outdated]
         actions.append(Reload(name=spec.name, reason="files or links changed", disturbs=False))
     goal = running.Goal(files_token(spec), desired.restart_token, desired.reload_token)
     if record is None and unit.active_state in RUNNING and as_wanted(spec, unit, directory):
@@ -77,6 +81,9 @@ def _together(
         return Act((*actions, *then.actions), tuple(dict.fromkeys((*fields, *then.fields))), then.again)
     if actions:
         return Act(tuple(actions), tuple(dict.fromkeys(fields)))
+    if isinstance(then, Converged) and spec.enabled is False and unit.unit_file_state in ENABLED:
+        text = f"cannot disable {unit.name}: {unit.enabled_by} enables it, which isn't the agent's: take that link away"
+        return Wait("EnabledElsewhere", text, phase="Blocked", seconds=60.0)
     if isinstance(then, Converged) and spec.enabled and unit.unit_file_state in NOT_ENABLEABLE:
         text = f"cannot enable {unit.name}: its unit file is {unit.unit_file_state}; give it an [Install] section"
         return Wait("NotEnableable", text, phase="Failed", seconds=300.0)
@@ -118,6 +125,9 @@ def files(
             )
             actions.append(write)
             fields.append("content" if main else "dropins")
+        elif place in ours and stands == facts.former.files.get(place) and stands not in unit.kept:
+            why = f"{place} was there before"
+            actions.append(Keep(name=spec.name, reason=why, disturbs=False, place=place, keep=stands))
     for place in sorted(ours - wanted.keys()):
         if not (place == spec.name and spec.masked):
             actions += put_back(unit, facts, place)
@@ -182,23 +192,30 @@ def _enablement(spec: SystemdUnit, unit: Unit, *, mine: bool) -> tuple[UnitActio
         return None, ""  # its links are there, and count again when its file is
     if spec.enabled is True and state != "enabled" and state not in NOT_ENABLEABLE:
         return Enable(name=spec.name, reason=f"the unit is {state or 'not enabled'}", disturbs=False), "enabled"
-    if spec.enabled is False and state in ENABLED:
+    if spec.enabled is False and state in ENABLED and not unit.enabled_by:
         runtime = state == "enabled-runtime"
         return Disable(name=spec.name, reason=f"the unit is {state}", disturbs=not mine, runtime=runtime), "enabled"
     return None, ""
 
 
-def _outdated(spec: SystemdUnit, unit: Unit, directory: str) -> bool:
-    """Whether the manager knows something else than what is on disk: changed by hand, or cut short by a crash."""
+def _outdated(spec: SystemdUnit, unit: Unit, directory: str) -> str:
+    """The field of which the manager knows something else than what is on disk; "" where there is none.
+
+    Changed by hand, or cut short by a crash.
+    """
     seen, now = unit.loaded_file_state, unit.unit_file_state
     if not unit.load_state:
-        return False
+        return ""
     if unit.stale or not loaded(unit, frozenset(wanted_files(spec)), directory):
-        return True
+        dropins = {f"{directory}/{place}" for place in unit.files if place != unit.name}
+        return (
+            "dropins" if dropins ^ {path for path in unit.loaded_dropins if path.startswith(directory)} else "content"
+        )
     if (unit.load_state == "masked") != (now in MASKED):
-        return True
+        return "masked"
     known = ENABLED | {"disabled"}
-    return spec.enabled is not None and seen in known and now in known and seen != now
+    changed = spec.enabled is not None and seen in known and now in known and seen != now
+    return "enabled" if changed else ""
 
 
 def _was_loaded(spec: SystemdUnit, unit: Unit, facts: UnitFacts, goal: running.Goal) -> bool:
@@ -208,12 +225,17 @@ def _was_loaded(spec: SystemdUnit, unit: Unit, facts: UnitFacts, goal: running.G
     )
 
 
-def _occupied(spec: SystemdUnit, unit: Unit) -> Wait | None:
+def _occupied(spec: SystemdUnit, unit: Unit, ours: frozenset[str]) -> Wait | None:
     at = [*wanted_files(spec), *([f"{spec.name}.d"] if spec.dropins else []), *([spec.name] if spec.masked else [])]
     for place in at:
         if unit.files.get(place) == OTHER or (place == f"{spec.name}.d" and place in unit.files):
             text = f"{place} in the unit directory is neither file nor link: move it away"
             return Wait("PlaceOccupied", text, phase="Blocked", seconds=30.0)
+        if unit.files.get(place) == UNREADABLE and place not in ours:
+            text = (
+                f"cannot read {place}, so that it couldn't be put back: let the agent's user read it, or move it away"
+            )
+            return Wait("AccessDenied", text, phase="Blocked", seconds=30.0)
     return None
 
 

@@ -73,7 +73,7 @@ class UnitReconciler:
             reason = "UnitForbidden" if own(stranger) else "UnitNotAllowed"
             return Wait(reason, text, phase="Blocked", seconds=30.0)
         if desired is None:
-            return removal(record, observed, name, self._units.directory)
+            return removal(record, observed, name, self._units.directory, self._boot())
         return plan(desired, record, observed, self._units.directory)
 
     def _stranger(self, observed: Unit | None) -> str:
@@ -83,7 +83,11 @@ class UnitReconciler:
 
     def facts(self, name: str, desired: Desired[SystemdUnit], observed: Unit | None) -> Facts:
         """How the unit was before us, and for what it was last started."""
-        return at_claim(self._store.record(name), desired, observed, self._units.directory).json()
+        record = self._store.record(name)
+        return at_claim(record, desired, observed, self._units.directory, self._boot()).json()
+
+    def _boot(self) -> str:
+        return self._units.moment().partition(":")[0]
 
     async def apply(self, action: UnitAction) -> None:  # noqa: PLR0912 - one line a step
         """Take one step."""
@@ -99,6 +103,10 @@ class UnitReconciler:
                 await units.enable(name)
             case steps.Disable():
                 await units.disable(name, runtime=action.runtime)
+            case steps.Relink():
+                await units.relink(name, action.links)
+            case steps.Keep():
+                await units.keep(name, action.place, action.keep)
             case steps.Mask():
                 await units.mask(name)
             case steps.Unmask():

@@ -5,31 +5,31 @@ The spec is gone by now: what is ours stands in the record's claims, what was th
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from harmony_agent.core.reconcile import Act, Converged, Plan, Record
 from harmony_agent.kinds.systemd_unit import running
 from harmony_agent.kinds.systemd_unit.actions import (
     Disable,
     Enable,
-    Mask,
     Release,
+    Relink,
     Reload,
     ResetFailed,
     Start,
     UnitAction,
-    Unmask,
 )
 from harmony_agent.kinds.systemd_unit.facts import UnitFacts, places, read
 from harmony_agent.kinds.systemd_unit.plan import ENABLED, MASKED, put_back
-from harmony_agent.topology.units import MASK, RUNNING, Unit
+from harmony_agent.topology.units import RUNNING, Unit
 
 FORMER = "former"
 """Stands in the facts for the files of before us, as a token does for ours."""
 
 
-def removal(record: Record | None, observed: Unit | None, name: str, directory: str) -> Plan[UnitAction]:
-    """The next steps towards the unit as it was before us, or towards its absence."""
+def removal(record: Record | None, observed: Unit | None, name: str, directory: str, boot: str) -> Plan[UnitAction]:
+    """The next steps towards the unit as it was before us, or towards its absence. `boot` is the id of this boot."""
     if record is None or observed is None:
         return Converged()
     facts = read(record)
@@ -37,7 +37,8 @@ def removal(record: Record | None, observed: Unit | None, name: str, directory: 
     if facts.released:
         return _release(observed, facts)
     lasts = name not in ours or name in facts.former.files or facts.former.fragment != ""
-    then = _lasting(observed, facts, ours) if lasts else _going(observed, facts, ours)
+    links = _Links(observed, facts, ours, directory, boot)
+    then = _lasting(observed, facts, ours, links) if lasts else _going(observed, facts, ours, links)
     return _release(observed, facts) if isinstance(then, Converged) else then
 
 
@@ -49,18 +50,67 @@ def _release(unit: Unit, facts: UnitFacts) -> Plan[UnitAction]:
     return Act((Release(name=unit.name, reason=reason, disturbs=False, note=note),))
 
 
-def _going(unit: Unit, facts: UnitFacts, ours: frozenset[str]) -> Plan[UnitAction]:
+@dataclass(frozen=True, slots=True)
+class _Links:
+    """How the unit's links are to become what they were before."""
+
+    unit: Unit
+    facts: UnitFacts
+    ours: frozenset[str]
+    directory: str
+    boot: str
+
+    @property
+    def wanted(self) -> dict[str, str]:
+        """The links of before; those that last until the next boot in the same one only."""
+        former = self.facts.former
+        lasting = f"{self.directory}/"
+        links = {at: to for at, to in former.links.items() if at.startswith(lasting) or former.boot == self.boot}
+        return self._with_own(links)
+
+    def _with_own(self, links: Mapping[str, str]) -> dict[str, str]:
+        """Where the unit's own place is ours, what is put back there says whether that is a link."""
+        top, former = f"{self.directory}/{self.unit.name}", self.facts.former.files.get(self.unit.name, "")
+        if self.unit.name not in self.ours:
+            return dict(links)
+        others = {at: to for at, to in links.items() if at != top}
+        return others | ({top: former.removeprefix("link:")} if former.startswith("link:") else {})
+
+    def first(self) -> list[UnitAction]:
+        """Disabled while its file still says what that means for others."""
+        enabled = self.unit.unit_file_state in ENABLED or self.unit.linked
+        if "enabled" not in self.facts.touched or not enabled or self.facts.former.file_state in ENABLED:
+            return []
+        if not self.unit.links.keys() - self.wanted.keys():
+            return []
+        runtime = self.unit.unit_file_state == "enabled-runtime"
+        reason = "it wasn't enabled before"
+        return [Disable(name=self.unit.name, reason=reason, disturbs=False, runtime=runtime)]
+
+    def last(self) -> list[UnitAction]:
+        """Enabled as it was, then every link as it was."""
+        if not {"enabled", "masked"} & {*self.facts.touched}:
+            return []
+        name, wanted = self.unit.name, self.wanted
+        actions: list[UnitAction] = []
+        if self.facts.former.file_state == "enabled" and self.unit.unit_file_state == "disabled":
+            actions.append(Enable(name=name, reason="it was enabled before", disturbs=False))
+        if actions or (wanted if self.first() else self._with_own(self.unit.links) != wanted):
+            reason = "its links were otherwise before"
+            actions.append(Relink(name=name, reason=reason, disturbs=False, links=wanted))
+        return actions
+
+
+def _going(unit: Unit, facts: UnitFacts, ours: frozenset[str], links: _Links) -> Plan[UnitAction]:
     """The unit came with us and goes with us: stopped first, so that its own ExecStop= is still known."""
     stopping = running.stop(unit, mine=True)
     if not isinstance(stopping, Converged):
         return stopping
     name = unit.name
-    actions: list[UnitAction] = []
-    if "enabled" in facts.touched and (unit.linked or unit.unit_file_state in ENABLED):
-        runtime = unit.unit_file_state == "enabled-runtime"
-        actions.append(Disable(name=name, reason="the unit goes", disturbs=False, runtime=runtime))
+    actions = links.first()
     for place in sorted(ours):
         actions += put_back(unit, facts, place)
+    actions += links.last()
     if actions or unit.stale:
         actions.append(Reload(name=name, reason="files or links changed", disturbs=False))
     if unit.active_state == "failed":
@@ -68,15 +118,13 @@ def _going(unit: Unit, facts: UnitFacts, ours: frozenset[str]) -> Plan[UnitActio
     return Act(tuple(actions)) if actions else Converged()
 
 
-def _lasting(unit: Unit, facts: UnitFacts, ours: frozenset[str]) -> Plan[UnitAction]:
+def _lasting(unit: Unit, facts: UnitFacts, ours: frozenset[str], links: _Links) -> Plan[UnitAction]:
     """The unit was there before us and stays: its files, enablement, mask and state are put back."""
     name = unit.name
-    mask = name in ours and "masked" in facts.touched and name not in facts.former.files
-    actions: list[UnitAction] = []
+    actions = links.first()
     for place in sorted(ours):
-        if not (mask and place == name and unit.files.get(place) == MASK):
-            actions += put_back(unit, facts, place)
-    actions += _links(unit, facts)
+        actions += put_back(unit, facts, place)
+    actions += links.last()
     if actions or unit.stale:
         actions.append(Reload(name=name, reason="files or links changed", disturbs=False))
     then: Plan[UnitAction] = Converged()
@@ -85,22 +133,6 @@ def _lasting(unit: Unit, facts: UnitFacts, ours: frozenset[str]) -> Plan[UnitAct
     if isinstance(then, Act):
         return Act((*actions, *then.actions), again=then.again)
     return Act(tuple(actions)) if actions else then
-
-
-def _links(unit: Unit, facts: UnitFacts) -> list[UnitAction]:
-    name, was, now = unit.name, facts.former.file_state, unit.unit_file_state
-    actions: list[UnitAction] = []
-    if "masked" in facts.touched and now in MASKED and was not in MASKED and name not in facts.former.files:
-        runtime = now == "masked-runtime"
-        actions.append(Unmask(name=name, reason="it wasn't masked before", disturbs=False, runtime=runtime))
-    if "enabled" in facts.touched and was == "enabled" and now != "enabled":
-        actions.append(Enable(name=name, reason="it was enabled before", disturbs=False))
-    if "enabled" in facts.touched and was in ("disabled", "") and now in ENABLED:
-        runtime = now == "enabled-runtime"
-        actions.append(Disable(name=name, reason="it wasn't enabled before", disturbs=False, runtime=runtime))
-    if "masked" in facts.touched and was == "masked" and now != "masked":
-        actions.append(Mask(name=name, reason="it was masked before", disturbs=False))
-    return actions
 
 
 def _state(unit: Unit, facts: UnitFacts, ours: frozenset[str]) -> Plan[UnitAction]:

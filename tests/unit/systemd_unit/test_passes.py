@@ -10,7 +10,7 @@ import pytest
 from harmony_agent.core.errors import Terminal, Transient
 from harmony_agent.core.reconcile import Act, Converged, Wait
 from harmony_agent.kinds.systemd_unit.facts import read
-from harmony_agent.topology.units import MASK, OTHER, Unit
+from harmony_agent.topology.units import MASK, OTHER, UNREADABLE, Unit
 from scores.systemd_unit import SystemdUnit
 from tests.fakes.units import FakeUnits
 from tests.unit.systemd_unit.bench import NAME, ONCE, SLEEP, Bench, system, web
@@ -484,3 +484,88 @@ def test_the_fake_shows_templates_as_never_loaded() -> None:
     units = FakeUnits()
     units.disk["x@.service"] = SLEEP
     assert units.loaded == {}
+
+
+async def test_a_file_that_cannot_be_read_is_drift_of_its_field_and_replaced() -> None:
+    bench = Bench()
+    await bench.want(web(dropins={"a.conf": "[Unit]\n"}))
+    for place, field in ((NAME, "content"), (f"{NAME}.d/a.conf", "dropins")):
+        bench.units.disk[place] = UNREADABLE
+        done = await bench.once()
+        assert (done.plan, done.fields) == (Converged(), [field])
+        assert bench.units.disk[place] != UNREADABLE
+
+
+async def test_a_file_that_cannot_be_read_could_not_be_put_back() -> None:
+    bench = Bench()
+    bench.units.disk[NAME] = UNREADABLE
+    assert bench.said(await bench.want(web(adopt=True))) == ("Blocked", "AccessDenied")
+    assert bench.units.calls == []
+
+
+@pytest.mark.parametrize(
+    ("by_hand", "field"),
+    [({f"{NAME}.d/theirs.conf": "[Unit]\n"}, "dropins"), ({"": ""}, "")],
+)
+async def test_what_others_add_is_loaded_and_named(by_hand: dict[str, str], field: str) -> None:
+    bench = Bench()
+    await bench.want(web())
+    bench.units.calls.clear()
+    bench.units.disk |= by_hand
+    done = await bench.once()
+    assert done.fields == ([field] if field else [])
+    assert bench.units.calls == (["reload"] if field else [])
+
+
+async def test_a_reload_by_others_is_nothing_to_us() -> None:
+    bench = Bench()
+    await bench.want(web(enabled=True))
+    for _ in range(20):
+        await bench.units.reload("")
+        bench.units.calls.clear()
+        assert (await bench.once()).actions == []
+    assert bench.units.calls == []
+
+
+async def test_what_is_enabled_for_all_users_blocks_and_names_the_link() -> None:
+    bench = Bench()
+    bench.units.vendor["sys.service"] = SLEEP
+    bench.units.enabled_for_all.add("sys.service")
+    done = await bench.want(system(enabled=False, state="none"))
+    assert bench.said(done) == ("Blocked", "EnabledElsewhere")
+    assert "/etc/sys.service" in done.plan.message  # type: ignore[union-attr]
+    assert bench.units.calls == []
+
+
+STATES: dict[str, dict[str, bool]] = {
+    "masked": {"masked": True},
+    "enabled and masked": {"enabled": True, "masked": True},
+    "runtime": {"enabled_runtime": True},
+    "masked until the next boot": {"masked_runtime": True},
+    "all": {"enabled": True, "enabled_runtime": True, "masked_runtime": True},
+}
+
+
+@pytest.mark.parametrize("rebooted", [False, True])
+@pytest.mark.parametrize("before", STATES)
+async def test_links_are_put_back_as_they_were(before: str, rebooted: bool) -> None:
+    bench = Bench()
+    units, marks = bench.units, STATES[before]
+    units.vendor["sys.service"] = SLEEP
+    sets = {name: getattr(units, name) for name in ("enabled", "enabled_runtime", "masked_runtime")}
+    for name in marks.keys() & sets.keys():
+        sets[name].add("sys.service")
+    units.disk |= {"sys.service": MASK} if "masked" in marks else {}
+    await units.reload("")
+    disk = dict(units.disk)
+    done = await bench.want(system(content=SLEEP, enabled=True, adopt=True))
+    assert isinstance(done.plan, Converged)
+    if rebooted:
+        units.boot = "later"
+        sets["enabled_runtime"].clear()
+        sets["masked_runtime"].clear()
+    bench.store.unset("sys.service")
+    await bench.settle("sys.service")
+    lasting = {name for name in marks if name == "enabled" or not rebooted} - {"masked"}
+    assert {name for name, among in sets.items() if among} == lasting
+    assert units.disk == disk

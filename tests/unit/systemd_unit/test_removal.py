@@ -176,10 +176,10 @@ async def test_only_what_is_ours_goes() -> None:
 
 async def test_without_record_or_unit_there_is_nothing_to_do() -> None:
     bench = Bench()
-    assert removal(None, Unit(NAME), NAME, "/units") == Converged()
+    assert removal(None, Unit(NAME), NAME, "/units", "b") == Converged()
     bench.store.set_desired(web())
     record = bench.store.claim(NAME, {}, {"unit:web.service"})
-    assert removal(record, None, NAME, "/units") == Converged()
+    assert removal(record, None, NAME, "/units", "b") == Converged()
 
 
 async def test_what_was_kept_and_is_lost_is_removed() -> None:
@@ -245,7 +245,7 @@ async def test_what_ran_before_is_started_once(facts: dict[str, Any], seen: dict
     all_facts = {"former": RAN, "touched": ["state"], **facts}
     record = bench.store.claim(SYS, all_facts, bench.kind.claims(spec))
     unit = Unit(SYS, load_state="loaded", unit_file_state="disabled")
-    plan = removal(record, replace(unit, **seen), SYS, "/units")
+    plan = removal(record, replace(unit, **seen), SYS, "/units", "b")
     if isinstance(plan, Act):
         assert [type(action).__name__ for action in plan.actions] == [expected]
     elif isinstance(plan, Wait):

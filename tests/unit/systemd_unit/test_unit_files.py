@@ -145,10 +145,10 @@ def test_links_that_pull_it_in(files: UnitFiles, home: Path) -> None:
     (home / "config/units/a.target.requires").mkdir()
     (home / "config/units/a.target.requires" / NAME).write_text("no link")
     assert seen(files).linked
-    files.unlink_wants(NAME)
+    files.unlink_wants(NAME, lambda: None, runtime=False)
     assert sorted(os.listdir(wants)) == ["other.service"]
     assert (home / "config/units/a.target.requires" / NAME).exists()
-    files.unlink_wants("other.service")
+    files.unlink_wants("other.service", lambda: None, runtime=False)
     assert not wants.exists()
 
 
