@@ -26,6 +26,8 @@ class Former:
     """Place -> what stood there, for the places that we overwrote."""
     links: Mapping[str, str] = field(default_factory=dict)
     """Its `Unit.links`, path -> target."""
+    started: str = ""
+    """The files that it ran with, where those were the wanted ones already; see `UnitFacts.started`."""
     boot: str = ""
     """The boot in which that was: links that last until the next one are put back in the same one only."""
 
@@ -148,6 +150,10 @@ def _first(desired: Desired[SystemdUnit], unit: Unit, directory: str, boot: str)
     """Of a unit that was never ours."""
     active = unit.active_state in RUNNING
     own = unit.fragment == f"{directory}/{unit.name}"
+    spec = desired.spec
+    if own and not spec.adopt and spec.content and unit.files.get(unit.name) == digest_of(spec.content):
+        # It is as wanted and from now on ours: it goes with its links, as if we had made it.
+        return UnitFacts(started="" if as_wanted(spec, unit, directory) or not active else OTHER_FILES)
     return UnitFacts(
         started=OTHER_FILES if active and not as_wanted(desired.spec, unit, directory) else "",
         former=Former(
@@ -155,6 +161,7 @@ def _first(desired: Desired[SystemdUnit], unit: Unit, directory: str, boot: str)
             file_state=unit.unit_file_state,
             fragment="" if own else unit.fragment,
             links=dict(unit.links),
+            started=files_token(spec) if active and as_wanted(spec, unit, directory) else "",
             boot=boot,
         ),
     )

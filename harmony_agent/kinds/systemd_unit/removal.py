@@ -142,6 +142,8 @@ def _state(unit: Unit, facts: UnitFacts, ours: frozenset[str]) -> Plan[UnitActio
     startable = unit.load_state not in ("not-found", "masked") and facts.former.file_state not in MASKED
     if not startable or (unit.active_state in RUNNING and not ours):
         return Converged()
+    if unit.active_state in RUNNING and facts.started == facts.former.started != "":
+        return Converged()  # what runs has only ever seen the files of before
     tried = facts.started == FORMER
     refused = unit.active_state == "inactive" and False in (unit.condition, unit.assertion)
     if tried and (unit.run not in ("", facts.run) or refused):

@@ -259,3 +259,27 @@ async def test_a_oneshot_that_is_over_goes() -> None:
     await bench.want(web(content=ONCE))
     await bench.want(None)
     assert bench.units.disk == {}
+
+
+async def test_what_was_let_go_of_and_taken_without_adopt_goes_with_its_links() -> None:
+    bench = Bench()
+    await bench.want(web(enabled=True, on_remove="orphan"))
+    await bench.want(None)
+    assert (bench.units.disk, bench.units.enabled) == ({NAME: SLEEP}, {NAME})
+    calls = list(bench.units.calls)
+    await bench.want(web(enabled=True))
+    assert bench.units.calls == calls
+    await bench.want(None)
+    assert (bench.units.disk, bench.units.enabled) == ({}, set())
+
+
+async def test_what_was_let_go_of_and_adopted_stays_with_its_links_and_its_run() -> None:
+    bench = Bench()
+    await bench.want(web(enabled=True, on_remove="orphan"))
+    await bench.want(None)
+    run = bench.units.loaded[NAME].invocation
+    await bench.want(web(enabled=True, adopt=True))
+    await bench.want(None)
+    assert (bench.units.disk, bench.units.enabled) == ({NAME: SLEEP}, {NAME})
+    assert bench.units.loaded[NAME].invocation == run
+    assert bench.units.kept == {}
