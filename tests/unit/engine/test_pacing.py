@@ -196,7 +196,7 @@ def test_a_unit_that_never_gets_there_is_asked_for_less_and_less(goal: str) -> N
     units = Unmoved()
     units.vendor["web.service"] = UNIT
     units.enabled |= {"web.service"} if goal == "disabled" else set()
-    world = World(lambda engine: {"SystemdUnit": UnitReconciler(units, engine.book.store("SystemdUnit"))})
+    world = World(lambda book: {"SystemdUnit": UnitReconciler(units, book.store("SystemdUnit"))})
     score = {"kind": "SystemdUnit", "name": "web.service", "adopt": True, **GOALS[goal]}
     world.run(_bounded(world, score, units.calls))
 
