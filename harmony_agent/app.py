@@ -31,7 +31,8 @@ from harmony_agent.core.trust import Trust
 from harmony_agent.describe import Describer
 from harmony_agent.engine.book import Book
 from harmony_agent.engine.engine import Engine, Intervals
-from harmony_agent.engine.parts import AnyReconciler, Times
+from harmony_agent.engine.kind import AnyReconciler
+from harmony_agent.engine.parts import Times
 from harmony_agent.settings import Settings
 from harmony_agent.topology import Clock, Objects
 from scores.names import format_time
@@ -216,8 +217,7 @@ async def run(settings: Settings) -> None:
         await _serve(control, engine, state_dir, anew)
     finally:
         with anyio.move_on_after(2, shield=True):
-            for part in made.values():
-                await part.reconciler.close()
+            await engine.close()
         ledger.close()
         held.close()
 

@@ -14,6 +14,7 @@ from harmony_agent import app
 from harmony_agent.adapters.ledger import LedgerUnreadable, read_only
 from harmony_agent.core.errors import ResourceError
 from harmony_agent.core.reconcile import Desired, Facts, Record
+from harmony_agent.engine.kind import KindInstance
 from harmony_agent.settings import Settings
 from harmony_agent.topology.control import BucketMissing, Unreachable
 from harmony_agent.topology.updater import UpdaterRefused
@@ -143,7 +144,7 @@ def _questions(settings: Settings, kind: str) -> tuple[Callable[[], Awaitable[st
         try:
             return await ask() if ask is not None else "there"
         finally:
-            await made.reconciler.close()
+            await KindInstance(made.reconciler).close()
 
     if kind == "SystemdUnit":
         user = f"loginctl enable-linger {os.getuid()}"

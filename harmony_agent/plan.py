@@ -15,7 +15,7 @@ from harmony_agent.core.decide import Execute, Hold, Now, Release, Report
 from harmony_agent.core.reconcile import Key, Record
 from harmony_agent.engine.book import Book
 from harmony_agent.engine.enforcing import enforce_if_accepted
-from harmony_agent.engine.parts import AnyReconciler
+from harmony_agent.engine.kind import KindInstance
 from harmony_agent.engine.rehearse import Foreseen, Rehearsal
 from harmony_agent.settings import Settings
 from harmony_agent.topology.control import Stored
@@ -71,8 +71,8 @@ async def run(settings: Settings, path: str | None) -> int:
     ledger, times = _Copy(Path(settings.agent.state_dir)), app.times()
     book = Book(ledger, times.wire_now)
     control = app.control_plane(settings)
-    kinds: dict[str, AnyReconciler] = {
-        name: app.KINDS[name](app.Parts(settings, book.store(name), times.clock, control)).reconciler
+    kinds: dict[str, KindInstance] = {
+        name: KindInstance(app.KINDS[name](app.Parts(settings, book.store(name), times.clock, control)).reconciler)
         for name in settings.agent.kinds
     }
     try:

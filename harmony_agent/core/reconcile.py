@@ -9,7 +9,7 @@ Pure types; no I/O. A kind is one implementation of `Reconciler`; the engine dri
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
@@ -45,6 +45,8 @@ class Key(NamedTuple):
 S = TypeVar("S", bound=Score)
 O = TypeVar("O")  # noqa: E741  # observed
 A = TypeVar("A", bound="Action")
+O_co = TypeVar("O_co", covariant=True)
+O_contra = TypeVar("O_contra", contravariant=True)
 S_co = TypeVar("S_co", bound=Score, covariant=True)
 
 
@@ -218,6 +220,9 @@ class Store(Protocol):
 class Reconciler(Protocol[S, O, A]):
     """One kind on this device. Everything that is called often is cheap; every outside call has its own timeout.
 
+    These are the methods that every kind has. What only some can do stands in the protocols below; a kind that has
+    the methods of one is taken to implement it.
+
     The three outcomes of an error are in `errors`: Transient (again later), Terminal (not until the spec changes), and
     a plan of `Wait` (look again). What escapes besides is a defect, and is reported as such.
     """
@@ -241,13 +246,6 @@ class Reconciler(Protocol[S, O, A]):
         """One, fresh. None: nothing of it exists (nor anything of an older spec that we own)."""
         ...
 
-    def last_seen(self, name: str) -> O | None:
-        """What a look would show as far as is known, to plan a change by; None where only a look can say. Pure.
-
-        Only of kinds each of whose actions refuses to change what isn't as it was observed.
-        """
-        ...
-
     def plan(self, name: str, desired: Desired[S] | None, observed: O | None) -> Plan[A]:
         """What to do. Pure. `desired` None means remove what we own; `observed` None means absent."""
         ...
@@ -264,13 +262,10 @@ class Reconciler(Protocol[S, O, A]):
         """The typed status of what was observed. Pure."""
         ...
 
-    def expect(self, names: Collection[str]) -> None:
-        """These are about to be worked on together (one daemon-reload may serve them all). Each ends with `done`."""
-        ...
 
-    def done(self, name: str) -> None:
-        """The pass over `name` ended, in whatever way."""
-        ...
+@runtime_checkable
+class Watches(Protocol):
+    """A kind that hears of changes. Without it, only the relist finds them."""
 
     async def watch(self, changed: Callable[[str], None]) -> None:
         """Call `changed` with a name whenever an event says that it may look different; run until cancelled.
@@ -279,30 +274,95 @@ class Reconciler(Protocol[S, O, A]):
         """
         ...
 
-    def instance(self, observed: O | None) -> str:
-        """Which run of a process this is, unique on this device; "" where nothing runs. Pure."""
+
+@runtime_checkable
+class Remembers(Protocol[O_co]):
+    """A kind each of whose actions refuses to change what isn't as it was observed."""
+
+    def last_seen(self, name: str) -> O_co | None:
+        """What a look would show as far as is known, to plan a change by; None where only a look can say. Pure."""
+        ...
+
+
+@runtime_checkable
+class Runs(Protocol[O_contra]):
+    """A kind whose resources are processes."""
+
+    def instance(self, observed: O_contra | None) -> str:
+        """Tell one run of the process from another, uniquely on this device; "" where nothing runs. Pure."""
         ...
 
     async def restart(self, name: str) -> None:
-        """Restart what runs under `name`, because its liveness probe failed. Only of kinds that restart."""
+        """Restart what runs under `name`, because its liveness probe failed."""
         ...
 
-    async def let_go(self, name: str) -> None:
-        """It stays as it is and is ours no more: drop what the agent keeps of how it was before. Idempotent."""
+
+@runtime_checkable
+class RunsCommands(Protocol):
+    """A kind inside whose resources a probe may run a command."""
+
+    async def exec_probe(self, name: str, argv: Sequence[str], timeout: float) -> int:
+        """Run an argument list in `name`, for `timeout` seconds at most; returns its exit code."""
         ...
+
+
+@runtime_checkable
+class Logs(Protocol):
+    """A kind whose resources log."""
 
     async def logs(self, name: str, lines: int) -> list[str]:
         """The last lines that `name` logged, oldest first."""
         ...
 
-    async def close(self) -> None:
-        """Let go of connections and descriptors; leave what runs as it is."""
+
+@runtime_checkable
+class Batches(Protocol):
+    """A kind that does work for several resources at once, as one daemon-reload serves them all."""
+
+    def expect(self, names: Collection[str]) -> None:
+        """These are about to be worked on together. Each ends with `done`."""
         ...
 
 
 @runtime_checkable
-class Taker(Protocol):
-    """Beside `Reconciler`, of a kind whose objects pass from one resource to another as they are."""
+class EndsPasses(Protocol):
+    """A kind that keeps something while a pass over a resource is under way."""
+
+    def done(self, name: str) -> None:
+        """The pass over `name` ended, in whatever way."""
+        ...
+
+
+@runtime_checkable
+class Releases(Protocol):
+    """A kind that keeps something of how its resources were before."""
+
+    async def let_go(self, name: str) -> None:
+        """Drop what is kept: the resource stays as it is and is ours no more. Idempotent."""
+        ...
+
+
+@runtime_checkable
+class Closes(Protocol):
+    """A kind that holds connections or descriptors."""
+
+    async def close(self) -> None:
+        """Let go of them; what runs goes on."""
+        ...
+
+
+@runtime_checkable
+class Marks(Protocol):
+    """A kind whose objects say of themselves whose they are."""
+
+    async def marked(self) -> Sequence[Mark]:
+        """List what carries this device's marks, whatever the ledger knows of it."""
+        ...
+
+
+@runtime_checkable
+class Takes(Protocol):
+    """A kind whose objects pass from one resource to another as they are."""
 
     def taken(self, name: str, desired: Desired[Any], observed: Any) -> Mapping[str, Facts]:
         """Names that hold what `desired` occupies and don't want it any more, with the facts that each keeps. Pure."""

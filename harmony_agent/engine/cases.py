@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from harmony_agent.core.decide import Case, Now, Others
-from harmony_agent.core.reconcile import Facts, Key, Plan, Taker
+from harmony_agent.core.reconcile import Facts, Key, Plan
 from harmony_agent.engine.book import Book
 from harmony_agent.engine.parts import Pass
 
@@ -31,8 +31,6 @@ def wanted(book: Book, this: Pass, plan: Plan[Any], now: Now) -> Case:
 
 def taken(this: Pass) -> Mapping[str, Facts]:
     """What others of its kind give up to it, as the facts that each keeps."""
-    if not isinstance(this.reconciler, Taker):
-        return {}
     return this.reconciler.taken(this.key.name, this.desired, this.observed)
 
 

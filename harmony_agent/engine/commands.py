@@ -12,7 +12,7 @@ from typing import Any, Final
 from harmony_agent.core.errors import ResourceError
 from harmony_agent.core.reconcile import Key
 from harmony_agent.engine.book import Book
-from harmony_agent.engine.parts import AnyReconciler
+from harmony_agent.engine.kind import KindInstance
 
 MAX_LINES: Final = 1000
 MAX_BYTES: Final = 512 * 1024
@@ -33,7 +33,7 @@ class Commands:
     def __init__(
         self,
         book: Book,
-        kinds: Mapping[str, AnyReconciler],
+        kinds: Mapping[str, KindInstance],
         hello: Mapping[str, str],
         resync: Callable[[], None],
     ) -> None:

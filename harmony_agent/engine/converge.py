@@ -29,9 +29,10 @@ from harmony_agent.core.status import Outcome
 from harmony_agent.engine import cases
 from harmony_agent.engine.book import Book
 from harmony_agent.engine.dependencies import Dependencies
+from harmony_agent.engine.kind import KindInstance
 from harmony_agent.engine.outcomes import Outcomes
 from harmony_agent.engine.pacing import Pacing
-from harmony_agent.engine.parts import AnyReconciler, Pass, Prober, Times, Verdict
+from harmony_agent.engine.parts import Pass, Prober, Times, Verdict
 from harmony_agent.engine.queue import WorkQueue
 from scores.status import ContainerDetail, Detail, Drift, ResourcePhase, UnitDetail
 
@@ -45,7 +46,7 @@ class Converger:
     """Works on keys, one pass at a time; `engine` calls it from the queue."""
 
     def __init__(
-        self, book: Book, kinds: Mapping[str, AnyReconciler], queue: WorkQueue, times: Times, *, health: Prober
+        self, book: Book, kinds: Mapping[str, KindInstance], queue: WorkQueue, times: Times, *, health: Prober
     ) -> None:
         self._health = health
         self._book = book
@@ -220,7 +221,7 @@ class Converger:
             return await self._revive(this, verdict)
         return Outcome("Degraded", "DriftReported", report.message, this.detail(), this.drift())
 
-    async def _observe(self, key: Key, reconciler: AnyReconciler) -> Any:
+    async def _observe(self, key: Key, reconciler: KindInstance) -> Any:
         observed = await reconciler.observe(key.name)
         if observed is None:
             self.seen[key.kind].pop(key.name, None)
@@ -228,7 +229,7 @@ class Converger:
             self.seen[key.kind][key.name] = observed
         return observed
 
-    async def _act(self, key: Key, source: Desired[Any] | Record, plan: Act[Any], reconciler: AnyReconciler) -> None:
+    async def _act(self, key: Key, source: Desired[Any] | Record, plan: Act[Any], reconciler: KindInstance) -> None:
         fields = {"resource": str(key), "deployment": source.deployment, "generation": source.generation}
         for action in plan.actions:
             log.info("%s: %s: %s", key, type(action).__name__, action.reason, extra=fields)
@@ -274,7 +275,7 @@ class Converger:
 
     # -- not wanted
 
-    async def _remove(self, key: Key, record: Record | None, reconciler: AnyReconciler) -> Outcome | None:
+    async def _remove(self, key: Key, record: Record | None, reconciler: KindInstance) -> Outcome | None:
         """Take off what the ledger says is ours, or release it."""
         step: Step | None = decide.without_a_look(record)
         observed = None

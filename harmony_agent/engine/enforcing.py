@@ -11,7 +11,7 @@ from harmony_agent.core.admission import Device, Keep, Kind, Last, judge
 from harmony_agent.core.reconcile import Key
 from harmony_agent.engine.book import Book
 from harmony_agent.engine.glimpse import identity
-from harmony_agent.engine.parts import AnyReconciler
+from harmony_agent.engine.kind import KindInstance
 from harmony_agent.engine.wanted import digests_of, generations_of
 from harmony_agent.topology.control import Stored
 from scores.manifest import InvalidManifest, WireManifest, bound, parse
@@ -51,7 +51,7 @@ def view_of(book: Book, kinds: Mapping[str, Kind], name: str) -> Device:
     return Device(kinds, book.has(name), taken)
 
 
-def enforce_if_accepted(book: Book, kinds: Mapping[str, AnyReconciler], manifest: WireManifest) -> Keep | None:
+def enforce_if_accepted(book: Book, kinds: Mapping[str, KindInstance], manifest: WireManifest) -> Keep | None:
     """Have a book whose ledger keeps nothing enforce `manifest`, or tell why the agent would refuse it."""
     data = manifest.canonical()
     last = book.deployment(manifest.deployment).last

@@ -17,8 +17,9 @@ from harmony_agent.engine.commands import Commands
 from harmony_agent.engine.converge import Converger
 from harmony_agent.engine.health import Health
 from harmony_agent.engine.intake import Intake
+from harmony_agent.engine.kind import AnyReconciler, KindInstance
 from harmony_agent.engine.loops import every
-from harmony_agent.engine.parts import AnyReconciler, Times
+from harmony_agent.engine.parts import Times
 from harmony_agent.engine.progress import Progress
 from harmony_agent.engine.publish import Publisher
 from harmony_agent.engine.queue import WorkQueue
@@ -69,7 +70,7 @@ class Engine:
         """
         self.device = device
         self.book = book
-        self.kinds = kinds
+        self.kinds = {name: KindInstance(reconciler) for name, reconciler in kinds.items()}
         self._control = control
         self._times = times
         self._intervals = intervals
@@ -78,7 +79,8 @@ class Engine:
         self._ledger_lost = False
         self._unsettled = Unsettled(times.clock)
         self._describe = describe
-        self.remains = remains = Remains(book, kinds, fresh=not book.ledger.manifests() and not book.ledger.records())
+        fresh = not book.ledger.manifests() and not book.ledger.records()
+        self.remains = remains = Remains(book, self.kinds, fresh=fresh)
         self.publisher = Publisher(device, book, control, times.clock, remains.recall)
         self.teller = Teller(book, times.clock, say)
         self.queue = WorkQueue(times.clock)
@@ -92,11 +94,11 @@ class Engine:
             statuses_look=self.publisher.look,
             twin=self.publisher.say_twin,
         )
-        self.health = Health(prober, kinds, times.clock, self.queue.add)
-        self.converger = Converger(book, kinds, self.queue, times, health=self.health)
+        self.health = Health(prober, self.kinds, times.clock, self.queue.add)
+        self.converger = Converger(book, self.kinds, self.queue, times, health=self.health)
         self.relisters = [
             Relister(reconciler, self.converger.seen[name], book, self.queue, times)
-            for name, reconciler in kinds.items()
+            for name, reconciler in self.kinds.items()
         ]
         self.progress = Progress(self.queue, self.relisters, intervals.relist)
         self.intake = Intake(
@@ -104,14 +106,14 @@ class Engine:
             book=book,
             control=control,
             clock=times.clock,
-            kinds={name: Kind(one.admit, one.claims) for name, one in kinds.items()},
+            kinds={name: Kind(one.admit, one.claims) for name, one in self.kinds.items()},
             queue=self._queue_changed,
             on_snapshot=self._doubt,
             on_lost=lambda lost: self.teller.lost(lost, times.wire_now()),
             trust=trust or Trust(),
             remains=remains,
         )
-        self.commands = Commands(book, kinds, {"device": device, "agent_version": agent_version}, self.resync)
+        self.commands = Commands(book, self.kinds, {"device": device, "agent_version": agent_version}, self.resync)
 
     async def run(self, ready: Callable[[], None]) -> None:
         """Run until cancelled; `ready` is called once work goes on from what is persisted."""
@@ -142,6 +144,11 @@ class Engine:
         self._refresh()
         for key in list(self.book.desired):
             self.queue.add(key)
+
+    async def close(self) -> None:
+        """Let go of what the kinds hold; what runs goes on."""
+        for kind in self.kinds.values():
+            await kind.close()
 
     def statuses(self) -> list[DeploymentStatus]:
         """Every deployment as it is now."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import anyio
 import anyio.abc
@@ -16,8 +16,9 @@ import anyio.abc
 from harmony_agent.core.errors import ResourceError, Transient
 from harmony_agent.core.probes import Tally
 from harmony_agent.core.reconcile import Key
+from harmony_agent.engine.kind import KindInstance
 from harmony_agent.engine.loops import defect
-from harmony_agent.engine.parts import AnyReconciler, Verdict
+from harmony_agent.engine.parts import Verdict
 from harmony_agent.topology import Clock
 from harmony_agent.topology.probing import Prober
 from scores.base import Score
@@ -44,7 +45,7 @@ class Health:
     """What is probed, and what came out."""
 
     def __init__(
-        self, prober: Prober, kinds: Mapping[str, AnyReconciler], clock: Clock, changed: Callable[[Key], None]
+        self, prober: Prober, kinds: Mapping[str, KindInstance], clock: Clock, changed: Callable[[Key], None]
     ) -> None:
         """`changed` is called with a key whose verdict flipped, or has a reason now."""
         self._prober = prober
@@ -121,9 +122,9 @@ class Health:
             return await self._prober.http(probe.http, probe.timeout_seconds)
         if probe.tcp is not None:
             return await self._prober.tcp(probe.tcp, probe.timeout_seconds)
-        reconciler: Any = self._kinds[key.kind]
+        kind = self._kinds[key.kind]
         try:
-            code = await reconciler.exec_probe(key.name, list(probe.exec or ()), probe.timeout_seconds)
+            code = await kind.exec_probe(key.name, list(probe.exec or ()), probe.timeout_seconds)
         except ResourceError as error:
             return None if isinstance(error, Transient) and error.phase in ("Unknown", "Blocked") else error.reason
         return "" if code == 0 else f"exit code {code}"

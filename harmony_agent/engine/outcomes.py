@@ -13,7 +13,8 @@ from typing import Any
 from harmony_agent.core.reconcile import Desired, Key, Record
 from harmony_agent.core.status import Outcome, resource_status
 from harmony_agent.engine.book import Book
-from harmony_agent.engine.parts import AnyReconciler, Times
+from harmony_agent.engine.kind import KindInstance
+from harmony_agent.engine.parts import Times
 from scores.status import ResourceStatus
 
 log = logging.getLogger(__name__)
@@ -25,7 +26,7 @@ class Outcomes:
     def __init__(
         self,
         book: Book,
-        kinds: Mapping[str, AnyReconciler],
+        kinds: Mapping[str, KindInstance],
         seen: Mapping[str, Mapping[str, Any]],
         times: Times,
         settled: Callable[[str], None],

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from harmony_agent.core.decide import RetryState
-from harmony_agent.core.reconcile import Action, Desired, Key, Reconciler
+from harmony_agent.core.reconcile import Action, Desired, Key
+from harmony_agent.engine.kind import KindInstance
 from harmony_agent.topology import Clock
 from scores.base import Score
 from scores.status import Detail, Drift
-
-AnyReconciler = Reconciler[Any, Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +42,7 @@ class Pass:
 
     key: Key
     desired: Desired[Any]
-    reconciler: AnyReconciler
+    reconciler: KindInstance
     memory: RetryState
     observed: Any = None
     acted: bool = False

@@ -17,7 +17,8 @@ from harmony_agent.core.reconcile import Desired, Key
 from harmony_agent.core.status import Outcome, resource_status
 from harmony_agent.engine import cases
 from harmony_agent.engine.book import Book
-from harmony_agent.engine.parts import AnyReconciler, Pass
+from harmony_agent.engine.kind import KindInstance
+from harmony_agent.engine.parts import Pass
 
 _ROUNDS: Final = 3
 """How often a claim may lead to another plan."""
@@ -35,7 +36,7 @@ class Foreseen:
 class Rehearsal:
     """Foresees each step as if all steps before it succeed."""
 
-    def __init__(self, book: Book, kinds: Mapping[str, AnyReconciler], now: Callable[[], Now]) -> None:
+    def __init__(self, book: Book, kinds: Mapping[str, KindInstance], now: Callable[[], Now]) -> None:
         self._book = book
         self._kinds = kinds
         self._now = now

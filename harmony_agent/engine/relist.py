@@ -13,8 +13,9 @@ from harmony_agent.core.pleg import events
 from harmony_agent.core.reconcile import Key
 from harmony_agent.core.status import Outcome, resource_status
 from harmony_agent.engine.book import Book
+from harmony_agent.engine.kind import KindInstance
 from harmony_agent.engine.loops import defect
-from harmony_agent.engine.parts import AnyReconciler, Times
+from harmony_agent.engine.parts import Times
 from harmony_agent.engine.queue import WorkQueue
 from scores.status import SETTLED, ResourceStatus
 
@@ -28,7 +29,7 @@ class Relister:
     """Looks at one kind."""
 
     def __init__(
-        self, reconciler: AnyReconciler, seen: dict[str, Any], book: Book, queue: WorkQueue, times: Times
+        self, reconciler: KindInstance, seen: dict[str, Any], book: Book, queue: WorkQueue, times: Times
     ) -> None:
         """`seen` is shared with the converger: what a pass saw is no change to the next relist."""
         self.kind = reconciler.kind

@@ -7,7 +7,7 @@ marks on the device, is told on as `LedgerLost`; a manifest with `remains` has i
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,8 +16,8 @@ from pydantic import ValidationError
 from harmony_agent.core.errors import ResourceError
 from harmony_agent.core.reconcile import Desired, Facts, Key, Mark, Record
 from harmony_agent.engine.book import Book
+from harmony_agent.engine.kind import KindInstance
 from harmony_agent.engine.lost import LOST, MESSAGE
-from harmony_agent.engine.parts import AnyReconciler
 from scores.base import Score
 from scores.canonical import canonical, digest
 from scores.manifest import WireManifest
@@ -29,13 +29,13 @@ log = logging.getLogger(__name__)
 class Remains:
     """Finds what remains of an earlier life, and takes it back where that is decided."""
 
-    def __init__(self, book: Book, kinds: Mapping[str, AnyReconciler], *, fresh: bool) -> None:
+    def __init__(self, book: Book, kinds: Mapping[str, KindInstance], *, fresh: bool) -> None:
         """`fresh`: the ledger was empty at this start, so marks on the device may be of an earlier life."""
         self._book = book
         self._kinds = kinds
         self._fresh = fresh
         self._recalled: set[str] = set()
-        self._seen: dict[str, list[Mark]] = {}
+        self._seen: dict[str, Sequence[Mark]] = {}
 
     def recall(self, deployment: str, data: bytes | None) -> None:
         """Take in what ``actual-state`` shows of a deployment, before anything is told of it in this life."""
@@ -79,9 +79,8 @@ class Remains:
         """All that carries this device's marks; of a kind that can't be asked now, what it told last."""
         found: list[Mark] = []
         for kind in self._kinds.values():
-            marked = getattr(kind, "marked", None)
             try:
-                self._seen[kind.kind] = await marked() if marked is not None else []
+                self._seen[kind.kind] = await kind.marked()
             except ResourceError as error:
                 log.debug("cannot look for the marks of %s: %s", kind.kind, error)
             found += self._seen.get(kind.kind, [])

@@ -6,7 +6,7 @@ updater says that an upgrade is complete. An attempt that it once knew is never 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -133,9 +133,6 @@ class SystemUpgradeReconciler:
             return str(desired.spec.attempt_id)
         return str(record.facts.get("attempt_id", "")) if record is not None else ""
 
-    def last_seen(self, name: str) -> None:
-        """Its actions ask nobody whether all is as it was: only a look can say."""
-
     def plan(
         self, name: str, desired: Desired[SystemUpgrade] | None, observed: Observed | None
     ) -> Plan[RequestUpgrade]:
@@ -177,38 +174,6 @@ class SystemUpgradeReconciler:
         """The updater's own words."""
         del name
         return observed.attempt.detail if observed is not None and observed.attempt is not None else None
-
-    def expect(self, names: Collection[str]) -> None:
-        """Nothing is shared between attempts."""
-
-    def done(self, name: str) -> None:
-        """Nothing is shared between attempts."""
-
-    async def watch(self, changed: Callable[[str], None]) -> None:
-        """The updater sends no events: it is polled while an attempt is on its way."""
-        del changed
-        await self._clock.sleep(float("inf"))
-
-    def instance(self, observed: Observed | None) -> str:
-        """No process of ours runs."""
-        del observed
-        return ""
-
-    async def restart(self, name: str) -> None:
-        """There is nothing to restart."""
-        raise Terminal("NotRestartable", f"cannot restart SystemUpgrade/{name}: it has no process")
-
-    async def let_go(self, name: str) -> None:
-        """Nothing is kept."""
-        del name
-
-    async def logs(self, name: str, lines: int) -> list[str]:
-        """Apt's log stays with the updater, beside its journal."""
-        del name, lines
-        return []
-
-    async def close(self) -> None:
-        """There is nothing to let go of."""
 
 
 def _let_end(observed: Observed | None) -> Plan[RequestUpgrade]:

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from harmony_agent.core.reconcile import Act, Converged, Desired, Plan, Taker, Wait
+from harmony_agent.core.reconcile import Act, Converged, Desired, Plan, Wait
+from harmony_agent.engine.kind import KindInstance
 from tests.fakes.store import FakeStore
 
 ROUNDS = 6
@@ -31,6 +32,7 @@ class Cut(BaseException):
 async def run(kind: Any, store: FakeStore, name: str, before: Callable[[Any], None] = lambda _action: None) -> Pass:
     """One pass over `name`. `before` is called ahead of each action, and may raise Cut to play a SIGKILL."""
     desired = store.desired(name)
+    kind = kind if isinstance(kind, KindInstance) else KindInstance(kind)
     kind.expect([name])
     try:
         if desired is None:
@@ -46,7 +48,7 @@ async def _converge(kind: Any, store: FakeStore, desired: Desired[Any], before: 
     observed = await kind.observe(name)
     plan = kind.plan(name, desired, observed)
     record = store.record(name)
-    taken = kind.taken(name, desired, observed) if isinstance(kind, Taker) else {}
+    taken = kind.taken(name, desired, observed)
     held = [store.record(other).claims for other in taken] + ([record.claims] if record is not None else [])
     owned = bool(held) and claims <= frozenset().union(*held)
     disturbs = isinstance(plan, Act) and any(action.disturbs for action in plan.actions)

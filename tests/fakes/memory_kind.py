@@ -5,7 +5,7 @@ It is a real Reconciler with the usual faults on order: a call can be made to fa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import anyio
@@ -103,26 +103,5 @@ class MemoryFiles:
             return FileDetail(state="Absent")
         return FileDetail(state="PresentAt", digest=digest(observed))
 
-    def expect(self, names: Collection[str]) -> None:
-        return
-
-    def done(self, name: str) -> None:
-        return
-
-    async def watch(self, changed: Callable[[str], None]) -> None:
-        await anyio.sleep_forever()
-
-    def instance(self, observed: bytes | None) -> str:
-        return ""
-
-    async def restart(self, name: str) -> None:
-        raise AssertionError("a File is not restarted")
-
-    async def let_go(self, name: str) -> None:
-        return
-
     async def logs(self, name: str, lines: int) -> list[str]:
         return [f"line {number}" for number in range(lines)]
-
-    async def close(self) -> None:
-        return

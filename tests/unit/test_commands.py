@@ -14,7 +14,7 @@ from harmony_agent.core.errors import Transient
 from harmony_agent.core.reconcile import Key
 from harmony_agent.engine.book import Book
 from harmony_agent.engine.commands import DEFAULT_LINES, MAX_BYTES, MAX_LINES, Commands
-from harmony_agent.engine.parts import AnyReconciler
+from harmony_agent.engine.kind import KindInstance
 from tests import strategies
 
 HELLO = {"device": "pi-01", "agent_version": "1"}
@@ -44,7 +44,7 @@ class World:
         book = SimpleNamespace(
             desired={Key("SystemdUnit", "web.service"): None}, records={Key("SystemdUnit", "old.service"): None}
         )
-        kinds = {"SystemdUnit": cast(AnyReconciler, self.kind)}
+        kinds = {"SystemdUnit": cast(KindInstance, self.kind)}
         self.commands = Commands(cast(Book, book), kinds, HELLO, self.resync)
 
     def resync(self) -> None:

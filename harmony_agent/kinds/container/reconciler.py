@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Final, Literal
@@ -97,9 +97,6 @@ class ContainerReconciler:
         """One, fresh."""
         return await self._looker.one(name)
 
-    def last_seen(self, name: str) -> None:
-        """Its actions ask nobody whether all is as it was: only a look can say."""
-
     def plan(self, name: str, desired: Desired[Container] | None, observed: Observed | None) -> ContainerPlan:
         """What to do next."""
         return decide(name, desired, self._store.record(name), observed, self._boot_id)
@@ -157,9 +154,6 @@ class ContainerReconciler:
             ready=main.state == "running" and main.health in ("", "healthy"),
         )
 
-    def expect(self, names: Collection[str]) -> None:
-        """Nothing is shared between containers."""
-
     def done(self, name: str) -> None:
         """The pass over `name` ended."""
         self._actor.done(name)
@@ -190,9 +184,6 @@ class ContainerReconciler:
         except Refused as refusal:
             text = f"cannot run the probe in {name} (status {refusal.status}): is it running?"
             raise Transient("ProbeFailed", text) from None
-
-    async def let_go(self, name: str) -> None:
-        """Nothing is kept but a container that was set aside: that is its owner's, as it ever was."""
 
     async def marked(self) -> list[Mark]:
         """What carries this device's labels, whatever the ledger knows of it. One list call."""

@@ -5,11 +5,10 @@ It looks through the capability Files alone; `surveys` says where.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, Literal
 
-from harmony_agent.core.errors import Terminal
 from harmony_agent.core.paths import Places
 from harmony_agent.core.reconcile import Converged, Desired, Facts, Plan, Store
 from harmony_agent.kinds.file import places as ledger
@@ -166,12 +165,6 @@ class FileReconciler:
         mode = None if seen.type == "symlink" else f"{seen.mode:04o}"
         return FileDetail(state=_STATES[seen.type], digest=seen.digest, mode=mode, owner=seen.owner, group=seen.group)
 
-    def expect(self, names: Collection[str]) -> None:
-        """Files have nothing to do together."""
-
-    def done(self, name: str) -> None:
-        """Nothing was begun that would have to end."""
-
     async def watch(self, changed: Callable[[str], None]) -> None:
         """By the events of the directories in which the Files stand."""
 
@@ -186,21 +179,9 @@ class FileReconciler:
 
         await self._files.watch(touched)
 
-    def instance(self, observed: FileState | None) -> str:  # noqa: ARG002  # the protocol's
-        """Nothing runs."""
-        return ""
-
-    async def restart(self, name: str) -> None:
-        """A File doesn't run."""
-        raise Terminal("NotRestartable", f"cannot restart File/{name}: a file doesn't run")
-
     async def let_go(self, name: str) -> None:
         """What it has become stays, so what was kept aside will never come back."""
         await self._actor.let_go(name)
-
-    async def logs(self, name: str, lines: int) -> list[str]:  # noqa: ARG002  # the protocol's
-        """A File logs nothing."""
-        return []
 
     async def close(self) -> None:
         """Let go of descriptors."""

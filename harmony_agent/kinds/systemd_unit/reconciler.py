@@ -61,9 +61,6 @@ class UnitReconciler:
             return unit
         return replace(unit, finished=await self._units.finished(name, facts.moment))
 
-    def last_seen(self, name: str) -> None:
-        """Its actions ask nobody whether all is as it was: only a look can say."""
-
     def plan(self, name: str, desired: Desired[SystemdUnit] | None, observed: Unit | None) -> Plan[UnitAction]:
         """The next steps; none where the manager takes the name for that of a unit which may not be touched."""
         record = self._store.record(name)

@@ -219,8 +219,7 @@ def test_claims() -> None:
     }
 
 
-async def test_close_and_expect() -> None:
+async def test_close() -> None:
     bench = Bench()
-    bench.kind.expect(["web"])
     await bench.kind.close()
     assert bench.containers.closed

@@ -89,7 +89,7 @@ def test_what_the_configuration_forbids_since_is_not_done(world: World) -> None:
         await world.stop()
         world.disk["/srv/a"] = b"drifted"
         await world.start()
-        world.files.admit = lambda spec: [FieldError("path", "PathOutsideRoots")]  # type: ignore[method-assign]
+        world.engine.kinds["File"].admit = lambda spec: [FieldError("path", "PathOutsideRoots")]
         await world.until(lambda: world.status("File/a").reason == "PathOutsideRoots")
         assert (world.status("File/a").phase, world.disk) == ("Blocked", {"/srv/a": b"drifted"})
 
@@ -203,7 +203,7 @@ def test_a_newer_spec_that_came_during_the_look_is_all_that_is_done(world: World
             await go_on.wait()
             return seen
 
-        world.files.observe = observe  # type: ignore[method-assign]
+        world.engine.kinds["File"].observe = observe
         world.publish(2, file("a", content="2"))
         await looking.wait()
         world.publish(3, removed=True)
@@ -306,7 +306,7 @@ def test_what_is_wanted_again_while_it_is_taken_off_has_not_drifted(world: World
             gone.set()
             await go_on.wait()
 
-        world.files.apply = slow  # type: ignore[method-assign]
+        world.engine.kinds["File"].apply = slow
         world.publish(2, file("b"))
         await gone.wait()
         assert "/srv/a" not in world.disk

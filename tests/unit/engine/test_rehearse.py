@@ -13,6 +13,7 @@ from harmony_agent.core.decide import Claim, Execute, Gone, Hold, Now, Release, 
 from harmony_agent.core.reconcile import Key
 from harmony_agent.engine.book import Book
 from harmony_agent.engine.enforcing import enforce_if_accepted
+from harmony_agent.engine.kind import KindInstance
 from harmony_agent.engine.rehearse import Foreseen, Rehearsal
 from harmony_agent.kinds.container import ContainerReconciler
 from harmony_agent.topology.control import Stored
@@ -74,7 +75,8 @@ class Device:
 
     async def foresee(self) -> list[Foreseen]:
         book, kinds = self.book()
-        return await Rehearsal(book, kinds, lambda: Now(1.0, "2026-01-01T00:00:00.000Z")).run()
+        instances = {name: KindInstance(kind) for name, kind in kinds.items()}
+        return await Rehearsal(book, instances, lambda: Now(1.0, "2026-01-01T00:00:00.000Z")).run()
 
     async def live(self, seconds: float) -> Recorded:
         """What the engine does and says in its first seconds."""

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from harmony_agent.core.errors import Terminal, Transient
+from harmony_agent.core.errors import Transient
 from harmony_agent.core.reconcile import Act, Converged, Wait
 from harmony_agent.kinds.file import FileReconciler
 from harmony_agent.kinds.file.actions import Amend, Drop, Keep, MakeParents, Put, Release, Sweep
-from harmony_agent.kinds.file.state import FileState
 from harmony_agent.topology.files import MAX_READ, Sight, Spot, Trouble
 from scores.canonical import digest
 from scores.file import File, ObjectRef
@@ -925,13 +924,7 @@ async def test_an_event_during_the_look_makes_what_it_shows_doubtful(world: Worl
         await task
 
 
-async def test_what_does_not_run(world: World) -> None:
-    state = FileState(Sight("/srv/a"))
-    assert world.kind.instance(state) == ""
-    assert await world.kind.logs("a", 10) == []
-    with pytest.raises(Terminal) as caught:
-        await world.kind.restart("a")
-    assert caught.value.reason == "NotRestartable"
+async def test_descriptors_are_let_go_of(world: World) -> None:
     await world.kind.close()
     assert world.files.closed
 

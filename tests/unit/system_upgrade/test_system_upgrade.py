@@ -248,13 +248,6 @@ async def test_what_is_neither_wanted_nor_owned_is_nothing(world: World):
 async def test_the_rest_of_the_protocol(world: World):
     assert list(world.kind.admit(spec())) == []
     assert world.kind.claims(spec()) == {"attempt:a1"}
-    assert world.kind.instance(None) == ""
-    assert await world.kind.logs("os", 10) == []
-    with pytest.raises(Terminal):
-        await world.kind.restart("os")
-    world.kind.expect(["os"])
-    world.kind.done("os")
-    await world.kind.close()
     await world.go()
     assert set(await world.kind.relist()) == {"os"}
 
