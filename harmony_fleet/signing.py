@@ -196,20 +196,26 @@ def new(home: Path) -> Key:
     """Make a key. It signs from now on. Raises Refused where as many sign as a manifest may carry."""
     from nacl.signing import SigningKey  # noqa: PLC0415 - only where there are keys
 
-    if len(load(home).keys) >= MAX_SIGNATURES:
-        raise Refused(
-            "TooManyKeys",
-            f"cannot make a key: {MAX_SIGNATURES} sign already, as many as a manifest may carry",
-            "retire one: harmony fleet key retire ID",
-        )
     folder = keys_folder(home)
-    private = SigningKey.generate()
-    name = key_id(bytes(private.verify_key))
-    text = _PREFIX + base64.b64encode(bytes(private)).decode("ascii") + "\n"
     with _told(folder):
         _make_folder(folder)
-        durable.replace(str(folder / f"{name}{_ENDS['active']}"), text.encode("ascii"), secret=True)
+        with alone(folder, LOCK_SECONDS, _busy()) as lock:  # of several at once each would see room for itself
+            if len(load(home).keys) >= MAX_SIGNATURES:
+                raise Refused(
+                    "TooManyKeys",
+                    f"cannot make a key: {MAX_SIGNATURES} sign already, as many as a manifest may carry",
+                    "retire one: harmony fleet key retire ID",
+                )
+            private = SigningKey.generate()
+            name = key_id(bytes(private.verify_key))
+            text = _PREFIX + base64.b64encode(bytes(private)).decode("ascii") + "\n"
+            path = str(folder / f"{name}{_ENDS['active']}")
+            durable.replace(path, text.encode("ascii"), keep=[lock], secret=True)
     return Key(name, bytes(private.verify_key), "active", private)
+
+
+def _busy() -> Conflict:
+    return Conflict("KeysBusy", "cannot lock the keys: another command holds them", "try again when that has ended")
 
 
 def turn(home: Path, name: str, state: State) -> bool:
@@ -219,8 +225,7 @@ def turn(home: Path, name: str, state: State) -> bool:
     folder = keys_folder(home)
     if not folder.exists():
         raise _unknown(name)
-    busy = Conflict("KeysBusy", "cannot lock the keys: another command holds them", "try again when that has ended")
-    with _told(folder), alone(folder, LOCK_SECONDS, busy):  # two that retire a key each would leave none
+    with _told(folder), alone(folder, LOCK_SECONDS, _busy()):  # two that retire a key each would leave none
         return _turn(home, name, state)
 
 

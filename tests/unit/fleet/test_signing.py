@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,20 @@ def refusal(work: Any) -> tuple[str, int]:
     assert caught.value.hint
     assert caught.value.message.startswith("cannot ")
     return caught.value.code, int(caught.value.exit_code)
+
+
+def test_of_many_that_make_a_key_at_once_as_many_do_as_a_manifest_carries(home: Path) -> None:
+    def one(_number: int) -> str:
+        try:
+            signing.new(home)
+        except HarmonyError as error:
+            return error.code
+        return ""
+
+    with ThreadPoolExecutor(8) as pool:
+        ends = list(pool.map(one, range(8)))
+    assert sorted(ends) == [""] * MAX_SIGNATURES + ["TooManyKeys"] * (8 - MAX_SIGNATURES)
+    assert len(signing.load(home).keys) == MAX_SIGNATURES
 
 
 def test_what_is_refused(home: Path) -> None:
