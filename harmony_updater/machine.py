@@ -9,7 +9,9 @@ Event = Literal[
     "unhindered",  # it has passed
     "refused",  # expired, or a check says no; no package was touched
     "started",  # every check passed; apt may be spawned once this is on disk, and never again
-    "upgraded",  # apt ended well and the packages are healthy
+    "upgraded",  # apt ended well, and what the plan named is installed
+    "unchanged",  # apt ended well, nothing was changed, and no reboot is required
+    "incomplete",  # apt ended well, and something isn't as the plan named it
     "apt-failed",  # apt failed and left the packages healthy
     "broken",  # apt was interrupted, or the packages aren't healthy
     "reboot-asked",  # one more reboot request is about to be made
@@ -21,7 +23,13 @@ Event = Literal[
 TRANSITIONS: dict[Phase, dict[Event, Phase]] = {
     "preflight": {"hindered": "blocked", "refused": "failed", "started": "applying"},
     "blocked": {"hindered": "blocked", "refused": "failed", "unhindered": "preflight"},
-    "applying": {"upgraded": "rebooting", "apt-failed": "failed", "broken": "repair-required"},
+    "applying": {
+        "upgraded": "rebooting",
+        "unchanged": "complete",
+        "incomplete": "failed",
+        "apt-failed": "failed",
+        "broken": "repair-required",
+    },
     "rebooting": {"reboot-asked": "rebooting", "no-reboot": "failed", "rebooted": "verifying"},
     "verifying": {"verified": "complete", "broken": "repair-required"},
     "complete": {},

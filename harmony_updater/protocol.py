@@ -6,26 +6,58 @@ Pure, and pydantic is all it imports, so that the agent can import it alone. It 
 from datetime import UTC, datetime
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
 
 LINE_LIMIT = 64 * 1024
 Version = Annotated[int, Field(ge=1, le=1)]  # strict, which Literal[1] isn't: True equals 1
-Phase = Literal["blocked", "preflight", "applying", "rebooting", "verifying", "complete", "failed", "repair-required"]
-_Refusal = Literal["expired", "attempt-conflict", "wrong-device", "unknown-attempt", "repair-required", "forbidden"]
-Code = _Refusal | Literal["bad-request", "unsupported"]
+Phase = Literal[
+    "blocked",
+    "preflight",
+    "applying",
+    "rebooting",
+    "verifying",
+    "complete",
+    "failed",
+    "repair-required",
+]
+_Refusal = Literal[
+    "expired", "attempt-conflict", "wrong-device", "unknown-attempt", "repair-required", "forbidden"
+]
+Code = _Refusal | Literal["bad-request", "unsupported", "busy"]
 
 
 def timestamp(seconds: float) -> str:
     """Seconds since the epoch as the wire's time, in one spelling, so that text sorts as time does."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return (
+        datetime.fromtimestamp(seconds, UTC)
+        .isoformat(timespec="milliseconds")
+        .replace("+00:00", "Z")
+    )
 
 
-_RFC3339 = StringConstraints(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?Z$")
-Time = Annotated[str, _RFC3339, AfterValidator(lambda text: timestamp(datetime.fromisoformat(text).timestamp()))]
-Identifier = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")]  # it names a file, too
+_RFC3339 = StringConstraints(
+    pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?Z$"
+)
+Time = Annotated[
+    str, _RFC3339, AfterValidator(lambda text: timestamp(datetime.fromisoformat(text).timestamp()))
+]
+Identifier = Annotated[
+    str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")
+]  # it names a file, too
 Device = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
 # What was done, as `name (old => new)`, `name (version)` or `name`; a list that is too long ends in `... N more`.
-Result = dict[Literal["upgraded", "installed", "removed", "held", "keptConffiles", "dpkgAudit"], tuple[str, ...]]
+Result = dict[
+    Literal["upgraded", "installed", "removed", "held", "keptConffiles", "dpkgAudit"],
+    tuple[str, ...],
+]
 
 
 class Wire(BaseModel):
@@ -53,7 +85,10 @@ class Ask(Wire):
 
     @model_validator(mode="after")
     def _arguments(self) -> Self:
-        if (self.request is None, self.attemptId is None) != (self.op != "AptFullUpgradeV1", self.op != "status"):
+        if (self.request is None, self.attemptId is None) != (
+            self.op != "AptFullUpgradeV1",
+            self.op != "status",
+        ):
             raise ValueError("the arguments aren't those of the operation")
         return self
 
@@ -99,7 +134,9 @@ class Refused(Exception):
 
 def encode(line: Ask | Answer) -> bytes:
     """One line, its newline included. `model_validate_json` reads it."""
-    return line.model_dump_json(exclude={key for key, value in line if value is None}).encode() + b"\n"
+    return (
+        line.model_dump_json(exclude={key for key, value in line if value is None}).encode() + b"\n"
+    )
 
 
 def decode(line: bytes) -> Ask:

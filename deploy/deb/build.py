@@ -41,13 +41,14 @@ class Kind(NamedTuple):
     command: str = ""
 
 
+UPDATER: Final = (("harmony_updater", "*.py"), ("harmony_updater", "*.conf"))
 AGENT: Final = (("scores", "*.py"), ("harmony_agent", "*.py"), ("harmony_updater", "__init__.py"))
 PACKAGES: Final = {
     # The agent imports the updater's protocol and nothing else of it.
     "harmony-agent": Kind(
         "opt/harmony/agent", ("agent",), (*AGENT, ("harmony_updater", "protocol.py")), "harmony-agent"
     ),
-    "harmony-updater": Kind("opt/harmony/updater", (), (("harmony_updater", "*.py"),), "harmony-updater"),
+    "harmony-updater": Kind("opt/harmony/updater", (), UPDATER, "harmony-updater"),
     "harmony-agent-system": Kind(),
 }
 

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from scores.names import format_time, parse_time
-from scores.status import DeploymentStatus, ResourceStatus, UpgradeDetail
+from scores.status import DeploymentStatus, ResourceStatus, UpgradeDetail, UpgradeResult
 from scores.task_run import RunPhase, TaskRun, TaskTarget
 
 ACTIVE: Final = frozenset({"requested", "upgrading", "complete"})
@@ -87,16 +87,22 @@ def _relayed(target: TaskTarget, seen: Evidence, deadline: datetime) -> TaskTarg
 
 
 def _completed(target: TaskTarget, detail: UpgradeDetail, told_at: datetime, deadline: datetime) -> TaskTarget:
-    """`complete` counts only with its evidence, and in time."""
-    if not detail.bootIdBefore or not detail.bootIdAfter or detail.bootIdBefore == detail.bootIdAfter:
-        return _end(target, "failed", "BootIdUnchanged")
+    """`complete` counts only with its evidence, and in time: another boot id, or that nothing was changed."""
     result = detail.result
+    unchanged = detail.reason == "NothingToUpgrade" and result is not None and not _changed(result)
+    rebooted = detail.bootIdBefore and detail.bootIdAfter and detail.bootIdBefore != detail.bootIdAfter
+    if not rebooted and not unchanged:
+        return _end(target, "failed", "BootIdUnchanged")
     if result is not None and result.dpkgAudit:
         return _end(target, "repair-required", "PackagesUnhealthy")
     if told_at > deadline:
         return _end(target, "failed", "DeadlineExceeded")
     upgraded = len(result.upgraded) if result is not None else 0
     return _set(target, state="complete", reason="", completed_at=format_time(told_at), upgraded=upgraded)
+
+
+def _changed(result: UpgradeResult) -> bool:
+    return bool(result.upgraded or result.installed or result.removed)
 
 
 def _resource(status: DeploymentStatus, attempt: str) -> ResourceStatus | None:

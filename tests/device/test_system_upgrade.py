@@ -139,6 +139,7 @@ def test_a_failing_package_is_repair_required_and_terminal(site: Site):
 
 def test_no_updater_is_blocked_and_goes_on_when_it_is_there(site: Site):
     site.device.systemctl("stop", *UNITS)
+    site.upgrading.offers(Package("harmony-sample", "2.0"))
     site.want("attempt-1")
     status = site.until("Blocked")
     assert status.resources[KEY].reason == "UpdaterUnavailable"

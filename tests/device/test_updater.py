@@ -194,6 +194,66 @@ def test_an_edited_conffile_stays_and_a_question_is_not_asked(make: Make) -> Non
     assert "NO STDIN" in site.log()
 
 
+def test_where_nothing_is_to_be_upgraded_nothing_is_rebooted(make: Make) -> None:
+    site = make()
+    boot = site.device.boot_id()
+    site.ask()
+    status = site.await_phase()
+    assert (status["phase"], status["reason"], status["bootIdAfter"]) == ("complete", "NothingToUpgrade", None)
+    assert names(status["result"]["upgraded"]) == []
+    site.device.write("/run/reboot-required", "")
+    site.ask(attempt="attempt-2")
+    site.reboots()
+    assert site.await_phase(attempt="attempt-2")["phase"] == "complete"
+    assert site.device.boot_id() != boot
+
+
+_RUINOUS = """
+APT::Get::Simulate "true"; APT::Get::Download-Only "true"; APT::Get::Print-URIs "true"; APT::Get::Only-Upgrade "true";
+APT::Get::Allow-Downgrades "true"; Acquire::Check-Valid-Until "false"; DPkg::Options:: "--force-confnew";
+DPkg::Pre-Invoke { "touch /srv/ran"; }; DPkg::Post-Invoke:: "touch /srv/ran"; DPkg::Pre-Install-Pkgs:: "touch /srv/ran";
+APT::Update::Pre-Invoke:: "touch /srv/ran"; APT::Update::Post-Invoke-Success:: "touch /srv/ran";
+"""
+_EVIL = 'Dir::Bin::methods::gpgv "/srv/good"; Dir::Bin::methods::sqv "/srv/good"; Dir::Bin::apt-key "/srv/good";'
+
+
+def test_what_the_device_has_that_could_spoil_it_has_no_effect(make: Make) -> None:
+    site = make()
+    run = "#!/bin/sh\ntouch /srv/ran\nexit 1\n"
+    for name in ("/usr/local/bin/gpgv", "/usr/local/bin/sqv", "/usr/local/sbin/dpkg", "/srv/good"):
+        site.device.write(name, run)
+        site.device.run(["chmod", "0755", name])
+    site.device.write("/srv/evil.conf", _EVIL + 'Acquire::AllowInsecureRepositories "1";')
+    variables = ["APT_CONFIG=/srv/evil.conf", "LD_PRELOAD=/srv/evil.so", "PATH=/usr/local/bin:/usr/bin", "SOMETHING=x"]
+    site.device.systemctl("set-environment", *variables)
+    site.restart()
+    site.device.write("/etc/apt/apt.conf.d/99x", _RUINOUS)
+    postinst = script("env >/srv/environment")
+    site.offers(
+        sample("2.0", scripts={"postinst": postinst}, fields={"Depends": "harmony-new"}), Package("harmony-new", "1")
+    )
+    site.ask()
+    site.reboots()
+    assert site.await_phase()["phase"] == "complete"
+    assert (site.version("harmony-sample"), site.version("harmony-new")) == ("2.0", "1")
+    assert not site.device.exists("/srv/ran")
+    environment = site.device.read_text("/srv/environment")
+    assert not any(word in environment for word in ("APT_CONFIG", "LD_PRELOAD", "SOMETHING", "/usr/local"))
+
+
+def test_what_apt_did_not_do_though_it_ended_well_has_failed(make: Make) -> None:
+    site = make()
+    site.device.run(["dpkg-divert", "--local", "--rename", "--add", "/usr/bin/dpkg"])
+    broken = '#!/bin/sh\ncase "$*" in *--unpack*|*--configure*) exit 0;; esac\nexec /usr/bin/dpkg.distrib "$@"\n'
+    site.device.write("/usr/bin/dpkg", broken)
+    site.device.run(["chmod", "0755", "/usr/bin/dpkg"])
+    site.offers(sample("2.0"))
+    site.ask()
+    status = site.await_phase()
+    assert (status["phase"], status["reason"], site.version("harmony-sample")) == ("failed", "UpgradeIncomplete", "1.0")
+    assert "harmony-sample is 1.0, planned was 2.0" in status["message"]
+
+
 def test_a_postinst_that_fails_needs_repair_until_an_operator_has_repaired(make: Make) -> None:
     site = make()
     site.offers(sample("2.0", scripts={"postinst": script("exit 7")}))
@@ -217,6 +277,7 @@ def test_a_postinst_that_fails_needs_repair_until_an_operator_has_repaired(make:
     assert site.cli("clear-repair")[0] == 0
     assert site.cli("status")[0] == 0
     assert site.ask()["status"]["phase"] == "repair-required"  # its own result stays
+    site.offers(sample("4.0"))
     assert site.ask(attempt="attempt-2")["status"]["phase"] == "preflight"
     assert site.device.boot_id() == boot
     site.reboots()

@@ -87,6 +87,26 @@ def test_a_source_without_authentication_is_refused_and_named(site: Upgrading, p
         site.device.remove(path)
 
 
+def test_a_source_that_cannot_be_read_is_refused_with_apt_s_own_words(site: Upgrading) -> None:
+    site.device.write("/etc/apt/sources.list.d/x.list", "deb [trusted=yes file:/srv stable main\n")
+    try:
+        _, reason, message = refused(site)
+        assert reason == "SourcesMalformed"
+        assert "/etc/apt/sources.list.d/x.list" in message
+    finally:
+        site.device.remove("/etc/apt/sources.list.d/x.list")
+
+
+def test_an_option_that_changes_what_runs_is_refused_and_named(site: Upgrading) -> None:
+    site.device.write("/etc/apt/apt.conf.d/99x", 'Dir::Bin::methods::gpgv "/srv/good";\n')
+    try:
+        _, reason, message = refused(site)
+        assert reason == "UnsafeConfiguration"
+        assert "/srv/good" in message
+    finally:
+        site.device.remove("/etc/apt/apt.conf.d/99x")
+
+
 def test_a_failed_index_fails_it(site: Upgrading) -> None:
     site.device.write("/etc/apt/sources.list.d/x.list", "deb http://user:secret@127.0.0.1:9/debian stable main\n")
     try:

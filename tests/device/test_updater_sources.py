@@ -1,145 +1,190 @@
-"""Where authentication is off, by our reading and by the real apt's deeds: the same spellings, the same answer.
+"""Where authentication is off, by the real apt's deeds and by the updater's checks, on each Debian.
 
-apt is given an unsigned repository by each line, stanza and key in turn; it takes the index, or it doesn't.
+apt is given an unsigned repository by each line, stanza and option in turn. Where it takes the index, the updater must
+refuse, and before it fetches anything. Where a signed one is given, it must not.
 """
 
 from __future__ import annotations
 
 import json
-import re
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from harmony_updater.apt import insecure_config, insecure_sources
+import pytest
+
+from tests.device.aptrepo import KEY, PLACE, Package, Repository
 from tests.device.lab import Lab
 from tests.device.machine import Device
-from tests.unit.updater.sources_cases import CONFIG_OFF, CONFIG_ON, DEB822_OFF, DEB822_ON, LINES_OFF, LINES_ON
+from tests.unit.updater.spellings import HARMLESS, INCLUDED, LINES, OPTIONS, REPLACED, STANZAS
 
 REPOSITORY = "/srv/unsigned"
 URI = f"file:{REPOSITORY}"
-# What these let through isn't an unsigned repository: a weak digest, or one that was signed once.
-_OTHERWISE = re.compile(
-    r"allow-(weak|downgrade)|sources::with|gpgvcommand|dir::etc|weakrep|downgrade|get::(allow|force)", re.I
-)
-# apt's manual has these for stanzas; the versions on these devices ignore them, later ones need not.
-_DOCUMENTED = re.compile(r"^allow-(insecure|weak|downgrade)", re.I | re.M)
+PYTHON = "/opt/harmony/bin/python"
+PLAIN = f"deb {URI} stable main\n"
 
+# Each case is three texts: a .list, a .sources, an apt.conf. The answer: did apt take it, and what the updater says.
+# Of an unsigned repository that apt doesn't take, the updater isn't asked.
 _TRY = """
 import json, os, shutil, subprocess, sys
-cases, taken = json.load(sys.stdin), []
-for name, text, config in cases:
-    shutil.rmtree("/tmp/apt", ignore_errors=True)
-    for folder in ("lists/partial", "parts", "conf"):
-        os.makedirs("/tmp/apt/" + folder)
-    with open("/tmp/apt/parts/" + name, "w", newline="") as file:
-        file.write(text)
-    with open("/tmp/apt/conf/x", "w") as file:
-        file.write(config + '\\nDir::Etc::sourcelist "/dev/null"; Dir::Etc::sourceparts "/tmp/apt/parts";'
-                            'Dir::State::lists "/tmp/apt/lists"; APT::Sandbox::User "root";')
-    env = dict(os.environ, APT_CONFIG="/tmp/apt/conf/x")
-    done = subprocess.run(["apt-get", "update"], env=env, capture_output=True, text=True)
-    lists = [one for one in os.listdir("/tmp/apt/lists") if one.endswith(("Packages", "Sources"))]
-    taken.append((bool(lists), done.stderr[-300:]))
-print(json.dumps(taken))
+from harmony_updater.host import Host
+from harmony_updater.preflight import Preflight
+PLACES = ("/etc/apt/sources.list.d/x.list", "/etc/apt/sources.list.d/x.sources", "/etc/apt/apt.conf.d/99x")
+
+def lay(case):
+    shutil.rmtree("/var/lib/apt/lists", ignore_errors=True)
+    os.makedirs("/var/lib/apt/lists/partial")
+    for path, text in zip(PLACES, case):
+        if text:
+            with open(path, "w", newline="") as file:
+                file.write(text)
+        elif os.path.exists(path):
+            os.unlink(path)
+
+def apt_takes(options):
+    subprocess.run(["apt-get", "update"], capture_output=True)
+    if any(name.endswith(("Packages", "Sources")) for name in os.listdir("/var/lib/apt/lists")):
+        return True
+    if "With" not in options:
+        return False
+    done = subprocess.run(["apt-get", "-s", "install", "unsigned-sample"], capture_output=True)
+    return b"Inst unsigned-sample" in done.stdout
+
+def updater_says():
+    checks = Preflight(Host())
+    for step in (checks.switches_are_on, checks.options_are_safe, checks.sources_are_signed,
+                 checks.indexes_are_fetched, checks.indexes_are_verified, checks.plan_is_made,
+                 checks.archives_are_verified_and_fit):
+        if said := step():
+            return [said.reason, said.message]
+    return None
+
+unsigned, answers = sys.argv[1] == "unsigned", []
+for case in json.load(sys.stdin):
+    lay(case)
+    taken = unsigned and apt_takes(case[2])
+    if taken:
+        lay(case)
+    answers.append([taken, updater_says() if taken or not unsigned else None])
+print(json.dumps(answers))
+"""
+
+Case = tuple[str, str, str]
+
+
+def tried(device: Device, cases: Sequence[Case], how: str = "") -> list[Any]:
+    """Ask the updater about each case; where the repository is `unsigned`, apt first."""
+    answers = device.run([PYTHON, "-c", _TRY, how], input=json.dumps(cases), timeout=500).stdout
+    return list(zip(cases, json.loads(answers), strict=True))
+
+
+_MAKE = """
+import hashlib, os, sys
+root = sys.argv[1]
+package = "Package: unsigned-sample\\nVersion: 1\\nArchitecture: all\\nFilename: x.deb\\nSize: 1\\nSHA256: " + "0" * 64
+source = "Package: unsigned-sample\\nVersion: 1\\nBinary: unsigned-sample\\nDirectory: .\\nFiles:\\n "
+source += "0" * 32 + " 1 x.dsc"
+folders = ["main/binary-amd64/", "main/binary-arm64/", "main/binary-all/", "main/source/"]
+for base, prefixes in ((root, [""]), (root + "/dists/stable", folders)):
+    lines = []
+    for prefix in prefixes:
+        os.makedirs(base + "/" + prefix, exist_ok=True)
+        kind, text = ("Sources", source) if "source" in prefix else ("Packages", package)
+        data = (text + chr(10)).encode()
+        open(base + "/" + prefix + kind, "wb").write(data)
+        lines.append(f" {hashlib.sha256(data).hexdigest()} {len(data)} {prefix}{kind}")
+    head = "Suite: stable\\nArchitectures: amd64 arm64 all\\nComponents: main\\n"
+    open(base + "/Release", "w").write(head + "SHA256:\\n" + "\\n".join(lines) + "\\n")
 """
 
 
-def by_apt(device: Device, cases: list[tuple[str, str, str]]) -> list[Any]:
-    """Whether apt takes the index in each case, and what it says."""
-    return list(json.loads(device.run(["python3", "-c", _TRY], input=json.dumps(cases), timeout=180).stdout))
-
-
 def with_repository(device: Device) -> Device:
-    """The unsigned repository, in both layouts, binary and source."""
-    package = "Package: unsigned-sample\nVersion: 1\nArchitecture: all\nFilename: x.deb\nSize: 1\nSHA256: " + "0" * 64
-    source = (
-        "Package: unsigned-sample\nVersion: 1\nBinary: unsigned-sample\nDirectory: .\nFiles:\n " + "0" * 32 + " 1 x.dsc"
-    )
-    script = (
-        "import hashlib, os, sys\n"
-        "root, package, source = sys.argv[1:]\n"
-        "for base, prefixes in ((root, ['']), (root + '/dists/stable', ['main/binary-amd64/', 'main/binary-arm64/',\n"
-        "                                                              'main/binary-all/', 'main/source/'])):\n"
-        "    lines = []\n"
-        "    for prefix in prefixes:\n"
-        "        os.makedirs(base + '/' + prefix, exist_ok=True)\n"
-        "        kind, text = ('Sources', source) if 'source' in prefix else ('Packages', package)\n"
-        "        data = (text + chr(10)).encode()\n"
-        "        open(base + '/' + prefix + kind, 'wb').write(data)\n"
-        "        lines.append(f' {hashlib.sha256(data).hexdigest()} {len(data)} {prefix}{kind}')\n"
-        "    head = 'Suite: stable\\nArchitectures: amd64 arm64 all\\nComponents: main\\n'\n"
-        "    open(base + '/Release', 'w').write(head + 'SHA256:\\n' + '\\n'.join(lines) + '\\n')\n"
-    )
-    device.run(["python3", "-c", script, REPOSITORY, package, source])
+    """Make the unsigned repository, in both layouts, binary and source."""
+    device.run(["python3", "-c", _MAKE, REPOSITORY])
+    device.write(f"{REPOSITORY}/included", INCLUDED)
+    device.write(f"{REPOSITORY}/parts/x.list", f"deb [trusted=yes] {URI} stable main\n")
     return device
 
 
-def test_we_and_apt_agree_on_every_spelling(lab: Lab, suite: str) -> None:
+def texts(lines: Sequence[str], uri: str) -> list[str]:
+    """Fill in the repository. Some of these have braces of their own."""
+    return [line.replace("{uri}", uri) for line in lines]
+
+
+def test_what_apt_takes_unsigned_the_updater_refuses_in_every_spelling(lab: Lab, suite: str) -> None:
     device = with_repository(lab.device(suite))
-    lines = [("x.list", line.format(uri=URI) + "\n", "") for line in (*LINES_ON, *LINES_OFF)]
-    stanzas = [("x.sources", stanza.format(uri=URI), "") for stanza in (*DEB822_ON, *DEB822_OFF)]
-    keys = [
-        ("x.list", f"deb {URI} stable main\n", key.replace("::With::", "::With")) for key in (*CONFIG_ON, *CONFIG_OFF)
-    ]
-    cases = [case for case in (*lines, *stanzas, *keys) if not _OTHERWISE.search(case[1] + case[2])]
-    cases = [case for case in cases if case[0] == "x.list" or not _DOCUMENTED.search(case[1])]
-    assert len(cases) > 100
-    answers = by_apt(device, cases)
+    cases: list[Case] = [(line + "\n", "", "") for line in texts(LINES, URI)]
+    cases += [("", stanza, "") for stanza in texts(STANZAS, URI)]
+    cases += [(PLAIN, "", option + "\n") for option in OPTIONS]
+    assert len(cases) > 300
+    answers = tried(device, cases, "unsigned")
+    missed = [(case, said) for case, (taken, said) in answers if taken and said is None]
+    assert not missed, "\n".join(map(str, missed))
+    late = [(case, said) for case, (taken, said) in answers if taken and said[0] == "IndexFailed"]
+    assert not late, "\n".join(map(str, late))
+    named = {said[0] for _, (taken, said) in answers if taken}
+    assert named == {"UnauthenticatedSource", "UnsafeConfiguration"}
+    assert sum(taken for _, (taken, _) in answers) > 80
+    device.close()
+
+
+def test_an_option_by_which_others_run_or_are_believed_is_refused(lab: Lab, suite: str) -> None:
+    device = lab.device(suite)
     wrong = [
-        (case, taken, said)
-        for case, (taken, said) in zip(cases, answers, strict=True)
-        if taken != bool(insecure_sources(case[0], case[1]) + insecure_config(case[2]))
+        (case, said)
+        for case, (_, said) in tried(device, [("", "", option + "\n") for option in REPLACED])
+        if said is None or said[0] != "UnsafeConfiguration"
     ]
     assert not wrong, "\n".join(map(str, wrong))
-    assert sum(taken for taken, _ in answers) > 30
     device.close()
 
 
-def test_apt_reads_the_files_that_we_read_and_no_others(lab: Lab, suite: str) -> None:
+@pytest.fixture
+def signed(lab: Lab, suite: str) -> Any:
+    """A device that knows a signed repository."""
     device = with_repository(lab.device(suite))
-    line = f"deb [trusted=yes] {URI} ./\n"
-    for name, read in {
-        "x.list": True, "a-b_c.1.list": True, "x.list.bak": False, "x.bak": False, "x.list~": False, "x": False,
-        "x.list.save": False, "x.list.dpkg-old": False, "x.list.disabled": False, ".x.list": False, "x y.list": False,
-        "x.LIST": False,
-    }.items():  # fmt: skip
-        assert by_apt(device, [(name, line, "")])[0][0] == read, name
+    repository = Repository(Path(lab.folder) / f"apt-{device.name}")
+    repository.add(Package("harmony-sample", "1.0")).give(device)
+    device.run(["rm", "/etc/apt/sources.list.d/harmony-test.list"])
+    yield device
+    repository.close()
     device.close()
 
 
-def test_the_switches_of_apt_conf_are_seen_wherever_they_stand(lab: Lab, suite: str) -> None:
-    """As apt-config shows them, which is what is read: nested, included, with comments, in any case of letters."""
+def test_a_signed_repository_is_taken_whatever_else_the_device_has(signed: Device) -> None:
+    line, uri = f"deb [signed-by={KEY}] file:{PLACE} ./\n", f"file:{PLACE}"
+    stanza = f"Types: deb\nURIs: {uri}\nSuites: ./\nSigned-By: {KEY}\n"
+    off = f"deb [trusted=yes] {URI} stable main\n"
+    cases: list[Case] = [
+        (line, "", ""),
+        (line + line, "", ""),  # apt warns of it
+        ("", stanza, ""),
+        ("", stanza + "\n" + stanza, ""),
+        (line, f"Enabled: no\nTypes: deb\nURIs: {URI}\nSuites: stable\nComponents: main\nTrusted: yes\n", ""),
+        (f"# {off}{line}", "", ""),
+        ("", "", ""),
+        *((line, "", option + "\n") for option in HARMLESS),
+    ]
+    signed.write("/etc/apt/sources.list.d/x.list.bak", off)
+    signed.write("/etc/apt/apt.conf.d/99y.bak", "nonsense")
+    wrong = [(case, said) for case, (_, said) in tried(signed, cases) if said is not None]
+    assert not wrong, "\n".join(map(str, wrong))
+    assert not signed.exists("/srv/hooked")
+
+
+def test_a_source_that_cannot_be_read_has_a_reason_of_its_own(lab: Lab, suite: str) -> None:
     device = lab.device(suite)
-    for text in (
-        'APT::Get::AllowUnauthenticated "true";',
-        'apt { get { allowunauthenticated "yes"; }; };',
-        "#include \"/etc/apt/elsewhere\";",
-        'Acquire::AllowInsecureRepositories "1"; // why',
-        'Binary::apt-get { Acquire { AllowWeakRepositories "on"; }; };',
-        '/* */ APT::Sources::With { "/srv/Packages"; };',
-    ):  # fmt: skip
-        device.write("/etc/apt/elsewhere", 'Acquire::AllowDowngradeToInsecureRepositories "true";')
-        device.write("/etc/apt/apt.conf.d/99x", text + "\n")
-        assert insecure_config(device.run(["apt-config", "dump"]).stdout), text
-    for text in (
-        '// APT::Get::AllowUnauthenticated "true";',
-        'APT::Get::AllowUnauthenticated "true";\n#clear APT::Get;',
-    ):
-        device.write("/etc/apt/apt.conf.d/99x", text + "\n")
-        assert not insecure_config(device.run(["apt-config", "dump"]).stdout), text
-    device.close()
-
-
-def test_what_forces_authentication_on_apt_s_command_line_stands_above_its_configuration(lab: Lab, suite: str) -> None:
-    """Were a spelling missed, apt would still not take what nobody signed."""
-    from harmony_updater.apt import COMMANDS
-
-    device = with_repository(lab.device(suite))
-    device.write("/etc/apt/sources.list", f"deb {URI} stable main\n")
-    for key in ("Acquire::AllowInsecureRepositories", "Binary::apt-get::Acquire::AllowInsecureRepositories"):
-        device.write("/etc/apt/apt.conf.d/99x", f'{key} "true";\n')
-        assert device.run(["apt-get", "update"], check=False).rc == 0
-        device.run(["rm", "-rf", "/var/lib/apt/lists"])
-        words = COMMANDS["update"].split()
-        mine = words[words.index("/usr/bin/apt-get") :]
-        assert device.run(mine, check=False).rc == 100
+    cases: list[Case] = [
+        ("deb [trusted=yes file:/srv stable main\n", "", ""),
+        ("deb file:/srv\n", "", ""),
+        ("nonsense\n", "", ""),
+        ("", "Types: deb\n", ""),
+    ]
+    for case, (_, said) in tried(device, cases):
+        assert said, case
+        assert said[0] == "SourcesMalformed", case
+        assert "/etc/apt/sources.list.d/x." in said[1]
+    ((_, (_, said)),) = tried(device, [("", "", "APT { X\n")])
+    assert said[0] == "UnsafeConfiguration"
+    assert "99x" in said[1]
     device.close()

@@ -30,7 +30,13 @@ SYNCHRONISED = "/run/systemd/timesync/synchronized"
 PI = "pi-01"
 LATER = "2999-01-01T00:00:00Z"
 ENDS = {"complete", "failed", "repair-required"}
-SETTINGS = {"device_id": PI, "lock_wait_seconds": 600, "reboot_tries": 3, "reboot_wait_seconds": 600}
+SETTINGS = {
+    "device_id": PI,
+    "attempts_per_hour": 3600,
+    "lock_wait_seconds": 600,
+    "reboot_tries": 3,
+    "reboot_wait_seconds": 600,
+}
 
 
 class Upgrading:

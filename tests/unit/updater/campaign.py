@@ -21,7 +21,7 @@ from typing import Any
 
 import harmony_updater
 from harmony_updater.__main__ import run_apt
-from harmony_updater.journal import JournalError
+from harmony_updater.journal import LOGS, JournalError
 from harmony_updater.machine import TERMINAL
 from tests.unit.updater.world import ATTEMPT, World, request
 
@@ -32,10 +32,12 @@ FAULTS = {
     "write": ("kill", "ENOSPC", "EIO", "short"),
     "fsync": ("kill", "ENOSPC", "EIO"),
     "replace": ("kill", "ENOSPC", "EIO"),
+    "unlink": ("kill", "EIO"),
 }  # to be killed after one that spawns nothing is to be killed before the next
 CALLS = {
     "spawn": (subprocess, "Popen"), "open": (builtins, "open"),
     "write": (os, "write"), "fsync": (os, "fsync"), "replace": (os, "replace"),
+    "unlink": (os, "unlink"),
 }  # fmt: skip
 
 
@@ -256,6 +258,8 @@ def cuts(points: list[list[Any]]) -> Iterator[Cut]:
 def cut_once(folder: Path, cut: Cut) -> Run:
     """One device, one cut."""
     world = World(folder, reboot_tries=3, reboot_wait_seconds=1).make()
+    for number in range(LOGS + 1):
+        world.had(f"old-{number}")
     return System(world, cut).run()
 
 

@@ -36,9 +36,10 @@ def test_every_phase_is_reached_from_the_first_and_reaches_an_end() -> None:
     assert all(reached(phase) & TERMINAL for phase in PHASES)
 
 
-def test_nothing_but_a_verification_after_a_new_boot_leads_to_complete() -> None:
+def test_complete_needs_a_verification_after_a_new_boot_or_that_nothing_was_changed() -> None:
     assert {(p, e) for p, row in TRANSITIONS.items() for e, to in row.items() if to == "complete"} == {
-        ("verifying", "verified")
+        ("verifying", "verified"),
+        ("applying", "unchanged"),
     }
     assert {(p, e) for p, row in TRANSITIONS.items() for e, to in row.items() if to == "verifying"} == {
         ("rebooting", "rebooted")

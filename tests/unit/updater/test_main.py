@@ -1,6 +1,7 @@
 """The command line, the runner of apt and its log."""
 
 import io
+import shlex
 import subprocess
 import sys
 import time
@@ -9,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from harmony_updater.__main__ import copy, run_apt
-from harmony_updater.apt import COMMANDS
-from harmony_updater.work import Settings
+from harmony_updater.host import COMMANDS
+from harmony_updater.upgrade import Settings
 from tests.unit.updater.world import ATTEMPT, World, request
 
 
@@ -96,7 +97,7 @@ def test_a_log_that_cannot_be_written_stops_nobody(tmp_path: Path, capsys: pytes
 
 def test_bounds_are_all_that_can_be_configured() -> None:
     assert set(Settings.model_fields) == {
-        "device_id", "lock_wait_seconds", "reboot_tries", "reboot_wait_seconds", "log_bytes",
+        "device_id", "attempts_per_hour", "lock_wait_seconds", "reboot_tries", "reboot_wait_seconds", "log_bytes",
     }  # fmt: skip
     for wrong in ({"command": "x"}, {"lock_wait_seconds": "1"}, {"lock_wait_seconds": True}, {"reboot_tries": 0}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
@@ -121,6 +122,5 @@ def test_the_command_line() -> None:
             assert (code, "/etc/harmony/updater.toml" in said) == (2, True)
 
 
-def test_no_argument_has_a_space_in_it() -> None:
-    """As the commands are split at spaces, a Python whose path has one could not be started."""
-    assert COMMANDS["spawn"].split()[-5:] == [sys.executable, "-I", "-m", "harmony_updater", "run-apt"]
+def test_the_runner_is_started_by_the_updater_s_own_python() -> None:
+    assert shlex.split(COMMANDS["spawn"])[-5:] == [sys.executable, "-I", "-m", "harmony_updater", "run-apt"]

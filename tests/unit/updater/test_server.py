@@ -157,21 +157,72 @@ def test_a_peer_that_does_not_read_is_closed(served: Served) -> None:
         assert served.serves()
 
 
-def test_places_are_bounded_and_come_back(served: Served) -> None:
+def answers(peers: list[socket.socket]) -> list[str]:
+    """The code that each is answered, `ok`, or nothing."""
+    said = [everything(peer) for peer in peers]
+    return [("ok" if b'"ok":true' in one else json.loads(one)["error"]["code"]) if one else "" for one in said]
+
+
+def test_places_are_bounded_and_the_newest_get_them(served: Served) -> None:
     peers = [served.connect() for _ in range(40)]
     try:
         for peer in peers:
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                 peer.sendall(CAPABILITIES)
-        answered = []
-        for peer in peers:
-            with contextlib.suppress(ConnectionResetError):
-                answered.append(peer.recv(200))
-        assert 1 <= sum(bool(line) for line in answered) <= 16
+                peer.shutdown(socket.SHUT_WR)
+        told = answers(peers)
+        assert told[-16:] == ["ok"] * 16
+        assert set(told[:-16]) <= {"busy", "ok"}
     finally:
         for peer in peers:
             peer.close()
     assert served.serves()
+
+
+def test_peers_that_drip_keep_nobody_out_and_are_told_so(tmp_path: Path) -> None:
+    served = Served(tmp_path, os.getgid(), 30)
+    peers = [served.connect() for _ in range(16)]
+    try:
+        for _ in range(20):
+            for peer in peers:
+                with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                    peer.send(b" ")
+            assert served.ask(CAPABILITIES)["ok"]
+        with contextlib.ExitStack() as stack:
+            more = [stack.enter_context(served.connect()) for _ in range(16)]
+            assert answers(peers) == ["busy"] * 16
+            assert [one.send(CAPABILITIES) for one in more] == [len(CAPABILITIES)] * 16
+            assert [one.recv(1000)[:20] for one in more] == [b'{"v":1,"ok":true,"st'] * 16
+    finally:
+        for peer in peers:
+            peer.close()
+        served.close()
+
+
+def test_a_line_has_its_time_as_a_whole_and_not_for_each_byte(served: Served) -> None:
+    with served.connect() as peer:
+        since = time.monotonic()
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            while time.monotonic() - since < 10:
+                peer.sendall(b" ")
+                time.sleep(0.1)
+        assert time.monotonic() - since < 5  # of a patience of half a second
+
+
+def test_a_peer_that_reads_no_answer_keeps_nobody_out(tmp_path: Path) -> None:
+    served = Served(tmp_path, os.getgid(), 30)
+    peers = [served.connect() for _ in range(16)]
+    try:
+        for peer in peers:
+            peer.settimeout(0.1)
+            with contextlib.suppress(OSError):
+                while True:
+                    peer.sendall(CAPABILITIES * 1000)
+        assert served.serves()
+    finally:
+        for peer in peers:
+            peer.close()
+        served.close()
 
 
 def test_a_thousand_connections_leave_it_alive_and_its_memory_flat(served: Served) -> None:

@@ -10,12 +10,15 @@ import time
 from pathlib import Path
 from typing import Any
 
-from harmony_updater.apt import COMMANDS, Host
+from harmony_updater.apt_policy import BELIEVED_FORMAT, SWITCHES, VERIFIED_FORMAT
+from harmony_updater.host import COMMANDS, UNSIGNED, Host
 from harmony_updater.protocol import UpgradeRequest
-from harmony_updater.work import Settings, Updater
+from harmony_updater.upgrade import Settings, Updater
 
 ATTEMPT = "attempt-1"
+REPOSITORY = "http://deb.test/"
 LATER = "2999-01-01T00:00:00Z"
+LONG_AGO = "2020-01-01T00:00:00Z"
 
 _TOOL = r"""#!/bin/sh
 root=ROOT; fake=$root/fake; name=${0##*/}
@@ -26,14 +29,20 @@ echo "$name $last" >>"$fake/calls"
 case "$name $last" in
 "timedatectl --value") say clock ;;
 "apt-config dump") say config ;;
-"apt-config Dir::Etc::sourceparts/d") printf "LIST='/etc/apt/sources.list'\nPARTS='/etc/apt/sources.list.d/'\n" ;;
+"env dump") say defaults ;;
+"apt-config "*/b)
+  for key in SWITCHES; do echo "$key='$([ "$(say off)" = "$key" ] && echo true || echo false)'"; done ;;
+'apt-get --format=$(FILENAME)') say indexes; exit $(rc indexes-rc) ;;
+'apt-get --format=$(TRUSTED) $(ALLOW'*) say believed ;;
+'apt-get --format=$(TRUSTED) $(REPO'*) say verified ;;
+"apt-cache policy") say policy ;;
 "dpkg --audit") say audit ;;
 "dpkg-query"*) say packages ;;
 "apt-get check") say check; exit $(rc check-rc) ;;
 "apt-get update") say update; exit $(rc update-rc) ;;
 "systemd-run update") "$root/usr/bin/apt-get" update; exit $? ;;
 "apt-get full-upgrade")
-  case " $* " in *" --print-uris "*) say plan; exit $(rc plan-rc) ;; esac
+  case " $* " in *" -s "*) say plan; exit $(rc plan-rc) ;; *" --print-uris "*) say archives; exit ;; esac
   echo UPGRADE >>"$fake/calls"
   grep -q '"phase":"applying"' "$root/state/system-upgrades/"*.json || echo "NOT APPLYING" >>"$fake/calls"
   sleep 0.05
@@ -71,15 +80,19 @@ class World:
         for folder in [*folders, "var/lib/apt/lists", "var/cache/apt/archives", "state"]:
             (self.root / folder).mkdir(parents=True)
         tool = self.fake / "tool"
-        tool.write_text(_TOOL.replace("ROOT", str(self.root)))
+        tool.write_text(_TOOL.replace("ROOT", str(self.root)).replace("SWITCHES", " ".join(SWITCHES)))
         tool.chmod(tool.stat().st_mode | stat.S_IXUSR)
         for command in COMMANDS.values():
             program = self.root / command.split()[0].lstrip("/")
             if not program.exists():
                 program.symlink_to(tool)
         (self.root / "proc/sys/kernel/random/boot_id").write_text("boot-1\n")
-        self.set(clock="yes\n", packages="installed/demo/1.0\ninstalled/gone/0.1\n", calls="")
-        self.set(after="installed/demo/2.0\ninstalled/new/0.5\n", reboots="")
+        self.set(clock="yes\n", calls="", reboots="")
+        self.set(packages="installed/demo/all/1.0\ninstalled/gone/all/0.1\n")
+        self.set(after="installed/demo/all/2.0\ninstalled/new/all/0.5\n")
+        self.set(plan="Remv gone [0.1]\nInst demo [1.0] (2.0 Debian [all])\nInst new (0.5 Debian [all])\n")
+        self.set(archives=f"'{REPOSITORY}pool/demo_2.0.deb' demo_2.0.deb 7 SHA256:0\n")
+        self.index()
         return self
 
     def set(self, **files: str) -> None:
@@ -92,9 +105,24 @@ class World:
         for name in names:
             (self.fake / name).unlink()
 
-    def sources(self, name: str, text: str) -> None:
-        """Write a file of sources."""
-        (self.root / "etc/apt/sources.list.d" / name).write_text(text)
+    def index(self, believed: str = "no", verified: str = "yes") -> None:
+        """Let apt have one index, and say of it whether it believes and whether it has verified it."""
+        name = "deb.test_Packages"
+        values = {
+            "$(TRUSTED)": believed,
+            "$(FILENAME)": f"{UNSIGNED}/{name}",
+            "$(SOURCESENTRY)": "/etc/apt/sources.list:1",
+        }
+        self.set(indexes=f"/var/lib/apt/lists/{name}\n", believed=f"{_filled(BELIEVED_FORMAT, values)}\n")
+        values = {
+            "$(TRUSTED)": verified,
+            "$(REPO_URI)": REPOSITORY,
+            "$(DESCRIPTION)": f"{REPOSITORY} main Packages",
+        }
+        self.set(
+            verified=f"{_filled(VERIFIED_FORMAT, values)}\n",
+            policy=f"Package files:\n 100 /var/lib/dpkg/status\n 500 {REPOSITORY} main Packages\n",
+        )
 
     def boot(self, boot_id: str) -> None:
         """Let another boot have begun."""
@@ -113,12 +141,33 @@ class World:
         path = self.state / "system-upgrades" / f"{attempt}.json"
         return dict(json.loads(path.read_bytes())) if path.exists() else {}
 
+    def had(self, attempt: str, phase: str = "failed", expires: str = LONG_AGO, **more: Any) -> None:
+        """Let there have been an attempt, with its log."""
+        folder = self.state / "system-upgrades"
+        folder.mkdir(exist_ok=True)
+        record = {
+            **request(attempt, expires).model_dump(),
+            "phase": phase,
+            "startedAt": LONG_AGO,
+            "updatedAt": LONG_AGO,
+            **more,
+        }
+        (folder / f"{attempt}.json").write_text(json.dumps(record))
+        for ending in ("log", "log.1", "exit"):
+            (folder / f"{attempt}.{ending}").write_text("0")
+
     def calls(self, what: str) -> int:
         """How often a program was called so."""
         return (self.fake / "calls").read_text().splitlines().count(what)
 
+    def upgraded(self) -> None:
+        """Let the packages be as the plan has them."""
+        self.set(packages=(self.fake / "after").read_text())
+
     def note(self, code: int, attempt: str = ATTEMPT) -> None:
-        """Let apt have ended."""
+        """Let apt have ended; when it ended well, it has done what it planned."""
+        if code == 0:
+            self.upgraded()
         (self.state / "system-upgrades" / f"{attempt}.exit").write_text(str(code))
 
     def holder(self) -> str:
@@ -130,6 +179,13 @@ class World:
 def request(attempt: str = ATTEMPT, expires: str = LATER, run: str = "run-1", device: str = "pi-01") -> UpgradeRequest:
     """A request as the agent makes it."""
     return UpgradeRequest(attemptId=attempt, runUid=run, deviceId=device, expiresAt=expires)
+
+
+def _filled(text: str, values: dict[str, str]) -> str:
+    """Put values into a format of apt's."""
+    for key, value in values.items():
+        text = text.replace(key, value)
+    return text
 
 
 def eventually(done: Any, seconds: float = 20) -> None:

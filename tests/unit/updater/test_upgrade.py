@@ -5,14 +5,15 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from harmony_updater.journal import JournalError
+from harmony_updater.journal import FULL, KEPT, LOGS, JournalError
 from harmony_updater.protocol import LINE_LIMIT, Answer, Refused, encode
-from tests.unit.updater.world import ATTEMPT, World, request
+from tests.unit.updater.world import ATTEMPT, LATER, REPOSITORY, World, request
 
 BEFORE_APPLYING = ("preflight", "blocked")
 
@@ -107,12 +108,21 @@ def test_nothing_is_accepted_while_a_journal_is_corrupt(world: World) -> None:
     [
         (lambda w: w.set(audit="The following packages are half installed:\n demo\n"), "PackagesUnhealthy", "half"),
         (lambda w: w.set(check="E: Unmet dependencies.\n", check_rc="100"), "PackagesUnhealthy", "Unmet"),
-        (lambda w: w.sources("x.list", "deb [trusted=yes] http://x/ s m"), "UnauthenticatedSource", "x.list:1"),
-        (lambda w: w.set(config='Acquire::AllowWeakRepositories "1";\n'), "UnauthenticatedSource", "AllowWeak"),
+        (lambda w: w.index(believed="yes"), "UnauthenticatedSource", "sources.list:1"),
+        (lambda w: w.set(believed=""), "UnauthenticatedSource", "apt judged 0"),
+        (lambda w: w.index(verified="no"), "UnauthenticatedSource", "main Packages"),
+        (lambda w: w.set(verified=""), "UnauthenticatedSource", "main Packages"),
+        (lambda w: w.set(policy=" 500 /srv/Packages\n"), "UnauthenticatedSource", "/srv/Packages"),
+        (lambda w: w.set(archives="'http://deb.testing/x.deb' x.deb 7 SHA256:0\n"), "UnauthenticatedSource", "x.deb"),
+        (lambda w: w.set(off="Acquire::AllowWeakRepositories"), "UnauthenticatedSource", "AllowWeak"),
+        (lambda w: w.set(config='Dir::Bin::dpkg "/srv/dpkg";\n'), "UnsafeConfiguration", "/srv/dpkg"),
+        (lambda w: w.set(defaults='Dir::Bin::dpkg "/usr/bin/dpkg";\n'), "UnsafeConfiguration", "is missing"),
+        (lambda w: w.set(config="E: Syntax error x:1\n"), "UnsafeConfiguration", "Syntax error"),
+        (lambda w: w.set(indexes="E: Malformed entry 1\n", indexes_rc="100"), "SourcesMalformed", "Malformed entry 1"),
         (lambda w: w.set(update="E: Failed to fetch http://me:secret@x/ 404\n", update_rc="100"), "IndexFailed", "404"),
         (lambda w: w.set(plan="E: Unable to correct problems\n", plan_rc="100"), "NoPlan", "correct"),
-        (lambda w: w.set(plan="'http://x/d' d 999999999999999 x:y\n"), "NoSpace", "needed"),
-        (lambda w: w.set(plan="After this operation, 99 TB of additional disk space will be used.\n"), "NoSpace", "n"),
+        (lambda w: w.set(archives=f"'{REPOSITORY}d' d 999999999999999 x:y\n"), "NoSpace", "needed"),
+        (lambda w: w.set(archives="After this operation, 99 TB of additional disk space\n"), "NoSpace", "n"),
         (lambda w: (w.root / "proc/sys/kernel/random/boot_id").unlink(), "BootIdUnreadable", "boot id"),
         (lambda w: w.boot(""), "BootIdUnreadable", "boot id"),
     ],
@@ -156,10 +166,16 @@ def test_only_a_clear_yes_is_a_synchronised_clock(world: World, said: str) -> No
 
 
 def test_expiry_is_judged_again_right_before_apt(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    times = iter([0.0, 0.0, 0.0, 0.0, 40_000_000_000.0, 40_000_000_000.0])
     updater = world.updater()
-    monkeypatch.setattr("time.time", lambda: next(times))
     updater.request(request())
+    run = updater.host.run
+
+    def slow(name: str, *attempt: str) -> tuple[int, str]:
+        if name == "update":
+            monkeypatch.setattr("time.time", lambda: 40_000_000_000.0)
+        return run(name, *attempt)
+
+    monkeypatch.setattr(updater.host, "run", slow)
     updater.step()
     assert (world.record()["phase"], world.record()["reason"]) == ("failed", "Expired")
     assert world.calls("UPGRADE") == 0
@@ -268,6 +284,7 @@ def test_applying_after_a_reboot_needs_repair_even_if_apt_had_ended(world: World
 
 def test_applying_waits_for_apt_as_long_as_its_unit_is_there(world: World) -> None:
     started(world)
+    world.upgraded()
     world.set(unit="")
     script = f"sleep 0.3; echo 0 >{world.state}/system-upgrades/{ATTEMPT}.exit"
     ending = subprocess.Popen(["/bin/sh", "-s"], stdin=subprocess.PIPE, text=True)
@@ -411,7 +428,7 @@ def test_there_may_be_nothing_to_clear(world: World) -> None:
 def test_the_result_says_what_was_done(world: World) -> None:
     started(world)
     world.note(0)
-    world.set(packages=(world.fake / "after").read_text() + "not-installed/x/\nconfig-files/y/1\n")
+    world.set(packages=(world.fake / "after").read_text() + "not-installed/x/all/\nconfig-files/y/all/1\n")
     (world.state / "system-upgrades" / f"{ATTEMPT}.log.1").write_text(
         "The following packages have been kept back:\n  held-one held-two\n  held-three\n"
         "The following upgrades have been deferred due to phasing:\n  phased\n"
@@ -439,7 +456,7 @@ def test_however_much_was_done_the_answer_fits_into_a_line(world: World, name: s
     started(world)
     world.note(100)
     many = [f"{name.replace('/', '')}{n}-{'x' * 100}" for n in range(3_000)]
-    world.set(packages="".join(f"installed/{one}/1\n" for one in many), audit="\n".join(many))
+    world.set(packages="".join(f"installed/{one}/all/1\n" for one in many), audit="\n".join(many))
     (world.state / "system-upgrades" / f"{ATTEMPT}.log").write_text(
         "".join(f"Configuration file '/etc/{one}'\n ==> Keeping old config file\n" for one in many)
         + "The following packages have been kept back:\n"
@@ -462,3 +479,105 @@ def test_when_dpkg_lists_nothing_nothing_is_called_removed(world: World) -> None
     world.set(packages="")
     world.updater().step()
     assert world.record()["result"]["removed"] == []
+    assert (world.record()["phase"], world.record()["reason"]) == ("failed", "UpgradeIncomplete")
+
+
+@pytest.mark.parametrize(
+    ("packages", "named"),
+    [
+        ("installed/demo/all/1.0\ninstalled/gone/all/0.1\n", "demo is 1.0, planned was 2.0"),
+        ("installed/demo/all/2.0\n", "new is not installed, planned was 0.5"),
+        (
+            "installed/demo/all/2.0\ninstalled/new/all/0.5\ninstalled/gone/all/0.1\n",
+            "gone is 0.1, planned was its removal",
+        ),
+        ("half-installed/demo/all/1.5\ninstalled/new/all/0.5\n", "demo is 1.5"),
+    ],
+)
+def test_what_apt_calls_well_ended_and_isn_t_as_planned_has_failed_and_reboots_nothing(
+    world: World, packages: str, named: str
+) -> None:
+    started(world)
+    assert world.record()["planned"] == {"demo": "2.0", "new": "0.5", "gone": ""}
+    world.note(0)
+    world.set(packages=packages)
+    world.updater().step()
+    record = world.record()
+    assert (record["phase"], record["reason"], record["planned"]) == ("failed", "UpgradeIncomplete", {})
+    assert named in record["message"]
+    assert world.calls("systemctl reboot") == 0
+
+
+def test_where_nothing_is_to_be_upgraded_it_is_complete_without_a_reboot(world: World) -> None:
+    world.set(plan="", archives="", after=(world.fake / "packages").read_text())
+    started(world)
+    world.note(0)
+    world.updater().step()
+    record = world.record()
+    assert (record["phase"], record["reason"], record["bootIdAfter"]) == ("complete", "NothingToUpgrade", None)
+    assert world.calls("systemctl reboot") == 0
+
+
+@pytest.mark.parametrize("changed", [True, False])
+def test_what_was_changed_or_asks_for_a_reboot_gets_one(world: World, changed: bool) -> None:
+    if not changed:
+        world.set(plan="", archives="", after=(world.fake / "packages").read_text())
+        (world.root / "run/reboot-required").touch()
+    started(world)
+    world.note(0)
+    world.updater().step()
+    assert world.record()["phase"] == "rebooting"
+
+
+# -- bounds
+
+
+def test_attempts_that_are_accepted_in_an_hour_are_bounded(tmp_path: Path) -> None:
+    world = World(tmp_path, attempts_per_hour=3).make()
+    world.set(check_rc="100")  # each fails at once
+    updater = world.updater()
+    for number in range(3):
+        assert updater.request(request(f"one-{number}")).phase == "preflight"
+        updater.step()
+        updater.lock.release()
+    status = updater.request(request("more"))
+    assert (status.phase, status.reason, status.startedAt) == ("blocked", "TooManyAttempts", None)
+    assert updater.request(request("one-0")).phase == "failed"  # what is known is told
+    assert world.record("more") == {}
+    for number in range(3):  # an hour later
+        world.had(f"one-{number}", startedAt="2020-01-01T00:00:00Z", expires=LATER)
+    assert updater.request(request("more")).phase == "preflight"
+
+
+def journals(world: World, ending: str = ".json") -> set[str]:
+    folder = world.state / "system-upgrades"
+    return {path.name.removesuffix(ending) for path in folder.iterdir() if path.name.endswith(ending)}
+
+
+def test_journals_are_bounded_and_none_goes_that_may_come_again_or_is_needed(world: World) -> None:
+    world.had("to-come", expires=LATER, startedAt="2019-01-01T00:00:00Z")
+    world.had("cleared", "repair-required", startedAt="2019-01-02T00:00:00Z", clearedAt="2019-01-03T00:00:00Z")
+    for number in range(KEPT + 5):
+        world.had(f"old-{number:03}", startedAt=f"2020-01-01T{number // 60:02}:{number % 60:02}:00Z")
+    world.updater().request(request())
+    kept = {f"old-{number:03}" for number in range(5, KEPT + 5)}
+    assert journals(world) == {ATTEMPT, "to-come", *kept}
+    assert journals(world, ".log") == {f"old-{number:03}" for number in range(KEPT + 5 - LOGS, KEPT + 5)}
+    assert journals(world, ".exit") == {"to-come", *kept}
+
+
+def test_nothing_is_forgotten_before_the_clock_is_right(world: World) -> None:
+    for number in range(KEPT + 5):
+        world.had(f"old-{number:03}")
+    world.set(clock="no\n")
+    world.updater().request(request())
+    assert len(journals(world)) == KEPT + 6
+
+
+def test_where_very_many_may_come_again_only_those_are_accepted_that_soon_can_t(world: World) -> None:
+    for number in range(FULL):
+        world.had(f"old-{number:03}", expires=LATER)
+    updater = world.updater()
+    assert updater.request(request()).reason == "TooManyAttempts"
+    soon = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 3600))
+    assert updater.request(request(expires=soon)).phase == "preflight"
