@@ -237,7 +237,9 @@ async def _serve(control: NatsControl, engine: Engine, state_dir: Path, anew: as
 
 def _told(control: NatsControl, engine: Engine) -> dict[str, Any]:
     """What the state directory's socket tells."""
-    return {"connected": control.connected(), "statuses": [status.wire() for status in engine.statuses()]}
+    lost = engine.intake.lost
+    why = f"{lost.reason}: {lost.message}" if lost else ""
+    return {"connected": control.connected(), "lost": why, "statuses": [status.wire() for status in engine.statuses()]}
 
 
 def _bound_the_stop() -> None:

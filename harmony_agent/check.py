@@ -12,6 +12,7 @@ import anyio
 
 from harmony_agent import app
 from harmony_agent.adapters.ledger import LedgerUnreadable, read_only
+from harmony_agent.adapters.nats_answers import Denied
 from harmony_agent.core.errors import ResourceError
 from harmony_agent.core.reconcile import Desired, Facts, Record
 from harmony_agent.engine.kind import KindInstance
@@ -196,7 +197,11 @@ async def _nats(settings: Settings) -> Finding:
                 await anyio.sleep(0.05)
         try:
             await control.get(ACTUAL, str(DeploymentKey(settings.agent.device_id, "check")))
+            await control.look()
             found = Finding("NATS", True, where)
+        except Denied as error:
+            text = f"{where}: {error}: run harmony server push; is nats.credentials this device's own file?"
+            found = Finding("NATS", False, text)
         except Unreachable:
             found = Finding("NATS", False, f"{where} doesn't answer: is the server up, nats.servers right?")
         except BucketMissing:

@@ -121,14 +121,20 @@ def _dispatch(arguments: argparse.Namespace, settings: Settings) -> int:
 def _status(settings: Settings, output: str) -> int:
     state_dir = Path(settings.agent.state_dir)
     try:
-        statuses = local.ask(state_dir)["statuses"]
+        told = local.ask(state_dir)
     except OSError:
         return _stopped(state_dir)
+    statuses, lost = told["statuses"], told.get("lost", "")
+    if lost:
+        print(f"harmony-agent: desired state can't be read ({lost}): this is what was accepted", file=sys.stderr)
     if output == "json":
         print(json.dumps(statuses, indent=2))
     else:
         print(_table(statuses))
-    return OK if all(status["phase"] in ("Converged", "Removed") for status in statuses) else NOT_CONVERGED
+    converged = all(status["phase"] in ("Converged", "Removed") for status in statuses)
+    if converged and lost and told["connected"]:  # without a connection a device is no worse for it
+        return UNREACHABLE
+    return OK if converged else NOT_CONVERGED
 
 
 def _stopped(state_dir: Path) -> int:

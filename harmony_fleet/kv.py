@@ -10,29 +10,27 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-import functools
 import json
 import re
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Any, Final
+from typing import Final
 
-from harmony_fleet.authority.live import enrolled, make_readers
+from harmony_fleet import buckets
+from harmony_fleet.buckets import EXPECTED, NO_MESSAGE, NO_STREAM, WRONG_SEQUENCE
 from harmony_fleet.connection import CONNECT_SECONDS, REQUEST_SECONDS, ApiError, Connection, NoResponders
 from harmony_fleet.consumer import PULL_SECONDS, Consumer, Entry
 from harmony_fleet.context import Context
 from harmony_fleet.errors import Conflict, InvalidInput, Unreachable
-from scores.keys import BUCKETS, DESIRED, DEVICE_WRITES, HISTORY, kv_stream, kv_subject
+from scores.keys import BUCKETS, kv_stream, kv_subject
 from scores.names import parse_time
 
 _HEADROOM: Final = 512
 """Bytes of a message that its headers and subject may need."""
 _KEY: Final = re.compile(r"[-/_=a-zA-Z0-9]+(\.[-/_=a-zA-Z0-9]+)*")
-_EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
 _MAX_FILTERS: Final = 64
-_NO_MESSAGE, _NO_STREAM, _STREAM_EXISTS, _WRONG_SEQUENCE = 10037, 10059, 10058, (10071, 10164)
 
 
 class Store:
@@ -41,12 +39,6 @@ class Store:
     def __init__(self, context: Context, seconds: float = CONNECT_SECONDS) -> None:
         self._nats = Connection(context, seconds)
         self._clock: tuple[datetime, float] | None = None
-        self._home = context.home
-
-    @functools.cached_property
-    def _enrolled(self) -> frozenset[str]:
-        """The devices that have credentials from here, and so can make no consumer themselves."""
-        return enrolled(self._home)
 
     async def __aenter__(self) -> Store:
         await self._nats.__aenter__()
@@ -64,21 +56,7 @@ class Store:
 
     async def ensure_buckets(self, replicas: int = 1) -> None:
         """Make the buckets that are missing; one that exists stays as it is."""
-        made = await asyncio.gather(*(self._make(bucket, replicas) for bucket in BUCKETS))
-        if made[BUCKETS.index(DESIRED)]:
-            await make_readers(self._nats, self._enrolled)
-
-    async def _make(self, bucket: str, replicas: int) -> bool:
-        """Whether it was missing."""
-        try:
-            answer = await self._nats.api(f"STREAM.CREATE.{kv_stream(bucket)}", _bucket_config(bucket, replicas))
-            return bool(answer.get("did_create"))
-        except ApiError as error:
-            if error.code != _STREAM_EXISTS:
-                raise Unreachable(
-                    "BucketNotMade", f"cannot make the bucket {bucket}: {error}", "see the server's limits and replicas"
-                ) from None
-            return False
+        await buckets.ensure(self._nats, replicas)
 
     async def get(self, bucket: str, key: str) -> Entry:
         """The newest entry of `key`, from the stream's leader; absent where the key or the bucket is missing."""
@@ -86,11 +64,12 @@ class Store:
         try:
             message = (await self._nats.api(f"STREAM.MSG.GET.{kv_stream(bucket)}", request))["message"]
         except ApiError as error:
-            if error.code in (_NO_MESSAGE, _NO_STREAM):
+            if error.code in (NO_MESSAGE, NO_STREAM):
                 return Entry(bucket, key, None, 0, None)
             raise _cannot_read(bucket, error) from None
         data: bytes | None = base64.b64decode(message.get("data", ""))
-        if b"KV-Operation" in base64.b64decode(message.get("hdrs", "")):
+        headers = base64.b64decode(message.get("hdrs", ""))
+        if b"KV-Operation:" in headers or b"Nats-Marker-Reason:" in headers:
             data = None
         return Entry(bucket, key, data, int(message["seq"]), parse_time(message["time"]))
 
@@ -99,13 +78,11 @@ class Store:
 
         Raises Conflict where somebody else wrote.
         """
-        if bucket == DESIRED and revision == 0 and (device := key.partition(".")[0]) in self._enrolled:
-            await make_readers(self._nats, [device])  # before there is a name that it has to learn
-        return await self._write(bucket, key, value, {_EXPECTED: str(revision)})
+        return await self._write(bucket, key, value, {EXPECTED: str(revision)})
 
     async def purge(self, bucket: str, key: str, revision: int) -> int:
         """Remove the key with its history, where `revision` is still the newest."""
-        marker = {"KV-Operation": "PURGE", "Nats-Rollup": "sub", _EXPECTED: str(revision)}
+        marker = {"KV-Operation": "PURGE", "Nats-Rollup": "sub", EXPECTED: str(revision)}
         return await self._write(bucket, key, b"", marker)
 
     async def _write(self, bucket: str, key: str, value: bytes, headers: dict[str, str]) -> int:
@@ -124,7 +101,7 @@ class Store:
             ) from None
         if "error" not in answer:
             return int(answer["seq"])
-        if answer["error"].get("err_code") in _WRONG_SEQUENCE:
+        if answer["error"].get("err_code") in WRONG_SEQUENCE:
             raise Conflict(
                 "Conflict",
                 f"cannot write {key}: somebody else wrote it meanwhile",
@@ -206,7 +183,7 @@ class Store:
         try:
             info = await self._nats.api(f"CONSUMER.CREATE.{stream}", {"stream_name": stream, "config": config})
         except ApiError as error:
-            if error.code != _NO_STREAM:
+            if error.code != NO_STREAM:
                 raise _cannot_read(bucket, error) from None
             yield None
             return
@@ -241,28 +218,6 @@ class Store:
             if not self.connected:
                 raise
             return None
-
-
-def _bucket_config(bucket: str, replicas: int) -> dict[str, Any]:
-    """The stream behind a bucket: on disk, nothing expires, old revisions up to its history."""
-    return {
-        "name": kv_stream(bucket),
-        "subjects": [kv_subject(bucket, ">")],
-        "max_msgs_per_subject": HISTORY.get(bucket, 1),
-        "storage": "file",
-        "retention": "limits",
-        "discard": "new",
-        "num_replicas": replicas,
-        "allow_direct": True,
-        "allow_rollup_hdrs": bucket not in DEVICE_WRITES,  # one device's write could purge all other keys with it
-        "deny_delete": True,
-        "max_age": 0,
-        "max_bytes": -1,
-        "max_consumers": -1,
-        "max_msgs": -1,
-        "max_msg_size": -1,
-        "duplicate_window": 120_000_000_000,
-    }
 
 
 def _cannot_read(bucket: str, why: object) -> Unreachable:

@@ -72,19 +72,45 @@ def device_inbox(device: str) -> str:
 
 
 def device_reader(device: str) -> str:
-    """The consumer by which `device` learns the names of its deployments; the control plane makes it."""
+    """A consumer that each device once had; now only a name to ask for, and one to take away."""
     return f"device-{device}"
 
 
-def reader_config(device: str) -> dict[str, object]:
-    """Names only, each again and again: what is never acknowledged is listed anew a second later."""
-    return {
-        "durable_name": device_reader(device),
-        "name": device_reader(device),
-        "filter_subject": kv_subject(DESIRED, f"{device}.*"),
-        "deliver_policy": "last_per_subject",
-        "ack_policy": "explicit",
-        "ack_wait": 1_000_000_000,
-        "max_ack_pending": 1_000_000,
-        "headers_only": True,
-    }
+INDEX: Final = "desired-index"
+"""The stream that keeps the newest of what is told below `NEWS`, without content: which keys there are."""
+NEWS: Final = "desired-news"
+"""In front of where the stream of ``desired-state`` says what it has stored, when it has stored it."""
+INDEX_LEVELS: Final = 20
+_FNV: Final = (2166136261, 16777619)
+
+
+def name_hash(name: str) -> int:
+    """FNV-1a of 32 bits, as nats-server's ``partition`` takes it."""
+    found, prime = _FNV
+    for byte in name.encode():
+        found = (found ^ byte) * prime % 2**32
+    return found
+
+
+def news_subject(device: str, deployment: str = "*") -> str:
+    """Where it is told that a key of ``desired-state`` was stored; `deployment` may be a wildcard.
+
+    Between the two names stand the rests of the deployment's hash divided by 2, 4, 8…: so whoever may read the newest
+    below a subject, and nothing else, can still find all: see `news_branch`.
+    """
+    if deployment == "*":
+        return f"{NEWS}.{device}.>"
+    rests = ".".join(str(name_hash(deployment) % 2**level) for level in range(1, INDEX_LEVELS + 1))
+    return f"{NEWS}.{device}.{rests}.{deployment}"
+
+
+def news_branch(device: str, level: int, rest: int) -> str:
+    """Where all deployments are told whose hash has this `rest` at this `level`, from 1 to `INDEX_LEVELS`."""
+    return f"{NEWS}.{device}.{'*.' * (level - 1)}{rest}.>"
+
+
+def news_source() -> dict[str, object]:
+    """What makes the stream of ``desired-state`` tell what it has stored."""
+    rests = ".".join(f"{{{{partition({2**level},2)}}}}" for level in range(1, INDEX_LEVELS + 1))
+    dest = f"{NEWS}.{{{{wildcard(1)}}}}.{rests}.{{{{wildcard(2)}}}}"
+    return {"src": kv_subject(DESIRED, "*.*"), "dest": dest, "headers_only": True}

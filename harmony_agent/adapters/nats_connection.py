@@ -18,6 +18,7 @@ import anyio
 import nats.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from nats.js import JetStreamContext
 
 from harmony_agent.adapters.nats_answers import Silent
 from harmony_agent.adapters.nats_close import close
@@ -187,21 +188,16 @@ class NatsConnection:
 
     async def subscribe(self, subject: str, arrived: Callable[[Msg], Awaitable[None]]) -> Any:
         """A plain subscription; it goes with the connection. Raises Unreachable."""
+        if not self._client.is_connected:
+            raise Unreachable("there is no connection to NATS")
         try:
             return await self._client.subscribe(subject, cb=arrived)
         except (nats.errors.Error, OSError) as error:
             raise Unreachable(f"NATS: {_word(error)}") from error
 
-    async def publish(self, subject: str, payload: bytes, reply: str) -> None:
-        """Without waiting. Raises Unreachable."""
-        try:
-            await self._client.publish(subject, payload, reply=reply)
-        except (nats.errors.Error, OSError) as error:
-            raise Unreachable(f"NATS: {_word(error)}") from error
-
-    def inbox(self) -> str:
-        """A new subject on which only this agent may listen."""
-        return self._client.new_inbox()
+    def jetstream(self, seconds: float) -> JetStreamContext:
+        """The library's own, over the connection of now."""
+        return self._client.jetstream(timeout=seconds)
 
 
 def _wait(tries: int) -> float:

@@ -1,12 +1,9 @@
-"""Desired state from JetStream: a push consumer for speed, a cheap poll for truth.
+"""Desired state from JetStream: what is told brings speed, a look each `poll` brings the truth. No consumer is made.
 
-The consumer is made by hand, without nats-py's timers, so that idle is idle. CONSUMER.INFO, a little more often than
-`poll` says, tells whether it still exists (a re-created bucket has none), whether it is ours, and how much it has
-delivered. Any doubt, and any new connection, ends in a new consumer and so in a new, complete Snapshot; there is never
-more than one consumer an agent.
-
-A device with credentials of its own may make none: then a core subscription brings speed, and the truth is read by way
-of `nats_gate`, at the same times.
+A device listens to two subjects that cost the server nothing at rest. On the bucket's own it hears of a write before
+that is stored, or though it is refused; below `scores.keys.NEWS` the stream itself says what it stored. Both are a
+reason to look, no more. A little more often than `poll` says, the newest of all the device's keys is read. Any
+difference, and any new connection, ends in reading every key by its name, and so in a new, complete Snapshot.
 """
 
 from __future__ import annotations
@@ -14,33 +11,57 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import random
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping
 from typing import Any, Final
 
 import anyio
 from nats.aio.msg import Msg
 
 from harmony_agent.adapters.nats import NatsLink
-from harmony_agent.adapters.nats_answers import ApiError
-from harmony_agent.adapters.nats_gate import Reader
+from harmony_agent.adapters.nats_answers import ApiError, Denied
 from harmony_agent.topology.control import BucketMissing, Entry, Event, Lost, Snapshot, Unreachable, Update
-from scores.keys import DESIRED, kv_stream, kv_subject
+from scores.keys import DESIRED, kv_subject, news_subject
 
 log = logging.getLogger(__name__)
 
-_STREAM: Final = kv_stream(DESIRED)
 _PART: Final = 0.75
 """Of `poll` between two looks: a look over a dead link takes its time, and all of it has to fit in poll + 1 s."""
-_LOOK_SECONDS: Final = 1.0
-_IN_FLIGHT_SECONDS: Final = 0.5
-_INACTIVE_NS: Final = 60 * 1_000_000_000
-_CONSUMER_NOT_FOUND: Final = 10014
 _AGAIN_SECONDS: Final = (0.005, 0.02, 0.1, 0.5)
+"""It may have been heard of before it was stored: then it is looked at again."""
+_READS: Final = 16
+_EACH: Final = 4
+"""Looks between two that read one more key: a key that was purged leaves no trace in the newest."""
 
 
 class _Doubt(Exception):
-    """What was delivered may not be all."""
+    """What is known may not be all."""
+
+
+class _Heard:
+    """What came since the last look: names to look at, and how often that was done; or None: look at all."""
+
+    def __init__(self, device: str) -> None:
+        self._prefix = kv_subject(DESIRED, f"{device}.")
+        self.queue: asyncio.Queue[tuple[str, int] | None] = asyncio.Queue()
+        self.stale = False
+        self.told = False
+        """whether the stream says what it stored"""
+
+    async def on_write(self, message: Msg) -> None:
+        """Somebody writes; where the stream tells what it stored, that is waited for."""
+        if not self.told:
+            self.queue.put_nowait((message.subject.removeprefix(self._prefix), 0))
+
+    async def on_news(self, message: Msg) -> None:
+        """The stream has stored it, so no second look is needed."""
+        if "Nats-Sequence" in (message.headers or {}):
+            self.told = True
+            self.queue.put_nowait((message.subject.rpartition(".")[2], len(_AGAIN_SECONDS)))
+
+    def again(self, name: str, times: int) -> None:
+        """Look at `name` once more, a little later, if that wasn't done often enough."""
+        if times < len(_AGAIN_SECONDS):
+            asyncio.get_running_loop().call_later(_AGAIN_SECONDS[times], self.queue.put_nowait, (name, times + 1))
 
 
 class NatsControl(NatsLink):
@@ -59,186 +80,133 @@ class NatsControl(NatsLink):
         """
         super().__init__(*args, **options)
         self._poll = poll * _PART
-        self._queue: asyncio.Queue[Msg | None] = asyncio.Queue()
-        self._filter = kv_subject(DESIRED, f"{self.device}.*")
-        self._process = f"{random.getrandbits(64):016x}"  # a name, no secret
-        self._consumer = self.name
-        self._stale = False
-        self._heard: asyncio.Queue[tuple[str, int] | None] = asyncio.Queue()
+        self._heard = _Heard(self.device)
         self._names: set[str] = set()
         self._known = known
+        self._looks = 0
+        self._last: Entry | None = None
         self.on_connect(self.refresh)
 
     def refresh(self) -> None:
         """Read all of desired state anew, now."""
-        self._stale = True
-        self._queue.put_nowait(None)
-        self._heard.put_nowait(None)
+        self._heard.stale = True
+        self._heard.queue.put_nowait(None)
 
     async def desired(self) -> AsyncIterator[Event]:
         """Snapshots and updates, as `ControlPlane.desired` says."""
         while True:
             try:
-                follow = self._follow_names() if self.gate else self._follow()
-                async with contextlib.aclosing(follow) as events:
+                async with contextlib.aclosing(self._follow()) as events:
                     async for event in events:
                         yield event
             except _Doubt:
                 continue
+            except Denied as error:
+                yield Lost("Denied", str(error))
             except (Unreachable, ApiError) as error:
                 yield Lost("Unreachable", str(error))
             except BucketMissing as error:
                 yield Lost("BucketMissing", str(error))
-            await (self._next_name() if self.gate else self._next())
+            await self._next()
 
-    async def _next(self) -> Msg | None:
-        """The next message, or None when it is time to look."""
+    async def look(self) -> None:
+        """Whether desired state can be read. Raises Unreachable (of it Denied), BucketMissing."""
+        await self.access.newest(DESIRED, f"{self.device}.*")
+
+    async def _next(self) -> tuple[str, int] | None:
+        """What was heard of; None when it is time to look at all."""
         with anyio.move_on_after(self._poll):
-            return await self._queue.get()
+            return await self._heard.queue.get()
         return None
 
     async def _follow(self) -> AsyncGenerator[Event, None]:
         """A snapshot, then updates, until there is a doubt or an error."""
-        self._queue, self._stale = asyncio.Queue(), False
-        inbox = f"_INBOX.{self._process}.{random.getrandbits(64):016x}"
-        subscription = await self.subscribe(inbox, self._queue.put)
-        try:
-            total = await self._create_consumer(inbox)
-            received = 0
-            entries: dict[str, Entry] = {}
-            while received < total:
-                message = await self._next()
-                if message is not None:
-                    received += 1
-                    entry = _entry(message, received)
-                    entries[entry.key] = entry
-                elif await self._complete(inbox, received):
-                    break
-            yield Snapshot(tuple(entries.values()))
-            while True:
-                message = await self._next()
-                if message is None:
-                    await self._complete(inbox, received)
-                else:
-                    received += 1
-                    yield Update(_entry(message, received))
-        finally:
-            with contextlib.suppress(Exception):  # the connection may be gone, and the subscription with it
-                await subscription.unsubscribe()
-
-    # -- with a device's own credentials
-
-    async def _next_name(self) -> tuple[str, int] | None:
-        """A deployment to look at and how often that was done already; None when it is time to look at all."""
-        with anyio.move_on_after(self._poll):
-            return await self._heard.get()
-        return None
-
-    async def _follow_names(self) -> AsyncGenerator[Event, None]:
-        """As `_follow`: what is heard of is looked at, what may have been missed is looked for each `poll`."""
-        assert self.gate is not None  # noqa: S101  # asked by `desired`
-        heard: asyncio.Queue[tuple[str, int] | None] = asyncio.Queue()
-        self._heard, self._stale = heard, False
-
-        async def arrived(message: Msg) -> None:
-            heard.put_nowait((message.subject.rpartition(".")[2], 0))
-
-        subscription = await self.subscribe(self._filter, arrived)
-        reader = Reader(self, self.gate)
-        try:
-            have = await reader.snapshot({*self._known(), *self._names})
-            self._names |= set(have)
+        heard = self._heard = _Heard(self.device)
+        writes, news = kv_subject(DESIRED, f"{self.device}.*"), news_subject(self.device)
+        async with contextlib.AsyncExitStack() as listening:
+            for subject, take in ((writes, heard.on_write), (news, heard.on_news)):
+                subscription = await self.subscribe(subject, take)
+                listening.push_async_callback(_quietly, subscription)
+            have = await self._read_all()
             yield Snapshot(tuple(have.values()))
+            self._tell_denied(writes)
             while True:
-                item = await self._next_name()
-                if self._stale:
+                item = await self._next()
+                if heard.stale:
                     raise _Doubt
-                for name in {item[0]} if item else await self._changed(reader, have):
-                    entry = (await reader.read({name}))[name]
-                    if entry == have.get(name):
-                        self._again(heard, item)
-                        continue
-                    self._names.add(name)
-                    if entry is None:
-                        yield Update(Entry(f"{self.device}.{name}", None, have.pop(name).revision))
-                    else:
-                        have[name] = entry
-                        yield Update(entry)
-        finally:
-            with contextlib.suppress(Exception):  # the connection may be gone, and the subscription with it
-                await subscription.unsubscribe()
+                for entry in await self._found(item, have):
+                    self._names.add(self._name(entry))
+                    have[self._name(entry)] = entry
+                    yield Update(entry)
 
-    async def _changed(self, reader: Reader, have: Collection[str]) -> set[str]:
-        names = await reader.look(have)
-        if names is None:
-            raise _Doubt
-        return names
-
-    def _again(self, heard: asyncio.Queue[tuple[str, int] | None], item: tuple[str, int] | None) -> None:
-        """It may have been heard of before it was stored: look again soon, a few times."""
-        if item is not None and item[1] < len(_AGAIN_SECONDS):
-            asyncio.get_running_loop().call_later(_AGAIN_SECONDS[item[1]], heard.put_nowait, (item[0], item[1] + 1))
-
-    # -- with an account's full rights
-
-    async def _create_consumer(self, inbox: str) -> int:
-        """Make the consumer anew; returns how many entries there are to come."""
-        try:
-            await self.api(f"CONSUMER.DELETE.{_STREAM}.{self._consumer}", None)
-        except ApiError as error:
-            if error.code != _CONSUMER_NOT_FOUND:
-                raise
-        config = {
-            "name": self._consumer,
-            "deliver_subject": inbox,
-            "deliver_policy": "last_per_subject",
-            "ack_policy": "none",
-            "replay_policy": "instant",
-            "filter_subject": self._filter,
-            "inactive_threshold": _INACTIVE_NS,
-            "mem_storage": True,
-            "num_replicas": 1,
-        }
-        call = f"CONSUMER.CREATE.{_STREAM}.{self._consumer}.{self._filter}"
-        info = await self.api(call, {"stream_name": _STREAM, "config": config})
-        return int(info["num_pending"]) + int(info["delivered"]["consumer_seq"])
-
-    async def _complete(self, inbox: str, received: int) -> bool:
-        """Whether all came that is to come; False: more is on its way. Raises _Doubt where something is missing."""
-        for last in (False, True):
-            if self._stale:
-                raise _Doubt
-            try:
-                info = await self.api(f"CONSUMER.INFO.{_STREAM}.{self._consumer}", None, _LOOK_SECONDS)
-            except ApiError as error:
-                raise (_Doubt if error.code == _CONSUMER_NOT_FOUND else error) from error
-            self._must_be_ours(str(info["config"].get("deliver_subject", "")), inbox)
-            if not self._queue.empty():  # it is counted when it is read
-                return False
-            if int(info["delivered"]["consumer_seq"]) == received and not int(info["num_pending"]):
-                return True
-            if not last:
-                await anyio.sleep(_IN_FLIGHT_SECONDS)
-        raise _Doubt
-
-    def _must_be_ours(self, found: str, inbox: str) -> None:
-        """A clone of this installation makes its consumer under the same name: leave that name to it."""
-        if found == inbox:
-            return
-        if not found.startswith(f"_INBOX.{self._process}."):
+    def _tell_denied(self, subject: str) -> None:
+        if self.was_denied(f'subscription to "{subject}"'):
             log.warning(
-                "another agent with this device's id and a copy of its state reads desired state: give one another id",
-                extra={"reason": "DuplicateAgent"},
+                "the server lets nobody listen to %s with these credentials: changes are found by looking, each %g s",
+                subject,
+                self._poll,
+                extra={"reason": "ListeningDenied"},
             )
-            self._consumer = f"{self.name}-{self._process[:8]}"
-        raise _Doubt
+
+    async def _found(self, item: tuple[str, int] | None, have: Mapping[str, Entry]) -> list[Entry]:
+        """The entries that differ from those that are known."""
+        names = {item[0]} if item else await self._looked(have)
+        found: list[Entry] = []
+        for name, entry in (await self._read(names)).items():
+            if entry is None and name in have and have[name].data is not None:
+                found.append(Entry(have[name].key, None, 0))
+            elif entry is not None and entry != have.get(name):
+                found.append(entry)
+            elif item:
+                self._heard.again(*item)
+        return found
+
+    async def _looked(self, have: Mapping[str, Entry]) -> set[str]:
+        """Compare the newest with what is known; now and then one more name to read. Raises _Doubt."""
+        there = [entry for entry in have.values() if entry.revision]
+        if await self._newest() != max(there, key=lambda entry: entry.revision, default=None):
+            raise _Doubt
+        self._looks += 1
+        turn, rest = divmod(self._looks, _EACH)
+        return {sorted(have)[turn % len(have)]} if have and not rest else set()
+
+    async def _read_all(self) -> dict[str, Entry]:
+        """Every key that is there, by the deployment's name."""
+        newest = await self._newest()
+        names = {*self._known(), *self._names, *await self.access.names(), *self._names_of(newest)}
+        have = {name: entry for name, entry in (await self._read(names)).items() if entry is not None}
+        self._names |= set(have)
+        return have
+
+    async def _newest(self) -> Entry | None:
+        self._last = await self.access.newest(DESIRED, f"{self.device}.*")
+        return self._last
+
+    def _name(self, entry: Entry) -> str:
+        return entry.key.removeprefix(f"{self.device}.")
+
+    def _names_of(self, entry: Entry | None) -> set[str]:
+        return {self._name(entry)} if entry else set()
+
+    async def _read(self, names: Collection[str]) -> dict[str, Entry | None]:
+        """The newest entry of each; None where there is none."""
+        found: dict[str, Entry | None] = {}
+        bound = anyio.CapacityLimiter(_READS)
+
+        async def one(name: str) -> None:
+            key = f"{self.device}.{name}"
+            if "*" in name or ">" in name:  # no key to ask for: whoever takes it says that it is none
+                found[name] = self._last if self._last and self._last.key == key else Entry(key, b"", 0)
+                return
+            async with bound:
+                found[name] = await self.access.get(DESIRED, key)
+
+        for error in await asyncio.gather(*map(one, sorted(names)), return_exceptions=True):
+            if error is not None:
+                raise error
+        return found
 
 
-def _entry(message: Msg, expected: int) -> Entry:
-    """A delivered message; _Doubt where one before it is missing."""
-    metadata = message.metadata
-    if metadata.sequence.consumer != expected:
-        raise _Doubt
-    gone = bool(message.headers and "KV-Operation" in message.headers)
-    key = message.subject.removeprefix(kv_subject(DESIRED, ""))
-    return Entry(key, None if gone else bytes(message.data), metadata.sequence.stream)
+async def _quietly(subscription: Any) -> None:
+    with contextlib.suppress(Exception):  # the connection may be gone, and the subscription with it
+        await subscription.unsubscribe()

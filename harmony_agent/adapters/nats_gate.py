@@ -1,42 +1,47 @@
-"""The control plane for a device with credentials of its own, which may ask for no more than belongs to it.
+"""Reading with a device's own credentials, which are let through only to what names the device in its subject.
 
-It may make no consumer (a consumer delivers wherever its maker says, with the server's rights), name no key in a
-request's body, and not look at a bucket as a whole. So a value is read by a subject that names it; the names are listed
-by a consumer that the control plane made (`scores.keys.reader_config`); and a message on a key's subject means no more
-than "look there". Where that consumer is missing, as in a bucket made anew by hand, what is known by name is still
-read, and what is written from then on is heard of.
+Such a device may make no consumer (one delivers where its maker says, with the server's rights), name no key in a
+request's body, and not look at a bucket as a whole: it asks for the newest below a subject, no more. So a value is read
+by a subject that names it, and the names are found in the index that the stream of ``desired-state`` writes, where a
+subject can leave out what was found already. A value that isn't in the index, as in a bucket made by other hands, is
+heard of when it is written, and found while it is the newest.
 """
 
 from __future__ import annotations
 
 import asyncio
 import base64
-import contextlib
 import json
 import logging
-import time
-from collections.abc import Awaitable, Callable, Collection
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
+from typing import Any, Final
 
 import anyio
-from nats.aio.msg import Msg
 
-from harmony_agent.adapters.nats_answers import ApiError, Silent, stored
+from harmony_agent.adapters.nats_answers import ApiError, Denied, Silent, is_marker, stored
+from harmony_agent.adapters.nats_api import Api
+from harmony_agent.adapters.nats_connection import NatsConnection
 from harmony_agent.core.errors import Terminal, Transient
 from harmony_agent.topology.control import BucketMissing, Entry, Unreachable
-from scores.keys import DESIRED, DEVICE_API, DEVICE_TAG, device_reader, kv_stream, kv_subject
-
-if TYPE_CHECKING:
-    from harmony_agent.adapters.nats import NatsLink
+from scores.keys import (
+    DESIRED,
+    DEVICE_API,
+    DEVICE_TAG,
+    INDEX,
+    INDEX_LEVELS,
+    device_reader,
+    kv_stream,
+    kv_subject,
+    name_hash,
+    news_branch,
+    news_subject,
+)
 
 log = logging.getLogger(__name__)
 
 _NO_CONSUMER: Final = 10014
 _NO_MESSAGE: Final = 10037
-_BATCH: Final = 500
-_LIST_SECONDS: Final = 3.0
-"""What another listing took, or an earlier one of ours, comes again after the reader's second; then it is given up."""
-_PULL_SECONDS: Final = 1.0
 _AGAIN_SECONDS: Final = (0.0, 0.1, 0.3)
 """A read may be answered by a server that is a little behind."""
 _READS: Final = 16
@@ -54,11 +59,14 @@ def is_device(credentials: str) -> bool:
         return False
 
 
-class Gate:
-    """What the device may read, over `link`, and whether a bucket is still the one that it was."""
+class DeviceAccess:
+    """`nats_access.Access`: what the device may read, and whether a bucket is still the one that it was."""
 
-    def __init__(self, link: NatsLink) -> None:
-        self._link = link
+    def __init__(self, connection: NatsConnection, device: str) -> None:
+        self._connection = connection
+        self._device = device
+        self.api = Api(connection, DEVICE_API)
+        self._last = self._missing = ""
         self._seen: dict[str, dict[str, int]] = {}
         self._turns: dict[str, int] = {}
 
@@ -78,30 +86,70 @@ class Gate:
 
     async def newest(self, bucket: str, keys: str) -> Entry | None:
         """The last entry that was written to any of `keys`."""
-        return await self._direct(bucket, keys)
+        entry = await self._direct(bucket, keys)
+        if entry is not None and bucket == DESIRED:
+            self._last = entry.key.rpartition(".")[2]
+        return entry
+
+    async def names(self) -> set[str]:
+        """All that the index has: below what isn't yet known to hold a name, the newest is asked for."""
+        found = set[str]()
+        bound = anyio.CapacityLimiter(_READS)
+
+        async def below(subject: str, level: int) -> None:
+            async with bound:
+                entry = await self._read(INDEX, subject)
+            if entry is None:
+                return
+            name = entry.key.rpartition(".")[2]
+            found.add(name)
+            here, depths = name_hash(name), range(level, INDEX_LEVELS + 1)
+            others = ((depth, here % 2**depth ^ 2 ** (depth - 1)) for depth in depths)
+            await _all(below(news_branch(self._device, depth, rest), depth + 1) for depth, rest in others)
+
+        try:
+            await below(news_subject(self._device), 1)
+        except (BucketMissing, Denied):  # not made, or not opened to devices: harmony server push does both
+            found.clear()
+        self._tell(self._last if self._last not in {*found, ""} else "")
+        return found
+
+    def _tell(self, missing: str) -> None:
+        if missing and missing != self._missing:
+            log.warning(
+                "%s isn't in the index of desired-state: what else was written while this device was away isn't heard "
+                "of; harmony server push makes the index whole",
+                missing,
+                extra={"reason": "IndexIncomplete"},
+            )
+        self._missing = missing
 
     async def _direct(self, bucket: str, key: str) -> Entry | None:
+        entry = await self._read(kv_stream(bucket), kv_subject(bucket, key))
+        return replace(entry, key=entry.key.removeprefix(kv_subject(bucket, ""))) if entry else None
+
+    async def _read(self, stream: str, subject: str) -> Entry | None:
+        """The newest below `subject`, under its whole subject."""
         try:
-            message = await self._link.ask(f"{DEVICE_API}.DIRECT.GET.{kv_stream(bucket)}.{kv_subject(bucket, key)}")
+            message = await self.api.ask(f"DIRECT.GET.{stream}.{subject}")
         except Silent:
-            await self.exists(bucket)
+            await self._exists(stream)
             raise
         headers = {str(name): value for name, value in (message.headers or {}).items()}
         if "Nats-Sequence" not in headers:
             if headers.get("Status") == "404":
                 return None
-            raise Unreachable(f"NATS refused to read {bucket}")
-        name = headers["Nats-Subject"].removeprefix(kv_subject(bucket, ""))
-        data = None if "KV-Operation" in headers else bytes(message.data)
-        return Entry(name, data, int(headers["Nats-Sequence"]))
+            raise Unreachable(f"NATS refused to read {stream}")
+        data = None if is_marker(headers) else bytes(message.data)
+        return Entry(headers["Nats-Subject"], data, int(headers["Nats-Sequence"]))
 
-    async def exists(self, bucket: str) -> None:
-        """Raises BucketMissing, Unreachable."""
+    async def _exists(self, stream: str) -> None:
+        """Raises BucketMissing, Unreachable. There is no such consumer: only the refusals differ."""
         try:
-            await self._link.api(f"CONSUMER.INFO.{kv_stream(bucket)}.{device_reader(self._link.device)}", None)
+            await self.api.call(f"CONSUMER.INFO.{stream}.{device_reader(self._device)}", None)
         except ApiError as error:
             if error.code != _NO_CONSUMER:
-                raise Unreachable(f"NATS refused to look at {bucket}: {error}") from error
+                raise Unreachable(f"NATS refused to look at {stream}: {error}") from error
 
     # -- another bucket of the same name
 
@@ -124,7 +172,7 @@ class Gate:
 
     async def birth(self, bucket: str) -> str:
         """Another answer where what stood in the bucket stands there no more."""
-        await self.exists(bucket)
+        await self._exists(kv_stream(bucket))
         seen = self._seen.get(bucket)
         if seen:
             await self.get(bucket, min(seen, key=lambda key: seen[key]))
@@ -154,7 +202,7 @@ class Gate:
                 "ObjectMissing", f"there is no object store {bucket}: make it", delay=10, phase="Blocked"
             ) from None
         except (Unreachable, ApiError) as error:
-            if self._link.was_denied(f"OBJ_{bucket}"):
+            if self._connection.was_denied(f"OBJ_{bucket}"):
                 raise Transient(
                     "ObjectDenied",
                     f"cannot read object {name}: this fleet's devices may not read {bucket}; "
@@ -173,7 +221,7 @@ class Gate:
 
     async def _object(self, bucket: str, request: dict[str, Any]) -> Entry | None:
         try:
-            answer = await self._link.api(f"STREAM.MSG.GET.OBJ_{bucket}", request)
+            answer = await self.api.call(f"STREAM.MSG.GET.OBJ_{bucket}", request)
         except ApiError as error:
             if error.code == _NO_MESSAGE:
                 return None
@@ -181,117 +229,12 @@ class Gate:
         return stored("", answer["message"])
 
 
+async def _all(work: Iterable[Awaitable[None]]) -> None:
+    """Do all of it side by side; the first error once all have ended."""
+    for error in await asyncio.gather(*work, return_exceptions=True):
+        if error is not None:
+            raise error
+
+
 def _encoded(name: str) -> str:
     return base64.urlsafe_b64encode(name.encode()).decode()
-
-
-class Reader:
-    """The names of this device's deployments, and the newest entry of each."""
-
-    def __init__(self, link: NatsLink, gate: Gate) -> None:
-        self._link = link
-        self._gate = gate
-        self._name = device_reader(link.device)
-        self._made = ""
-        self._held = 0
-        self._seen: dict[int, str] = {}
-        self._without = False
-
-    async def snapshot(self, known: Collection[str]) -> dict[str, Entry]:
-        """Every key that is there, by the deployment's name. Raises Unreachable, BucketMissing."""
-        info = await self._info()
-        self._made = str(info["created"]) if info else ""
-        names = set(known)
-        if info:
-            self._seen.clear()
-            await self._list()
-            names |= set(self._seen.values())
-        else:
-            names |= await self._newest()
-        self._tell(without=not info)
-        return {name: entry for name, entry in (await self.read(names)).items() if entry is not None}
-
-    async def read(self, names: Collection[str]) -> dict[str, Entry | None]:
-        """The newest entry of each; None where there is none."""
-        found: dict[str, Entry | None] = {}
-        bound = anyio.CapacityLimiter(_READS)
-
-        async def one(name: str) -> None:
-            async with bound:
-                found[name] = await self._gate.get(DESIRED, f"{self._link.device}.{name}")
-
-        for error in await asyncio.gather(*map(one, sorted(names)), return_exceptions=True):
-            if error is not None:
-                raise error
-        return found
-
-    async def look(self, have: Collection[str]) -> set[str] | None:
-        """The names that may have changed; None where all has to be read anew. Raises Unreachable, BucketMissing."""
-        info = await self._info()
-        if (str(info["created"]) if info else "") != self._made:
-            return None
-        if info is None:
-            return set(have) | await self._newest()
-        purged = int(info["num_ack_pending"]) < self._held
-        found = set(have) if purged else set[str]()
-        if int(info["num_pending"]) or purged:
-            before = set(self._seen)
-            await self._list()
-            found |= {name for sequence, name in self._seen.items() if sequence not in before}
-        return found
-
-    async def _info(self) -> dict[str, Any] | None:
-        try:
-            return await self._link.api(f"CONSUMER.INFO.{kv_stream(DESIRED)}.{self._name}", None)
-        except ApiError as error:
-            if error.code == _NO_CONSUMER:
-                return None
-            raise Unreachable(f"NATS refused to tell of {self._name}: {error}") from error
-
-    def _tell(self, *, without: bool) -> None:
-        if without and not self._without:
-            log.warning(
-                "the control plane's consumer %s is missing: only deployments that are known here, or written from now "
-                "on, are heard of; any harmony apply to this device makes it again",
-                self._name,
-                extra={"reason": "ReaderMissing"},
-            )
-        self._without = without
-
-    async def _newest(self) -> set[str]:
-        """The name that was written last, by the one question that needs no name."""
-        entry = await self._gate.newest(DESIRED, f"{self._link.device}.*")
-        return {entry.key.partition(".")[2]} if entry else set()
-
-    async def _list(self) -> None:
-        """Pull until as many were seen as the reader has."""
-        until = time.monotonic() + _LIST_SECONDS
-        inbox = self._link.inbox()
-        queue: asyncio.Queue[Msg] = asyncio.Queue()
-        subscription = await self._link.subscribe(inbox, queue.put)
-        try:
-            while True:
-                await self._pull(inbox, queue)
-                info = await self._info() or {}
-                self._held = int(info.get("num_ack_pending", 0))
-                if not int(info.get("num_pending", 0)) and self._held <= len(self._seen):
-                    return
-                if time.monotonic() > until:
-                    log.debug("%s lists %d of %d", self._name, len(self._seen), self._held)
-                    return
-                await anyio.sleep(0.2)
-        finally:
-            with contextlib.suppress(Exception):  # the connection may be gone, and the subscription with it
-                await subscription.unsubscribe()
-
-    async def _pull(self, inbox: str, queue: asyncio.Queue[Msg]) -> None:
-        subject = f"{DEVICE_API}.CONSUMER.MSG.NEXT.{kv_stream(DESIRED)}.{self._name}"
-        await self._link.publish(subject, json.dumps({"batch": _BATCH, "no_wait": True}).encode(), inbox)
-        with anyio.move_on_after(_PULL_SECONDS) as patience:
-            for _ in range(_BATCH):
-                message = await queue.get()
-                patience.deadline = anyio.current_time() + _PULL_SECONDS
-                if not message.reply.startswith("$JS.ACK."):
-                    return
-                name = message.subject.removeprefix(kv_subject(DESIRED, f"{self._link.device}."))
-                self._seen[message.metadata.sequence.stream] = name

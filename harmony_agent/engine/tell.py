@@ -17,7 +17,10 @@ from scores.status import SETTLED, ResourceStatus
 PAUSE: Final = 1.0
 SHOWN: Final = 3
 """Deployments that are named."""
-_LOST: Final = {"BucketMissing": "the bucket desired-state is missing"}
+_LOST: Final = {
+    "BucketMissing": "the bucket desired-state is missing",
+    "Denied": "NATS denies this device its desired state",
+}
 
 
 class Teller:

@@ -1,23 +1,20 @@
-"""What the running servers have to be told: accounts as they are now, and each device's consumer, by which it reads.
+"""What the running servers have to be told: the accounts as they are now. What they tell: who is connected.
 
-A push goes as the system account's user, the rest as the operator. Both only say again what stands on disk or in the
-contract, so each may be repeated.
+Both as the system account's user. A push only says again what stands on disk, so it may be repeated.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Collection, Iterable
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from harmony_fleet import secret
-from harmony_fleet.authority.keep import FOLDER, Authority, exists
+from harmony_fleet.authority.keep import FOLDER, Authority
 from harmony_fleet.connection import ApiError, Connection, NoResponders
 from harmony_fleet.context import ANEW, Context
 from harmony_fleet.errors import Unreachable
-from scores.keys import DESIRED, DEVICE_WRITES, device_reader, kv_stream, kv_subject, reader_config
+from scores.keys import DESIRED, device_reader, kv_stream
 
 _UPDATE: Final = "$SYS.REQ.CLAIMS.UPDATE"
 _SERVER_SECONDS: Final = 0.5
@@ -25,11 +22,6 @@ _SERVER_SECONDS: Final = 0.5
 _LATER: Final = "see the server's log; harmony server push makes up for it"
 _NO_STREAM: Final = 10059
 _NO_CONSUMER: Final = 10014
-
-
-def enrolled(home: Path) -> frozenset[str]:
-    """The devices that have credentials; none where this home is no authority. Raises InvalidInput."""
-    return frozenset(Authority.load(home).state.devices) if exists(home) else frozenset()
 
 
 async def push(authority: Authority, context: Context) -> None:
@@ -56,22 +48,6 @@ def as_system(context: Context) -> Context:
     return dataclasses.replace(context, creds=creds)
 
 
-async def harden(connection: Connection) -> None:
-    """Take from the buckets that devices write what would let one device's write purge the others' keys.
-
-    A message with the header Nats-Rollup purges what was before it, of the whole stream if it says so.
-    """
-    for bucket in DEVICE_WRITES:
-        stream = kv_stream(bucket)
-        try:
-            config: dict[str, Any] = (await connection.api(f"STREAM.INFO.{stream}"))["config"]
-            if config.get("allow_rollup_hdrs"):
-                await connection.api(f"STREAM.UPDATE.{stream}", {**config, "allow_rollup_hdrs": False})
-        except ApiError as error:
-            if error.code != _NO_STREAM:
-                raise Unreachable("BucketNotMade", f"cannot harden the bucket {bucket}: {error}", _LATER) from None
-
-
 async def connected(authority: Authority, context: Context) -> set[str]:
     """The public keys of the devices' credentials by which there are connections now, on any server."""
     account = authority.key("devices").public
@@ -87,36 +63,17 @@ async def connected(authority: Authority, context: Context) -> set[str]:
         return found
 
 
-async def make_readers(connection: Connection, devices: Iterable[str]) -> None:
-    """The consumer of each device; one that is there stays as it is."""
-    stream = kv_stream(DESIRED)
-    for device in devices:
-        config = reader_config(device)
-        call = f"CONSUMER.CREATE.{stream}.{device_reader(device)}.{kv_subject(DESIRED, f'{device}.*')}"
-        try:
-            await connection.api(call, {"stream_name": stream, "config": config})
-        except ApiError as error:
-            raise Unreachable(
-                "ReaderNotMade", f"cannot make the consumer of {device}: {error}", "see the server's log"
-            ) from None
-
-
-async def drop_readers(connection: Connection, devices: Collection[str]) -> None:
-    """Take away what a revocation couldn't while the servers were away; only of these, whom nobody enrolled again."""
-    found = list[str]()
-    while devices:
+async def drop_readers(connection: Connection) -> None:
+    """Take away the consumers that devices once had: a stream may have only so many."""
+    found: list[str] = []
+    while True:
         page = await connection.api(f"CONSUMER.NAMES.{kv_stream(DESIRED)}", {"offset": len(found)})
         found += page.get("consumers") or ()
         if not page.get("consumers") or len(found) >= int(page["total"]):
             break
-    for device in sorted(device for device in devices if device_reader(device) in found):
-        await drop_reader(connection, device)
-
-
-async def drop_reader(connection: Connection, device: str) -> None:
-    """Take the consumer away; none is as well."""
-    try:
-        await connection.api(f"CONSUMER.DELETE.{kv_stream(DESIRED)}.{device_reader(device)}")
-    except ApiError as error:
-        if error.code not in (_NO_STREAM, _NO_CONSUMER):
-            raise Unreachable("ReaderNotDropped", f"cannot drop the consumer of {device}: {error}", _LATER) from None
+    for name in sorted(name for name in found if name.startswith(device_reader(""))):
+        try:
+            await connection.api(f"CONSUMER.DELETE.{kv_stream(DESIRED)}.{name}")
+        except ApiError as error:
+            if error.code not in (_NO_STREAM, _NO_CONSUMER):
+                raise Unreachable("ReaderNotDropped", f"cannot drop the consumer {name}: {error}", _LATER) from None

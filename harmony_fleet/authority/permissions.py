@@ -16,6 +16,7 @@ from scores.keys import (
     DEVICE_API,
     DEVICE_WRITES,
     HEARTBEAT,
+    INDEX,
     INFO,
     command_subject,
     device_inbox,
@@ -24,11 +25,13 @@ from scores.keys import (
     info_key,
     kv_stream,
     kv_subject,
+    news_subject,
 )
 
 _ME: Final = "{{name()}}"
 """The server puts the name of the user's JWT here, which is the device's."""
-_INSPECTED: Final = (DESIRED, *DEVICE_WRITES)
+_INSPECTED: Final = (*map(kv_stream, (DESIRED, *DEVICE_WRITES)), INDEX)
+"""There is no such consumer; but the refusal tells whether there is a stream."""
 MAX_PAYLOAD: Final = 1024 * 1024
 MAX_SUBSCRIPTIONS: Final = 32
 RESPONSE_SECONDS: Final = 120
@@ -46,15 +49,15 @@ def publish(objects: Sequence[str], me: str = _ME) -> list[str]:
     return [
         *(kv_subject(bucket, key) for bucket, key in own),
         *(f"{DEVICE_API}.DIRECT.GET.{kv_stream(bucket)}.{kv_subject(bucket, key)}" for bucket, key in read),
-        *(f"{DEVICE_API}.CONSUMER.INFO.{kv_stream(bucket)}.{device_reader(me)}" for bucket in _INSPECTED),
-        f"{DEVICE_API}.CONSUMER.MSG.NEXT.{kv_stream(DESIRED)}.{device_reader(me)}",
+        *(f"{DEVICE_API}.CONSUMER.INFO.{stream}.{device_reader(me)}" for stream in _INSPECTED),
+        f"{DEVICE_API}.DIRECT.GET.{INDEX}.{news_subject(me)}",
         *(f"{DEVICE_API}.STREAM.MSG.GET.OBJ_{bucket}" for bucket in objects),
     ]
 
 
 def subscribe(me: str = _ME) -> list[str]:
     """What a device may listen on."""
-    return [f"{device_inbox(me)}.>", command_subject(me, "*"), kv_subject(DESIRED, f"{me}.*")]
+    return [f"{device_inbox(me)}.>", command_subject(me, "*"), kv_subject(DESIRED, f"{me}.*"), news_subject(me)]
 
 
 def device_role(objects: Sequence[str]) -> dict[str, Any]:
@@ -74,10 +77,13 @@ _API: Final = "$JS.API"
 _ASKED: Final = {
     "DIRECT.GET.*.>": "Singleton",
     "CONSUMER.INFO.*.*": "Singleton",
-    "CONSUMER.MSG.NEXT.*.*": "Stream",
     "STREAM.MSG.GET.*": "Singleton",
 }
-"""Of JetStream's API; a pull is answered by several messages."""
+"""Of JetStream's API."""
+
+
+_TOLD: Final = {"desired": kv_subject(DESIRED, "*.*"), "news": news_subject("*")}
+"""What devices hear of: that somebody writes, and what was stored."""
 
 
 def fleet_exports() -> list[dict[str, Any]]:
@@ -85,7 +91,7 @@ def fleet_exports() -> list[dict[str, Any]]:
     return [
         *(_service(kv_subject(bucket, ">"), "Singleton") for bucket in DEVICE_WRITES),
         *(_service(f"{_API}.{call}", form) for call, form in _ASKED.items()),
-        {"name": "desired", "subject": kv_subject(DESIRED, "*.*"), "type": "stream"},
+        *({"name": name, "subject": subject, "type": "stream"} for name, subject in _TOLD.items()),
     ]
 
 
@@ -95,8 +101,8 @@ def device_imports(fleet: str) -> list[dict[str, Any]]:
         *(_import(kv_subject(bucket, ">"), kv_subject(bucket, ">"), fleet) for bucket in DEVICE_WRITES),
         *(_import(f"{_API}.{call}", f"{DEVICE_API}.{call}", fleet) for call in _ASKED),
     ]
-    wanted = kv_subject(DESIRED, "*.*")
-    return [*imports, {"name": "desired", "subject": wanted, "account": fleet, "type": "stream"}]
+    told = ({"name": name, "subject": subject, "account": fleet, "type": "stream"} for name, subject in _TOLD.items())
+    return [*imports, *told]
 
 
 def device_exports() -> list[dict[str, Any]]:

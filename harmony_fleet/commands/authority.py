@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from harmony_fleet import buckets as buckets_of
 from harmony_fleet import render, signing
 from harmony_fleet.authority import enroll, live, setup, shared
 from harmony_fleet.authority.enroll import Asked
@@ -25,6 +26,7 @@ from harmony_fleet.context import Context
 from harmony_fleet.errors import ExitCode, HarmonyError, InvalidInput, Unreachable
 from harmony_fleet.kv import Store
 from harmony_fleet.render import Output, plain
+from scores.keys import DESIRED
 
 _POLL_SECONDS: Final = 1.0
 _TRIES: Final = 5
@@ -76,10 +78,12 @@ async def _push(authority: Authority, context: Context, *, buckets: bool = False
         await _agreed(authority, context, store, told)
         gone = await shared.gone(authority, store) if buckets else []
     if buckets:
-        async with Connection(context) as connection:
-            await live.harden(connection)
-            await live.make_readers(connection, authority.state.devices)
-            await live.drop_readers(connection, gone)
+        async with Store(context) as store, Connection(context) as connection:
+            await buckets_of.renew(connection)
+            await buckets_of.index(connection, await store.entries(DESIRED))
+            await live.drop_readers(connection)
+            for device in gone:
+                await buckets_of.forget(connection, device)
 
 
 async def _agreed(authority: Authority, context: Context, store: Store, told: Told) -> None:
@@ -121,18 +125,17 @@ def enroll_device(common: Common, device: str, asked: Asked, path: Path) -> Exit
     with authority.locked():
         reached = _tell(lambda: asyncio.run(_learn(authority, context)), needed=False)
         enroll.write_bundle(enroll.enroll(authority, context.home, device, asked), path)
-        reached = reached and _tell(lambda: asyncio.run(_readable(authority, context, device)), needed=False)
+        reached = reached and _tell(lambda: asyncio.run(_ready(authority, context)), needed=False)
     if not reached:
         note("the servers weren't reached; harmony server push, or the first apply to it, makes up for that")
     _say_next(device, path)
     return ExitCode.DONE
 
 
-async def _readable(authority: Authority, context: Context, device: str) -> None:
+async def _ready(authority: Authority, context: Context) -> None:
     await _learn(authority, context)
     async with Connection(context) as connection:
-        await live.harden(connection)
-        await live.make_readers(connection, [device])
+        await buckets_of.renew(connection)
 
 
 def rotate(common: Common, device: str, asked: Asked, path: Path, old: Old) -> ExitCode:
@@ -190,14 +193,16 @@ def revoke(common: Common, device: str) -> ExitCode:
             asyncio.run(_learn(authority, context))
         enroll.revoke(authority, device)
         _tell(lambda: asyncio.run(_revoked(authority, context, device)))
-    note(f"{device} is refused from now on, and its connection is cut; what it runs goes on")
+    note(
+        f"{device} is refused from now on, its connection is cut, and what it wrote is taken away; what it runs goes on"
+    )
     return ExitCode.DONE
 
 
 async def _revoked(authority: Authority, context: Context, device: str) -> None:
     await _push(authority, context)
     async with Connection(context) as connection:
-        await live.drop_reader(connection, device)
+        await buckets_of.forget(connection, device)
 
 
 def enrolled(common: Common) -> ExitCode:

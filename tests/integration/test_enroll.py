@@ -13,6 +13,7 @@ import pytest
 from nats.js.api import KeyValueConfig, StorageType
 
 from harmony_agent.core.errors import Transient
+from harmony_fleet.authority import live, permissions
 from scores.bundle import Bundle, InvalidBundle, decode
 from scores.canonical import canonical
 from scores.keys import (
@@ -22,7 +23,6 @@ from scores.keys import (
     DEVICE_WRITES,
     HISTORY,
     command_subject,
-    device_reader,
     kv_stream,
 )
 from tests.integration.agent import Agent, Plane, converged, eventually, manifest, said
@@ -150,12 +150,9 @@ async def test_objects_of_the_stores_that_are_open_to_devices(guarded: GuardedSe
         assert got == b"x" * 300_000
 
 
-async def test_buckets_made_anew_by_the_command_or_by_hand_and_a_lost_reader(
-    guarded: GuardedServer, tmp_path: Path
-) -> None:
+async def test_buckets_made_anew_by_the_command_or_by_hand(guarded: GuardedServer, tmp_path: Path) -> None:
     async with joined(guarded, tmp_path) as (command, agent, plane):
-        await plane.js.delete_consumer(kv_stream(DESIRED), device_reader("pi-01"))
-        await plane.put(wanted(2, "no reader"))
+        await plane.put(wanted(2, "put"))
         await plane.until(converged(2))
         await plane.delete_buckets(*BUCKETS)
         assert (await command("server", "push")).code == 0
@@ -213,6 +210,27 @@ async def test_apply_and_logs_of_the_command(guarded: GuardedServer, tmp_path: P
         assert (await command("delete", "cli", "--device", "pi-01", "--wait", "--timeout", "60s")).code == 0
 
 
+async def test_a_device_that_may_not_read_its_desired_state_says_so(
+    guarded: GuardedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with joined(guarded, tmp_path) as (_command, agent, plane):
+        publish = permissions.publish
+        kept = lambda *args: [one for one in publish(*args) if kv_stream(DESIRED) not in one]  # noqa: E731
+        monkeypatch.setattr(permissions, "publish", kept)
+        authority = guarded.authority()
+        authority.state = authority.state.model_copy(update={"stamp": authority.next_stamp()})
+        await live.push(authority, guarded.context())
+        lost = lambda: agent.engine.intake.lost  # noqa: E731
+        await eventually(lambda: (found := lost()) is not None and found.reason == "Denied", "it doesn't say so")
+        assert agent.control.connected()
+        monkeypatch.undo()
+        authority.state = authority.state.model_copy(update={"stamp": authority.next_stamp() + 1})
+        await live.push(authority, guarded.context())
+        await eventually(lambda: lost() is None, "it doesn't say that it can read again")
+        await plane.put(wanted(2, "read again"))
+        await plane.until(converged(2))
+
+
 # -- withdrawn, replaced
 
 
@@ -264,8 +282,7 @@ async def test_servers_that_are_away(guarded: GuardedServer) -> None:
     guarded.start()
     assert (await command("server", "push")).code == 0
     async with guarded.client() as client:
-        names = [info.name for info in await client.jetstream().consumers_info(kv_stream(DESIRED))]
-        assert names == [device_reader("pi-02")]
+        assert await client.jetstream().consumers_info(kv_stream(DESIRED)) == []
         for bucket in DEVICE_WRITES:
             assert not (await client.jetstream().stream_info(kv_stream(bucket))).config.allow_rollup_hdrs
 

@@ -38,13 +38,9 @@ async def publish_and_time(plane: Plane, generation: int, *contents: str) -> flo
     return time.monotonic() - began
 
 
-async def one_consumer_each(plane: Plane, *agents: Agent) -> None:
-    """In the end: on a busy machine an agent may be about to connect once more."""
-    wanted, found = sorted(agent.control.name for agent in agents), [""]
-    with anyio.move_on_after(60):
-        while (found := sorted(await plane.consumers())) != wanted:
-            await anyio.sleep(0.1)
-    assert found == wanted
+async def no_consumer(plane: Plane) -> None:
+    """A stream may have so many; a device at rest has none, however often it connected."""
+    assert await plane.consumers() == []
 
 
 # -- the server
@@ -86,7 +82,7 @@ async def test_restarted_server(nats_server: NatsServer, tmp_path: Path, kill: b
         await anyio.sleep(2.0)
         async with plane_of(nats_server) as plane:
             assert await publish_and_time(plane, 2, "b") < agent.poll + 1 + SLACK
-            await one_consumer_each(plane, agent)
+            await no_consumer(plane)
     assert agent.applied == ["/srv/web/f0", "/srv/web/f0"]
 
 
@@ -99,7 +95,7 @@ async def test_published_while_the_server_is_away_from_us(nats_server: NatsServe
             for generation in range(2, 7):
                 link.drop()
                 assert await publish_and_time(plane, generation, f"{generation}") < agent.poll + 1 + SLACK
-            await one_consumer_each(plane, agent)
+            await no_consumer(plane)
             assert agent.applied.count("/srv/web/f0") == 6
 
 
@@ -186,16 +182,8 @@ async def test_half_open_link(nats_server: NatsServer, tmp_path: Path) -> None:
             for generation in (2, 3):
                 link.freeze()
                 assert await publish_and_time(plane, generation, f"{generation}") < agent.poll + 1 + SLACK
-            await one_consumer_each(plane, agent)
+            await no_consumer(plane)
             assert agent.applied.count("/srv/web/f0") == 3
-
-
-async def test_consumer_deleted_behind_our_back(pair: Pair) -> None:
-    agent, plane = pair
-    for generation in (4, 5, 6):
-        await plane.js.delete_consumer(f"KV_{DESIRED}", agent.control.name)
-        assert await publish_and_time(plane, generation, f"{generation}") < agent.poll + 1 + SLACK
-    await one_consumer_each(plane, agent)
 
 
 async def test_fifty_agents_and_a_server_that_flaps(nats_server: NatsServer, tmp_path: Path) -> None:
@@ -221,7 +209,7 @@ async def test_fifty_agents_and_a_server_that_flaps(nats_server: NatsServer, tmp
                 await plane.put({**manifest(1, "a"), "device": plane.device})
             for plane in planes:
                 await plane.until(converged(1), seconds=120)
-            await one_consumer_each(plane, *agents)
+            await no_consumer(plane)
         assert all(agent.applied == ["/srv/web/f0"] for agent in agents)
 
 
