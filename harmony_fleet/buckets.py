@@ -20,9 +20,7 @@ from scores.keys import (
     DEVICE_WRITES,
     HEARTBEAT,
     HISTORY,
-    INDEX,
     INFO,
-    NEWS,
     DeploymentKey,
     heartbeat_key,
     info_key,
@@ -78,7 +76,6 @@ def config(bucket: str, replicas: int) -> dict[str, Any]:
 async def ensure(connection: Connection, replicas: int) -> None:
     """Make the buckets that are missing; one that exists stays as it is."""
     others = [bucket for bucket in BUCKETS if bucket != ACTUAL]
-    await _make_index(connection, replicas)
     await asyncio.gather(*(_make(connection, bucket, replicas) for bucket in others))
     await _make(connection, ACTUAL, replicas)  # for a moment it is promised more than it gets
 
@@ -90,18 +87,6 @@ async def _make(connection: Connection, bucket: str, replicas: int) -> None:
         if error.code != STREAM_EXISTS:
             hint = "see the server's limits and replicas"
             raise Unreachable("BucketNotMade", f"cannot make the bucket {bucket}: {error}", hint) from None
-
-
-async def _make_index(connection: Connection, replicas: int) -> None:
-    """Before the bucket that writes it."""
-    wanted = {**config(DESIRED, replicas), "name": INDEX, "subjects": [f"{NEWS}.>"], "max_msgs_per_subject": 1}
-    del wanted["republish"]
-    try:
-        await connection.api(f"STREAM.CREATE.{INDEX}", wanted)
-    except ApiError as error:
-        if error.code != STREAM_EXISTS:
-            hint = "see the server's limits and replicas"
-            raise Unreachable("BucketNotMade", f"cannot make the index {INDEX}: {error}", hint) from None
 
 
 async def _bounded(connection: Connection, verb: str, wanted: dict[str, Any], used: int = 0) -> None:

@@ -11,9 +11,11 @@ HEARTBEAT: Final = "device-heartbeat"
 TASK_RUNS: Final = "task-runs"
 FLEET: Final = "fleet-authority"
 """The control plane's own memory, which copies of one home share. No device reads or writes it."""
+INDEX: Final = "desired-index"
+"""Which keys ``desired-state`` has, without content: its stream writes that, when it has stored something."""
 HISTORY: Final = {DESIRED: 16}
 """Entries kept of a key; 1 where a bucket isn't named."""
-BUCKETS: Final = (DESIRED, ACTUAL, INFO, HEARTBEAT, TASK_RUNS, FLEET)
+BUCKETS: Final = (DESIRED, ACTUAL, INFO, HEARTBEAT, TASK_RUNS, FLEET, INDEX)
 DEVICE_WRITES: Final = (ACTUAL, INFO, HEARTBEAT)
 """What devices write, each its own keys."""
 COMMANDS: Final = ("ping", "resync", "logs")
@@ -76,10 +78,6 @@ def device_reader(device: str) -> str:
     return f"device-{device}"
 
 
-INDEX: Final = "desired-index"
-"""The stream that keeps the newest of what is told below `NEWS`, without content: which keys there are."""
-NEWS: Final = "desired-news"
-"""In front of where the stream of ``desired-state`` says what it has stored, when it has stored it."""
 INDEX_LEVELS: Final = 20
 _FNV: Final = (2166136261, 16777619)
 
@@ -99,18 +97,18 @@ def news_subject(device: str, deployment: str = "*") -> str:
     below a subject, and nothing else, can still find all: see `news_branch`.
     """
     if deployment == "*":
-        return f"{NEWS}.{device}.>"
+        return kv_subject(INDEX, f"{device}.>")
     rests = ".".join(str(name_hash(deployment) % 2**level) for level in range(1, INDEX_LEVELS + 1))
-    return f"{NEWS}.{device}.{rests}.{deployment}"
+    return kv_subject(INDEX, f"{device}.{rests}.{deployment}")
 
 
 def news_branch(device: str, level: int, rest: int) -> str:
     """Where all deployments are told whose hash has this `rest` at this `level`, from 1 to `INDEX_LEVELS`."""
-    return f"{NEWS}.{device}.{'*.' * (level - 1)}{rest}.>"
+    return kv_subject(INDEX, f"{device}.{'*.' * (level - 1)}{rest}.>")
 
 
 def news_source() -> dict[str, object]:
     """What makes the stream of ``desired-state`` tell what it has stored."""
     rests = ".".join(f"{{{{partition({2**level},2)}}}}" for level in range(1, INDEX_LEVELS + 1))
-    dest = f"{NEWS}.{{{{wildcard(1)}}}}.{rests}.{{{{wildcard(2)}}}}"
+    dest = kv_subject(INDEX, f"{{{{wildcard(1)}}}}.{rests}.{{{{wildcard(2)}}}}")
     return {"src": kv_subject(DESIRED, "*.*"), "dest": dest, "headers_only": True}

@@ -1,7 +1,7 @@
 """Desired state from JetStream: what is told brings speed, a look each `poll` brings the truth. No consumer is made.
 
 A device listens to two subjects that cost the server nothing at rest. On the bucket's own it hears of a write before
-that is stored, or though it is refused; below `scores.keys.NEWS` the stream itself says what it stored. Both are a
+that is stored, or though it is refused; in `desired-index` the stream itself says what it stored. Both are a
 reason to look, no more. A little more often than `poll` says, the newest of all the device's keys is read. Any
 difference, and any new connection, ends in reading every key by its name, and so in a new, complete Snapshot.
 """

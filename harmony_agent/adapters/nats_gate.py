@@ -98,7 +98,7 @@ class DeviceAccess:
 
         async def below(subject: str, level: int) -> None:
             async with bound:
-                entry = await self._read(INDEX, subject)
+                entry = await self._read(kv_stream(INDEX), subject)
             if entry is None:
                 return
             name = entry.key.rpartition(".")[2]

@@ -30,7 +30,7 @@ from scores.keys import (
 
 _ME: Final = "{{name()}}"
 """The server puts the name of the user's JWT here, which is the device's."""
-_INSPECTED: Final = (*map(kv_stream, (DESIRED, *DEVICE_WRITES)), INDEX)
+_INSPECTED: Final = tuple(map(kv_stream, (DESIRED, INDEX, *DEVICE_WRITES)))
 """There is no such consumer; but the refusal tells whether there is a stream."""
 MAX_PAYLOAD: Final = 1024 * 1024
 MAX_SUBSCRIPTIONS: Final = 32
@@ -50,7 +50,7 @@ def publish(objects: Sequence[str], me: str = _ME) -> list[str]:
         *(kv_subject(bucket, key) for bucket, key in own),
         *(f"{DEVICE_API}.DIRECT.GET.{kv_stream(bucket)}.{kv_subject(bucket, key)}" for bucket, key in read),
         *(f"{DEVICE_API}.CONSUMER.INFO.{stream}.{device_reader(me)}" for stream in _INSPECTED),
-        f"{DEVICE_API}.DIRECT.GET.{INDEX}.{news_subject(me)}",
+        f"{DEVICE_API}.DIRECT.GET.{kv_stream(INDEX)}.{news_subject(me)}",
         *(f"{DEVICE_API}.STREAM.MSG.GET.OBJ_{bucket}" for bucket in objects),
     ]
 

@@ -12,6 +12,7 @@ import pytest
 from harmony_fleet import buckets
 from harmony_fleet.connection import Connection
 from harmony_fleet.kv import Store
+from scores.bundle import decode
 from scores.keys import ACTUAL, DESIRED, HEARTBEAT, INFO, TASK_RUNS, kv_stream, kv_subject
 from tests.integration.test_enroll import Command
 from tests.integration.test_permissions import Attacker, as_device
@@ -76,6 +77,8 @@ async def test_one_device_fills_its_share_and_no_more(small: SmallServer) -> Non
 async def test_what_is_forgotten_while_the_servers_are_away_is_made_up_for(small: SmallServer) -> None:
     command = Command(small)
     assert (await command("server", "push")).code == 0
+    bundle = decode((await command.enroll(ME)).read_bytes())
+    (small.folder / f"{ME}.creds").write_text(bundle.credentials)
     async with as_device(small) as mine:
         assert await write(mine, ACTUAL, f"{ME}.web", b"x") == 0
     small.stop()
