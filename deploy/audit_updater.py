@@ -1,7 +1,7 @@
 """Print what the root updater is made of: its files, what it imports, and every command that it can ever run.
 
 Reads the source as text but for the table of commands, which it imports. Exits 1 when the updater imports a module or
-runs a program that isn't named here, starts a process in another place, or has a line of more than 120 columns.
+runs a program that isn't named here, starts a process in another place, or has a line of more than 100 columns.
 """
 
 import ast
@@ -9,7 +9,7 @@ import shlex
 import sys
 from pathlib import Path
 
-COLUMNS = 120
+COLUMNS = 100
 PACKAGE = Path(__file__).resolve().parent.parent / "harmony_updater"
 PROGRAMS = {
     *("/usr/bin/apt-cache", "/usr/bin/apt-config", "/usr/bin/apt-get", "/usr/bin/dpkg", "/usr/bin/dpkg-query"),

@@ -1,7 +1,8 @@
 """Read the words of apt and dpkg. Pure: text in, facts out, and no decision."""
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 _LOGIN = re.compile(r"(?<=://)[^/\s@]*@")
@@ -119,3 +120,12 @@ def differences(wanted: Mapping[str, str], found: Mapping[str, str]) -> list[str
         for name, version in wanted.items()
         if found.get(name, "") != version
     ]
+
+
+def fit(entries: Sequence[str], room: int = 9_000) -> tuple[str, ...]:
+    """Take the entries that have room in an answer, printable, and say how many more there are."""
+    fitting = ["".join(filter(str.isprintable, entry))[:500] for entry in entries]
+    while len(json.dumps(fitting)) > room:
+        fitting = fitting[: len(fitting) * 9 // 10]
+    more = len(entries) - len(fitting)
+    return (*fitting, f"... {more} more") if more else tuple(fitting)

@@ -19,7 +19,8 @@ apt::get::(assume-yes|automaticremove|autoremove|hideautoremove|show-upgraded|sh
 apt::get::(upgrade-allow-new|(never|always)-include-phased-updates|phase-policy|list-cleanup)
 apt::list-cleanup
 acquire::(retries|queue-mode|queue-host-limit|languages|pdiffs|gzipindexes|cdrom|by-hash)(::.*)?
-acquire::(forceipv4|forceipv6|forceip|allowreleaseinfochange|max-default-age|compressiontypes::order)(::.*)?
+acquire::(forceipv4|forceipv6|forceip|allowreleaseinfochange|max-default-age)(::.*)?
+acquire::compressiontypes::order(::.*)?
 acquire::(http|https|ftp)(::[^:]+)?::(proxy|timeout|connectiontimeout|pipeline-depth|dl-limit)
 acquire::(http|https|ftp)(::[^:]+)?::(no-cache|max-age|no-store|user-agent|allowredirect|passive)
 acquire::(http|https|ftp)::proxy::.*
@@ -31,7 +32,8 @@ dir::cache::(src)?pkgcache
 binary
 binary::(?!apt-(get|cache|config)(::|$)).*
 binary::apt-get::(apt::get::(allowunauthenticated|force-yes)|acquire::allow(\w+)repositories)
-(unattended-upgrade|aptitude|synaptic|apt-listbugs|apt-listchanges|packagekit|apticron|rpm|dselect)(::.*)?
+(unattended-upgrade|aptitude|synaptic|apt-listbugs|apt-listchanges|packagekit|apticron)(::.*)?
+(rpm|dselect)(::.*)?
 quiet(::.*)?
 """
 _HARMLESS = re.compile("|".join(_ALLOWED.split()))
@@ -49,24 +51,32 @@ _FLAGS = "$(ALLOW_INSECURE) $(ALLOW_WEAK) $(ALLOW_DOWNGRADE_TO_INSECURE)"
 _UNBELIEVED = f"no {_FLAGS} "
 BELIEVED_FORMAT = f"$(TRUSTED) {_FLAGS} $(FILENAME) $(SOURCESENTRY)"
 VERIFIED_FORMAT = "$(TRUSTED) $(REPO_URI) $(DESCRIPTION)"
+_VERIFIED = re.compile(r"yes (\S+) (.+)")
 _PACKAGE_FILE = re.compile(r" *-?\d+ (.*)")
 _INSTALLED = "/var/lib/dpkg/status"
 
 
 def switched_off(said: Sequence[str]) -> list[str]:
-    """List the switches of authentication that aren't false, by `apt-config shell`; it leaves out what isn't set."""
-    return [line for line in said if line not in {f"{key}='false'" for key in SWITCHES}]
+    """List the switches of authentication that aren't false.
+
+    `said` is of `apt-config shell`, which leaves out what isn't set.
+    """
+    off = {f"{key}='false'" for key in SWITCHES}
+    return [line for line in said if line not in off]
 
 
 def unsafe_options(defaults: Sequence[str], actual: Sequence[str]) -> list[str]:
-    """List the options in which a dump of apt's configuration differs from another, but for the harmless ones."""
+    """List the options in which two dumps of apt's configuration differ, but for harmless ones."""
     found, known = _entries(actual), _entries(defaults)
     changed = [*(found - known), *(f"{entry} is missing" for entry in known - found)]
     return sorted(entry for entry in changed if not _HARMLESS.fullmatch(entry.split(" ")[0]))
 
 
 def _entries(dump: Sequence[str]) -> Counter[str]:
-    """Read the lines as `key "value"`. Letters' case doesn't count, and a key without a value is as good as none."""
+    """Read the lines as `key "value"`.
+
+    The case of letters doesn't count. A key without a value is as good as no key.
+    """
     entries: Counter[str] = Counter()
     for line in dump:
         entry = _ENTRY.fullmatch(line)
@@ -78,7 +88,7 @@ def _entries(dump: Sequence[str]) -> Counter[str]:
 
 
 def believed(indexes: Sequence[str], said: Sequence[str]) -> list[str]:
-    """List the sources that apt takes without a signature, though there is none beside these indexes."""
+    """List the sources that apt trusts though none of its indexes has a signature beside it."""
     found = []
     for path, line in zip(indexes, said, strict=False):
         flags, name, where = line.partition(f"/{path.rpartition('/')[2]} ")
@@ -91,18 +101,19 @@ def believed(indexes: Sequence[str], said: Sequence[str]) -> list[str]:
 
 def unverified(said: Sequence[str], policy: Sequence[str]) -> list[str]:
     """List the indexes that apt chooses packages from and hasn't verified."""
-    indexes = [line.split(" ", 2) for line in said]
-    known = {_INSTALLED, *(index[2] for index in indexes if index[0] == "yes" and len(index) == 3)}
+    known = {_INSTALLED, *(description for _, description in _verified(said))}
     chosen = [found[1] for line in policy if (found := _PACKAGE_FILE.fullmatch(line))]
-    return [line for line in said if not line.startswith("yes ")] + [
-        one for one in chosen if one not in known
-    ]
+    untrusted = [line for line in said if not _VERIFIED.fullmatch(line)]
+    return untrusted + [index for index in chosen if index not in known]
 
 
 def astray(said: Sequence[str], archives: Sequence[str]) -> list[str]:
     """List the archives that aren't below any verified repository."""
-    indexes = [line.split(" ", 2) for line in said]
-    places = tuple(
-        index[1] for index in indexes if index[0] == "yes" and len(index) == 3 and index[1]
-    )
+    places = tuple(place for place, _ in _verified(said))
     return [archive for archive in archives if not archive.startswith(places)]
+
+
+def _verified(said: Sequence[str]) -> list[tuple[str, str]]:
+    """Find the repository and the description of each index that apt has verified."""
+    found = map(_VERIFIED.fullmatch, said)
+    return [(index[1], index[2]) for index in found if index is not None]

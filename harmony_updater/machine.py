@@ -1,4 +1,7 @@
-"""The states of an upgrade, what can happen in each and where that leads: one table. What isn't in it can't happen."""
+"""Define the states of an upgrade: what can happen in each, and where that leads.
+
+It is one table. What isn't in it can't happen.
+"""
 
 from typing import Literal
 

@@ -1,7 +1,8 @@
-"""Check before an upgrade that apt may be let loose: a list of named steps. None of them changes a package.
+"""Check before an upgrade that apt may be let loose: a list of named steps.
 
-A step returns its objection, or None. The order counts: what isn't trusted is refused before anything is fetched by
-it, and what was fetched is judged before a plan is made of it.
+None of them changes a package. A step returns its objection, or None. The order counts: what isn't
+trusted is refused before anything is fetched by it, and what was fetched is judged before a plan is
+made of it.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,7 +15,7 @@ from harmony_updater.machine import Event
 
 
 class Objection(NamedTuple):
-    """Why an attempt doesn't start: it waits when it is `hindered`, and ends when it is `refused`."""
+    """A reason not to start: the attempt waits when it is `hindered`, and ends when `refused`."""
 
     event: Event
     reason: str
@@ -54,7 +55,7 @@ class Preflight:
         )
 
     def boot_is_known(self) -> Objection | None:
-        """Without a boot id, a reboot couldn't be told from none."""
+        """Read the boot id, by which a reboot can be told."""
         if self.boot_id is None:
             return _no(
                 "BootIdUnreadable", "the boot id isn't readable, so a reboot couldn't be told"
@@ -86,7 +87,7 @@ class Preflight:
         return None
 
     def sources_are_signed(self) -> Objection | None:
-        """Show apt its indexes without signatures: whatever it believes then, it believes unsigned."""
+        """Show apt its indexes without signatures: what it believes then, it believes unsigned."""
         failed, indexes = self.host.run("indexes")
         if failed:
             return _no("SourcesMalformed", apt_output.why(indexes))
@@ -110,7 +111,7 @@ class Preflight:
         return _no("IndexFailed", apt_output.why(said)) if failed else None
 
     def indexes_are_verified(self) -> Objection | None:
-        """Let apt say of each index that it chooses packages from whether its signature was verified."""
+        """Let apt say of each index that it chooses packages from whether it was verified."""
         failed, said = self.host.run("verified")
         failed_too, policy = self.host.run("policy")
         if failed or failed_too:
@@ -128,7 +129,7 @@ class Preflight:
         return None
 
     def archives_are_verified_and_fit(self) -> Objection | None:
-        """Look at what the plan fetches: each archive is of a verified repository, and there is room for all."""
+        """Look at what the plan fetches: all is of verified repositories, and there is room."""
         failed, said = self.host.run("archives")
         failed_too, verified = self.host.run("verified")
         if failed or failed_too:

@@ -1,6 +1,7 @@
-"""What crosses the updater's socket: one JSON object a line each way, at most 64 KiB. Attributes have the wire's names.
+"""Define what crosses the updater's socket: one JSON object a line each way, at most 64 KiB.
 
-Pure, and pydantic is all it imports, so that the agent can import it alone. It must not decide about upgrades.
+Attributes have the wire's names. Pure, and pydantic is all it imports, so that the agent can import
+it alone. Nothing about upgrades is decided here.
 """
 
 from datetime import UTC, datetime
@@ -35,25 +36,24 @@ Code = _Refusal | Literal["bad-request", "unsupported", "busy"]
 
 
 def timestamp(seconds: float) -> str:
-    """Seconds since the epoch as the wire's time, in one spelling, so that text sorts as time does."""
-    return (
-        datetime.fromtimestamp(seconds, UTC)
-        .isoformat(timespec="milliseconds")
-        .replace("+00:00", "Z")
-    )
+    """Spell seconds since the epoch as the wire's time, in one way, so that text sorts as time."""
+    moment = datetime.fromtimestamp(seconds, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _one_spelling(text: str) -> str:
+    return timestamp(datetime.fromisoformat(text).timestamp())
 
 
 _RFC3339 = StringConstraints(
     pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?Z$"
 )
-Time = Annotated[
-    str, _RFC3339, AfterValidator(lambda text: timestamp(datetime.fromisoformat(text).timestamp()))
-]
-Identifier = Annotated[
-    str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")
-]  # it names a file, too
+Time = Annotated[str, _RFC3339, AfterValidator(_one_spelling)]
+_NAME = StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")  # it names a file, too
+Identifier = Annotated[str, _NAME]
 Device = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
-# What was done, as `name (old => new)`, `name (version)` or `name`; a list that is too long ends in `... N more`.
+# What was done, as `name (old => new)`, `name (version)` or `name`; too long a list ends in
+# `... N more`.
 Result = dict[
     Literal["upgraded", "installed", "removed", "held", "keptConffiles", "dpkgAudit"],
     tuple[str, ...],
@@ -61,13 +61,13 @@ Result = dict[
 
 
 class Wire(BaseModel):
-    """Strict and closed: a wrong type or an unknown field is an error."""
+    """A model that is strict and closed: a wrong type or an unknown field is an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class UpgradeRequest(Wire):
-    """Who asks for what, and until when it may start. Nothing here changes what is done."""
+    """A request: who asks, and until when it may start. Nothing here changes what is done."""
 
     attemptId: Identifier
     runUid: Identifier
@@ -76,7 +76,10 @@ class UpgradeRequest(Wire):
 
 
 class Ask(Wire):
-    """A request. `request` goes with AptFullUpgradeV1, `attemptId` with status, nothing with capabilities."""
+    """A line to the updater.
+
+    `request` goes with AptFullUpgradeV1, `attemptId` with status, nothing with capabilities.
+    """
 
     v: Version
     op: Literal["capabilities", "AptFullUpgradeV1", "status"]
@@ -117,7 +120,7 @@ class Capabilities(Wire):
 
 
 class Answer(Wire):
-    """`status` when `ok`, else `error`, which has a `code` (see Code) and a `message`."""
+    """A line from the updater: `status` when `ok`, else `error`, with a `code` and a `message`."""
 
     v: Version = 1
     ok: bool
@@ -126,21 +129,24 @@ class Answer(Wire):
 
 
 class Refused(Exception):
-    """Answered with an error."""
+    """Raised where the answer is an error."""
 
     def __init__(self, code: Code, message: str) -> None:
         self.answer = Answer(ok=False, error={"code": code, "message": message})
 
 
 def encode(line: Ask | Answer) -> bytes:
-    """One line, its newline included. `model_validate_json` reads it."""
+    """Write one line, its newline included. `model_validate_json` reads it."""
     return (
         line.model_dump_json(exclude={key for key, value in line if value is None}).encode() + b"\n"
     )
 
 
 def decode(line: bytes) -> Ask:
-    """Read a request, or raise Refused: `unsupported` for another op or version, else `bad-request`."""
+    """Read a line to the updater.
+
+    Raises Refused: `unsupported` for another operation or version, else `bad-request`.
+    """
     try:
         return Ask.model_validate_json(line)
     except ValidationError as error:

@@ -20,7 +20,7 @@ _PEER_GROUPS = 59
 
 
 def listen(path: str, group: int) -> socket.socket:
-    """Take systemd's socket when it hands one over, else make one at `path`, root's and the group's."""
+    """Take systemd's socket when it hands one over, else make one of root and the group."""
     if os.environ.get("LISTEN_PID") == str(os.getpid()):
         return socket.socket(fileno=3)
     if os.path.lexists(path):
@@ -36,7 +36,7 @@ def listen(path: str, group: int) -> socket.socket:
 class Places:
     """The connections that are served, `most` at once.
 
-    Where all places are taken, a new one gets that of the one that has idled longest, and has not to wait for it.
+    Where all are taken, a new one gets the place of the one that has idled longest.
     """
 
     def __init__(self, most: int) -> None:
@@ -87,7 +87,7 @@ def _turn_away(connection: socket.socket) -> None:
 def serve(
     listener: socket.socket, updater: Updater, group: int, most: int = 16, patience: float = 30
 ) -> None:
-    """Accept for ever: a thread a connection. A line may take `patience` seconds, and its answer."""
+    """Accept for ever. A line may take `patience` seconds, and so may its answer."""
     places = Places(most)
     while True:
         try:

@@ -38,7 +38,7 @@ def test_the_audit_finds_what_is_wrong(tmp_path: Path) -> None:
     (tmp_path / "deploy").mkdir()
     (tmp_path / "deploy/audit_updater.py").write_bytes(AUDIT.read_bytes())
     assert audit(tmp_path / "deploy/audit_updater.py").returncode == 0
-    (copy / "more.py").write_text(f"import urllib.request\nimport os\n\nos.execve('x', [], {{}})\n# {'x' * 119}\n")
+    (copy / "more.py").write_text(f"import urllib.request\nimport os\n\nos.execve('x', [], {{}})\n# {'x' * 99}\n")
     host = (copy / "host.py").read_text()
     (copy / "host.py").write_text(host.replace('"clock": "', '"clock": "/usr/bin/bash '))
     done = audit(tmp_path / "deploy/audit_updater.py")
