@@ -241,6 +241,48 @@ def test_what_the_device_has_that_could_spoil_it_has_no_effect(make: Make) -> No
     assert not any(word in environment for word in ("APT_CONFIG", "LD_PRELOAD", "SOMETHING", "/usr/local"))
 
 
+_DRIP = """
+import socket, time
+peers = []
+for _ in range(16):
+    peers.append(socket.socket(socket.AF_UNIX))
+    peers[-1].connect("/run/harmony-updater/updater.sock")
+print("ready", flush=True)
+while True:
+    for peer in peers:
+        try: peer.send(b" ")
+        except OSError: pass
+    time.sleep(1)
+"""
+
+
+def test_a_workload_that_keeps_connections_busy_keeps_nobody_out(make: Make) -> None:
+    site = make()
+    unit = ["systemd-run", "--quiet", "--unit=drip", f"--uid={USER}", "python3", "-c", _DRIP]
+    site.device.run(unit)
+    site.wait_for(lambda: "ready" in site.device.messages(unit="drip.service"))
+    for _ in range(30):
+        since = time.monotonic()
+        assert site.say(op="capabilities")["ok"]
+        assert json.loads(site.device.run(["python3", "-c", _ASK, SOCKET], user=USER).stdout)["ok"]
+        assert time.monotonic() - since < 5
+
+
+def test_a_workload_has_a_bounded_number_of_attempts_accepted_and_reboots_nothing(make: Make) -> None:
+    site = make(attempts_per_hour=3)
+    boot, accepted = site.device.boot_id(), []
+    for number in range(40):
+        answer = site.ask(attempt=f"attempt-{number}")
+        if answer["status"]["phase"] == "preflight":
+            accepted.append(number)
+            site.await_phase(attempt=f"attempt-{number}")
+    assert len(accepted) == 3
+    status = site.ask(attempt="attempt-more")["status"]
+    assert (status["phase"], status["reason"]) == ("blocked", "TooManyAttempts")
+    assert len(site.device.run(["ls", JOURNALS]).stdout.split(".json")) == 4
+    assert site.device.boot_id() == boot
+
+
 def test_what_apt_did_not_do_though_it_ended_well_has_failed(make: Make) -> None:
     site = make()
     site.device.run(["dpkg-divert", "--local", "--rename", "--add", "/usr/bin/dpkg"])

@@ -25,6 +25,7 @@ START = datetime(2026, 11, 29, 18, tzinfo=UTC)
 DEADLINE = START + timedelta(hours=2)
 UID = "3f2a0000-0000-4000-8000-000000000001"
 NO = Evidence()
+IDLE = "NothingToUpgrade"
 
 
 def after(minutes: float) -> datetime:
@@ -57,6 +58,7 @@ def told(
     before: str | None = "a",
     back: str | None = "b",
     audit: tuple[str, ...] = (),
+    upgraded: tuple[str, ...] = ("a", "b"),
     attempt: str = "",
     **status: Any,
 ) -> Evidence:
@@ -71,7 +73,7 @@ def told(
             reason=reason,
             bootIdBefore=before,
             bootIdAfter=back if phase == "complete" else None,
-            result=UpgradeResult(upgraded=["a", "b"], dpkgAudit=audit) if phase == "complete" else None,
+            result=UpgradeResult(upgraded=upgraded, dpkgAudit=audit) if phase == "complete" else None,
         )
     shown = ResourceStatus(phase=resource, reason=reason, generation=1, since=SINCE, spec_digest=DIGEST, status=detail)
     fields: dict[str, Any] = {"phase": "Progressing", "resources": {"SystemUpgrade/system": shown}} | status
@@ -115,6 +117,9 @@ def one(seen: Evidence, now: float = 20, state: str = "requested") -> TaskTarget
         (told("d1", "complete", back=None, heard=11), 20, "failed", "BootIdUnchanged"),
         (told("d1", "complete", before=None, heard=11), 20, "failed", "BootIdUnchanged"),
         (told("d1", "complete", back="", heard=11), 20, "failed", "BootIdUnchanged"),
+        (told("d1", "complete", back=None, upgraded=(), reason=IDLE, heard=11), 20, "succeeded", ""),
+        (told("d1", "complete", back=None, upgraded=(), heard=11), 20, "failed", "BootIdUnchanged"),
+        (told("d1", "complete", back=None, reason=IDLE, heard=11), 20, "failed", "BootIdUnchanged"),
         (told("d1", "complete", audit=("broken",), heard=11), 20, "repair-required", "PackagesUnhealthy"),
         (told("d1", "complete", attempt="another", heard=11), 20, "requested", ""),
         (told("d1", resources={}), 20, "requested", ""),
