@@ -18,7 +18,8 @@ apt::keep-(fetched-files|downloaded-packages)
 apt::get::(assume-yes|automaticremove|autoremove|hideautoremove|show-upgraded|show-versions)(::.*)?
 apt::get::(upgrade-allow-new|(never|always)-include-phased-updates|phase-policy|list-cleanup)
 apt::list-cleanup
-acquire::(retries|queue-mode|queue-host-limit|languages|pdiffs|gzipindexes|cdrom|by-hash)(::.*)?
+acquire::(retries|queue-mode|queue-host-limit|languages|pdiffs|gzipindexes|by-hash)(::.*)?
+acquire::cdrom::(mount|autodetect)
 acquire::(forceipv4|forceipv6|forceip|allowreleaseinfochange|max-default-age)(::.*)?
 acquire::compressiontypes::order(::.*)?
 acquire::(http|https|ftp)(::[^:]+)?::(proxy|timeout|connectiontimeout|pipeline-depth|dl-limit)

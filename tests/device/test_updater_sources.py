@@ -188,3 +188,35 @@ def test_a_source_that_cannot_be_read_has_a_reason_of_its_own(lab: Lab, suite: s
     assert said[0] == "UnsafeConfiguration"
     assert "99x" in said[1]
     device.close()
+
+
+_ALWAYS_GOOD = """#!/usr/bin/python3
+import sys
+def say(text):
+    sys.stdout.write(text + "\\n\\n")
+    sys.stdout.flush()
+say("100 Capabilities\\nVersion: 1.0\\nSingle-Instance: true\\nSend-Config: true")
+asked = {}
+for line in sys.stdin:
+    name, _, value = line.rstrip("\\n").partition(": ")
+    if name:
+        asked[name] = value
+    elif "URI" in asked:
+        say(f"201 URI Done\\nURI: {asked['URI']}\\nFilename: {asked['Filename']}\\nSigned-By: {'AB' * 20}")
+        asked = {}
+"""
+
+
+def test_what_a_replaced_verifier_let_in_is_verified_anew(signed: Device) -> None:
+    line = f"deb [signed-by={KEY}] file:{PLACE} ./\n"
+    signed.write("/etc/apt/sources.list.d/x.list", line)
+    signed.run(["sed", "-i", "s/^Suite: test/Suite: another/", f"{PLACE}/InRelease"])
+    signed.write("/srv/good", _ALWAYS_GOOD)
+    signed.run(["chmod", "0755", "/srv/good"])
+    signed.write("/srv/evil.conf", "".join(f'Dir::Bin::methods::{name} "/srv/good";\n' for name in ("gpgv", "sqv")))
+    assert signed.run(["apt-get", "update"], check=False).rc == 100
+    assert signed.run(["env", "APT_CONFIG=/srv/evil.conf", "apt-get", "update"], check=False).rc == 0
+    as_it_is = _TRY.replace("def lay(case):\n", "def lay(case):\n    return\n")
+    ((_, said),) = json.loads(signed.run([PYTHON, "-c", as_it_is, ""], input='[["", "", ""]]').stdout)
+    assert said
+    assert said[0] == "IndexFailed"

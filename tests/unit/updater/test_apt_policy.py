@@ -119,6 +119,7 @@ def test_what_changes_neither_who_is_believed_nor_what_runs_is_allowed(line: str
         'APT::Compressor::zz::Binary "/srv/zz";',
         'Acquire::http::Proxy-Auto-Detect "/srv/detect";',
         'Acquire::https::Verify-Peer "false";',
+        'Acquire::cdrom::/media/cdrom/::Mount "/srv/mount";',
         'Acquire::IndexTargets::deb::Packages::MetaKey "x";',
         'Acquire::Max-ValidTime "1";',
         'Debug::pkgDPkgPM "1";',
