@@ -166,6 +166,7 @@ def control_plane(settings: Settings, known: Callable[[], Collection[str]] = tup
         nats.servers,
         credentials=nats.credentials,
         tls_ca=nats.tls_ca,
+        insecure=nats.insecure,
         poll=settings.intervals.poll,
         known=known,
     )
@@ -238,8 +239,12 @@ async def _serve(control: NatsControl, engine: Engine, state_dir: Path, anew: as
 def _told(control: NatsControl, engine: Engine) -> dict[str, Any]:
     """What the state directory's socket tells."""
     lost = engine.intake.lost
-    why = f"{lost.reason}: {lost.message}" if lost else ""
-    return {"connected": control.connected(), "lost": why, "statuses": [status.wire() for status in engine.statuses()]}
+    return {
+        "connected": control.connected(),
+        "trouble": control.trouble,
+        "lost": f"{lost.reason}: {lost.message}" if lost else "",
+        "statuses": [status.wire() for status in engine.statuses()],
+    }
 
 
 def _bound_the_stop() -> None:

@@ -203,7 +203,8 @@ async def _nats(settings: Settings) -> Finding:
             text = f"{where}: {error}: run harmony server push; is nats.credentials this device's own file?"
             found = Finding("NATS", False, text)
         except Unreachable:
-            found = Finding("NATS", False, f"{where} doesn't answer: is the server up, nats.servers right?")
+            why = control.trouble or "is the server up, nats.servers right?"
+            found = Finding("NATS", False, f"{where} doesn't answer: {why}")
         except BucketMissing:
             text = f"{where} answers but has no buckets ({', '.join(BUCKETS)}): the first harmony apply makes them"
             found = Finding("NATS", False, text)

@@ -88,7 +88,7 @@ def join(path: str, seconds: float, *, replace: bool) -> None:
     print(f"{FOLDER} says that this is {bundle.device}")
     _start(other_updater=other_updater)
     state_dir = Path(tomllib.loads(CONFIG.read_text("utf-8"))["agent"].get("state_dir", "/var/lib/harmony-agent"))
-    _await(lambda: _connected(state_dir), seconds, bundle)
+    _await(lambda: _trouble(state_dir), seconds, bundle)
     print(f"{bundle.device} has joined: connected to {', '.join(bundle.servers)}")
     print(f"remove the bundle, for whoever has it is {bundle.device}: rm {path}")
 
@@ -246,21 +246,24 @@ def _systemctl(*words: str) -> None:
         raise Cannot(FAILED, f"systemctl {' '.join(words)}: {said}; see journalctl -u {_UNIT}, then run it again")
 
 
-def _connected(state_dir: Path) -> bool:
+def _trouble(state_dir: Path) -> str | None:
+    """Why the agent has no connection, as far as it says so; None when it has one."""
     try:
-        return bool(local.ask(state_dir)["connected"])
-    except (OSError, LookupError, TypeError):
-        return False
+        told = local.ask(state_dir)
+        return None if told["connected"] else str(told.get("trouble", ""))
+    except (OSError, LookupError, TypeError, AttributeError):
+        return ""
 
 
-def _await(connected: Callable[[], bool], seconds: float, bundle: Bundle) -> None:
+def _await(trouble: Callable[[], str | None], seconds: float, bundle: Bundle) -> None:
     until = time.monotonic() + seconds
-    while not connected():
+    while (why := trouble()) is not None:
         if time.monotonic() > until:
             raise Cannot(
                 UNREACHABLE,
                 f"the configuration is written, and the agent goes on trying, but in {seconds:g} s it hasn't connected "
-                f"to {', '.join(bundle.servers)}: does this device reach it, and are its credentials still good? "
+                f"to {', '.join(bundle.servers)}: {why or 'no answer'}. Does this device reach it, and are its "
+                f"credentials still good? "
                 f"See journalctl -u {_UNIT}",
             )
         time.sleep(_LOOK_SECONDS)

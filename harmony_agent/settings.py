@@ -44,11 +44,12 @@ class AgentSection(_Section):
 
 
 class NatsSection(_Section):
-    """Where the control plane is."""
+    """Where the control plane is; `insecure` lets credentials go there without TLS."""
 
     servers: Annotated[Sequence[str], Field(min_length=1)] = ("nats://127.0.0.1:4222",)
     credentials: str = ""
     tls_ca: str = ""
+    insecure: bool = False
 
 
 class FilesSection(_Section):

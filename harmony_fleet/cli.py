@@ -16,7 +16,7 @@ from typing import Any
 import typer
 
 from harmony_fleet import cli_change, cli_device, cli_fleet, cli_look, cli_server, cli_upgrade
-from harmony_fleet.cli_options import Creds, Server, TlsCa, reader_gone
+from harmony_fleet.cli_options import Creds, Insecure, Server, TlsCa, reader_gone
 
 app = typer.Typer(
     name="harmony",
@@ -28,7 +28,14 @@ app = typer.Typer(
 
 
 @app.callback()
-def _root(ctx: typer.Context, server: Server = None, creds: Creds = None, tls_ca: TlsCa = None) -> None:
+def _root(
+    ctx: typer.Context,
+    *,
+    server: Server = None,
+    creds: Creds = None,
+    tls_ca: TlsCa = None,
+    insecure: Insecure = False,
+) -> None:
     """Write what devices shall be, and see what they are.
 
     \b
@@ -44,7 +51,7 @@ def _root(ctx: typer.Context, server: Server = None, creds: Creds = None, tls_ca
     Exit codes: 0 done or converged, 1 not converged, 2 invalid input, 3 somebody else wrote,
     4 NATS or device not reached, 5 refused by a guard.
     """
-    ctx.obj = {"server": server, "creds": creds, "tls_ca": tls_ca}
+    ctx.obj = {"server": server, "creds": creds, "tls_ca": tls_ca, "insecure": insecure}
 
 
 # in the order of the help

@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from harmony_fleet import cli_board, cli_key, cli_roster
-from harmony_fleet.cli_options import Creds, Server, Timeout, TlsCa, common_of, guarded, local, reaching, seconds_of
+from harmony_fleet.cli_options import (
+    Creds,
+    Insecure,
+    Server,
+    Timeout,
+    TlsCa,
+    common_of,
+    guarded,
+    local,
+    reaching,
+    seconds_of,
+)
 
 if TYPE_CHECKING:
     from harmony_fleet.commands.common import Common
@@ -115,6 +126,7 @@ def plan(
     server: Server = None,
     creds: Creds = None,
     tls_ca: TlsCa = None,
+    insecure: Insecure = False,
     output: Annotated[
         str,
         typer.Option("-o", "--output", metavar="FORM|FILE", help="table, json, yaml; or a file to keep the plan in."),
@@ -130,7 +142,7 @@ def plan(
     from harmony_fleet.fleetplan import Scope
 
     form = output if output in _FORMS else "table"
-    common = common_of(ctx, server, creds, tls_ca, form)
+    common = common_of(ctx, server, creds, tls_ca, form, insecure=insecure)
     scope = Scope(frozenset(device or ()), take_over, allow_prune, allow_removals, follow_generation)
     return guarded(common, lambda: fleet.plan(common, scope, None if output in _FORMS else output))
 

@@ -25,6 +25,10 @@ Creds = Annotated[str | None, typer.Option(metavar="PATH", help="NATS .creds fil
 TlsCa = Annotated[
     str | None, typer.Option("--tls-ca", metavar="PATH", help="CA (PEM); else $HARMONY_TLS_CA, context.toml.")
 ]
+Insecure = Annotated[
+    bool,
+    typer.Option("--insecure", help="Let credentials go without TLS: who is on the network can read and use them."),
+]
 Form = Annotated[
     Literal["table", "json", "yaml"], typer.Option("-o", "--output", help="For people or for programs; errors too.")
 ]
@@ -45,14 +49,26 @@ def seconds_of(text: str, most: float = 86_400) -> float:
     return total
 
 
-def common_of(ctx: typer.Context, server: str | None, creds: str | None, tls_ca: str | None, output: str) -> Common:
+def common_of(
+    ctx: typer.Context,
+    server: str | None,
+    creds: str | None,
+    tls_ca: str | None,
+    output: str,
+    *,
+    insecure: bool = False,
+) -> Common:
     """A command's own options before those that stand in front of it."""
     from harmony_fleet.commands.common import Common
     from harmony_fleet.render import Output
 
     before: dict[str, Any] = ctx.obj or {}
     return Common(
-        server or before.get("server"), creds or before.get("creds"), tls_ca or before.get("tls_ca"), Output(output)
+        server or before.get("server"),
+        creds or before.get("creds"),
+        tls_ca or before.get("tls_ca"),
+        Output(output),
+        insecure or before.get("insecure", False),
     )
 
 
@@ -78,12 +94,12 @@ def reaching(command: Callable[..., int]) -> Callable[..., int]:
 
     These are its first argument, as Common; its errors are told.
     """
-    return _sharing(command, "server", "creds", "tls_ca", "output")
+    return _sharing(command, "server", "creds", "tls_ca", "insecure", "output")
 
 
 def connecting(command: Callable[..., int]) -> Callable[..., int]:
     """The same without a form: what it writes has one of its own."""
-    return _sharing(command, "server", "creds", "tls_ca")
+    return _sharing(command, "server", "creds", "tls_ca", "insecure")
 
 
 def local(command: Callable[..., int]) -> Callable[..., int]:
@@ -98,10 +114,11 @@ def _sharing(command: Callable[..., int], *names: str) -> Callable[..., int]:
         server: Server = None,
         creds: Creds = None,
         tls_ca: TlsCa = None,
+        insecure: Insecure = False,
         output: Form = "table",
         **own: Any,
     ) -> int:
-        common = common_of(ctx, server, creds, tls_ca, output)
+        common = common_of(ctx, server, creds, tls_ca, output, insecure=insecure)
         return guarded(common, lambda: command(common, **own))
 
     first, *shared, _ = inspect.signature(run).parameters.values()

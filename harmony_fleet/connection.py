@@ -19,9 +19,9 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
+from harmony_fleet.channel import ChannelClient, NotEncrypted
 from harmony_fleet.context import Context
 from harmony_fleet.errors import HarmonyError, InvalidInput, Unreachable
-from harmony_fleet.tolerant import TolerantClient
 
 # What the library would log is told by our own errors.
 logging.getLogger("nats").addHandler(logging.NullHandler())
@@ -90,8 +90,10 @@ class Connection:
     def __init__(self, context: Context, seconds: float = CONNECT_SECONDS) -> None:
         self._context = context
         self._seconds = seconds
-        self._client = TolerantClient()
+        self._client = ChannelClient(context.needs_tls)
         self._last_error: Exception | None = None
+        self._bare: NotEncrypted | None = None
+        """the last refusal for lack of TLS since the last connection"""
         self._refused = asyncio.Event()
 
     async def __aenter__(self) -> Connection:
@@ -118,13 +120,13 @@ class Connection:
             await self._client.close()
 
     async def _connect(self, options: dict[str, Any]) -> None:
-        """Try until it stands; the client would also try a refused login again and again."""
+        """Try until it stands; the client would also try a refused login, and servers without TLS, without end."""
         connecting = asyncio.ensure_future(self._client.connect(**options))
         refused = asyncio.ensure_future(self._refused.wait())
         try:
             await asyncio.wait({connecting, refused}, return_when=asyncio.FIRST_COMPLETED)
             if not connecting.done():
-                raise nats.errors.AuthorizationError
+                raise self._last_error or nats.errors.AuthorizationError
             await connecting
         finally:
             connecting.cancel()
@@ -132,15 +134,24 @@ class Connection:
             await asyncio.gather(connecting, refused, return_exceptions=True)
 
     def _options(self) -> dict[str, Any]:
+        bare = set[str]()
+
         async def remember(error: Exception) -> None:
             self._last_error = error
-            if "authorization" in str(error).lower():
+            if isinstance(error, NotEncrypted):
+                self._bare = error
+                bare.add(error.server)
+            if "authorization" in str(error).lower() or len(bare) >= len(self._context.servers):
                 self._refused.set()
+
+        async def forget() -> None:
+            self._bare = None
 
         options: dict[str, Any] = {
             "servers": list(self._context.servers),
             "name": "harmony",
             "error_cb": remember,
+            "reconnected_cb": forget,
             "max_reconnect_attempts": -1,
             "reconnect_time_wait": 0.5,
             "ping_interval": 10,
@@ -162,8 +173,10 @@ class Connection:
         """The connection's fault in an operator's words."""
         cause = error
         if isinstance(error, TimeoutError) and not self._client.is_connected and self._last_error is not None:
-            cause = self._last_error
+            cause = self._bare or self._last_error
         place = self._context.place()
+        if (insecure := _channel_fault(cause, place)) is not None:
+            return insecure
         if isinstance(error, TimeoutError) and "permissions violation" in str(self._last_error).lower():
             refused = str(self._last_error).removeprefix("nats: ")
             return Unreachable(
@@ -231,6 +244,23 @@ class Connection:
             await self._client.publish(subject, payload, reply=reply)
         except (OSError, nats.errors.Error) as error:
             raise self.unreachable(error) from None
+
+
+def _channel_fault(cause: Exception, place: str) -> Unreachable | None:
+    """The fault of a channel that isn't what was asked for; nothing was sent over it."""
+    if isinstance(cause, NotEncrypted):
+        return Unreachable(
+            "TlsMissing",
+            f"cannot reach NATS at {place}: {cause}",
+            "have the server speak TLS (if it does, somebody between takes it out); without, give --insecure",
+        )
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return Unreachable(
+            "TlsUntrusted",
+            f"cannot reach NATS at {place}: its certificate isn't trusted: {cause.verify_message}",
+            "check --tls-ca, $HARMONY_TLS_CA or context.toml, and the server's name",
+        )
+    return None
 
 
 def _why(cause: Exception) -> str:

@@ -20,6 +20,7 @@ from typing import Any, Final
 from harmony_fleet import secret
 from harmony_fleet.errors import InvalidInput
 from harmony_fleet.roster import durable
+from scores.channel import needs_tls
 
 AUTHORITY: Final = "authority"
 """The folder of the home where the authority's keys and credentials are."""
@@ -27,19 +28,29 @@ ANEW: Final = "make another authority, and join each device to it: see docs/oper
 """What to do where one of them may have been read by others."""
 DEFAULT_SERVER: Final = "nats://127.0.0.1:4222"
 _KEYS: Final = {"server": (str, list), "creds": (str,), "tls_ca": (str,), "replicas": (int,)}
-_SERVER: Final = re.compile(r"((nats|tls|ws|wss)://)?[^\s/]+(:[0-9]+)?/?")
+_SERVER: Final = re.compile(r"((nats|tls)://)?[^\s/]+(:[0-9]+)?/?")
 _LINEAGE: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Where and as whom a command works. `replicas` is for buckets that it has to make."""
+    """Where and as whom a command works. `replicas` is for buckets that it has to make.
+
+    `insecure`: credentials may go there without TLS.
+    """
 
     servers: tuple[str, ...]
     creds: Path | None
     tls_ca: Path | None
     home: Path
     replicas: int = 1
+    insecure: bool = False
+
+    def needs_tls(self, server: str) -> bool:
+        """Tell if nothing but TLS may be spoken to `server`, one of ours or one that they named."""
+        credentials = self.creds is not None or any("@" in one for one in self.servers)
+        ca = self.tls_ca is not None
+        return needs_tls(server, tls_ca=ca, credentials=credentials, insecure=self.insecure)
 
     def place(self) -> str:
         """The servers for a message, without a user or password that their URL may hold."""
@@ -51,6 +62,7 @@ def load_context(
     server: str | None = None,
     creds: str | None = None,
     tls_ca: str | None = None,
+    insecure: bool = False,
     environ: Mapping[str, str] | None = None,
 ) -> Context:
     """Flags before ``$HARMONY_SERVER``, ``$HARMONY_CREDS``, ``$HARMONY_TLS_CA`` before ``context.toml``."""
@@ -67,6 +79,7 @@ def load_context(
         tls_ca=_existing("TLS authority", tls_ca or env.get("HARMONY_TLS_CA"), saved.get("tls_ca"), home),
         home=home,
         replicas=saved.get("replicas", 1),
+        insecure=insecure,
     )
 
 

@@ -37,13 +37,16 @@ class NatsLink(NatsConnection):
         *,
         credentials: str = "",
         tls_ca: str = "",
+        insecure: bool = False,
     ) -> None:
         """`installation` tells two agents of one device id apart; it names this agent's connection."""
         self.device = device
         name = f"agent-{device}-{hashlib.sha256(installation.encode()).hexdigest()[:8]}"
         own = is_device(credentials)
         inbox_prefix = device_inbox(device) if own else ""
-        super().__init__(name, servers, credentials=credentials, tls_ca=tls_ca, inbox_prefix=inbox_prefix)
+        super().__init__(
+            name, servers, credentials=credentials, tls_ca=tls_ca, insecure=insecure, inbox_prefix=inbox_prefix
+        )
         self.access: Access = (DeviceAccess if own else FullAccess)(self, device)
         """how to read: with the device's own credentials, or with an account's full rights"""
 

@@ -12,17 +12,19 @@ import logging
 import random
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 import anyio
 import nats.errors
-from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.js import JetStreamContext
 
 from harmony_agent.adapters.nats_answers import Silent
+from harmony_agent.adapters.nats_channel import ChannelClient, NotEncrypted
 from harmony_agent.adapters.nats_close import close
 from harmony_agent.topology.control import Unreachable
+from scores.channel import needs_tls
 
 log = logging.getLogger(__name__)
 # That a TLS connection was closed by its other end: asyncio warns of it, and nothing follows from it.
@@ -43,22 +45,35 @@ class NatsConnection:
     """One connection after the other, by `name`, to whichever of `servers` answers."""
 
     def __init__(
-        self, name: str, servers: Sequence[str], *, credentials: str = "", tls_ca: str = "", inbox_prefix: str = ""
+        self,
+        name: str,
+        servers: Sequence[str],
+        *,
+        credentials: str = "",
+        tls_ca: str = "",
+        insecure: bool = False,
+        inbox_prefix: str = "",
     ) -> None:
-        """`credentials` and `tls_ca` are paths of files; with an `inbox_prefix`, answers come below that alone."""
+        """`credentials` and `tls_ca` are paths of files, `insecure` lets credentials go in the clear; with an
+        `inbox_prefix`, answers come below that alone.
+        """
         self.name = name
         self._servers = list(servers)
         self._credentials = credentials
         self._tls_ca = tls_ca
+        self._insecure = insecure
         self._inbox_prefix = inbox_prefix
+        self._spoke_first: set[str] = set()
         self._denied = ""
-        self._client = Client()
+        self._client = self._new_client()
         self._given_up = asyncio.Event()
         self._up = False
         self._connection_changed = asyncio.Event()
         self._came: list[Callable[[], None]] = []
         self.attempts = 0
         """tries to connect, of this process's life"""
+        self.trouble = ""
+        """why there is no connection; empty while there is one, and before the first try"""
 
     def connected(self) -> bool:
         """Whether there is a connection now."""
@@ -70,25 +85,30 @@ class NatsConnection:
 
     async def run(self) -> None:
         """Keep a connection until cancelled."""
-        tries, said = 0, ""
+        tries = 0
         try:
             while True:
-                self._client, self._given_up, self._up = Client(), asyncio.Event(), False
+                self._client, self._given_up, self._up = self._new_client(), asyncio.Event(), False
                 try:
                     await self._connect()
-                    tries, said = 0, ""
+                    tries, self.trouble = 0, ""
                     await self._until_lost()
                     log.warning("lost the connection to NATS")
                 except Exception as error:  # whatever it is, the device goes on without NATS
                     cause = _cause(error)
-                    if cause != said:  # once for each cause, not for each try
-                        log.warning("cannot connect to NATS at %s: %s", self._places(), cause)
-                    tries, said = tries + 1, cause
+                    if cause != self.trouble:  # once for each cause, not for each try
+                        log.warning("cannot connect to NATS at %s: %s", self._places(), cause, extra=_reason(error))
+                    tries, self.trouble = tries + 1, cause
                 await self._close()
                 await anyio.sleep(_wait(tries))
         finally:
             with anyio.CancelScope(shield=True):
                 await self._close()
+
+    def _new_client(self) -> ChannelClient:
+        credentials = bool(self._credentials) or any("@" in server for server in self._servers)
+        needs = partial(needs_tls, tls_ca=bool(self._tls_ca), credentials=credentials, insecure=self._insecure)
+        return ChannelClient(needs, self._spoke_first)
 
     def _places(self) -> str:
         """Where the servers are, without the name and password that a URL may hold."""
@@ -206,8 +226,18 @@ def _wait(tries: int) -> float:
     return min(most, first * 2.0 ** min(tries, 16)) * random.uniform(0.5, 1.0)  # noqa: S311  # jitter, no secret
 
 
+def _reason(error: Exception) -> dict[str, str]:
+    """The code of a channel that isn't what was asked for, as the log's `extra`."""
+    if isinstance(error, NotEncrypted):
+        return {"reason": "TlsMissing"}
+    return {"reason": "TlsUntrusted"} if isinstance(error, ssl.SSLCertVerificationError) else {}
+
+
 def _cause(error: Exception) -> str:
     """Why there is no connection. What isn't the network's or the server's may repeat what it couldn't read."""
+    code = _reason(error).get("reason")
+    if code:
+        return f"{code}: {_word(error)}"
     if isinstance(error, OSError | nats.errors.Error):
         return _word(error)
     return f"{type(error).__name__}: are the server's address, credentials and tls_ca right?"

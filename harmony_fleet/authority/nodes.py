@@ -88,6 +88,7 @@ def _cluster(node: Node, nodes: Sequence[Node], fleet: str) -> list[str]:
 def _tls(name: str, at: str, *, verify: bool = False) -> list[str]:
     return [
         f"{name} {{",
+        *([] if verify else ['  handshake_first: "auto"  # at once; a client that waits gets it after INFO']),
         f"  cert_file: {_text(f'{at}/server.pem')}",
         f"  key_file: {_text(f'{at}/server-key.pem')}",
         f"  ca_file: {_text(f'{at}/ca.pem')}",

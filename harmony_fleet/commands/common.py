@@ -31,10 +31,11 @@ class Common:
     creds: str | None = None
     tls_ca: str | None = None
     output: Output = Output.TABLE
+    insecure: bool = False
 
     def context(self) -> Context:
         """Where to connect."""
-        return load_context(server=self.server, creds=self.creds, tls_ca=self.tls_ca)
+        return load_context(server=self.server, creds=self.creds, tls_ca=self.tls_ca, insecure=self.insecure)
 
     def home(self) -> Path:
         """Where the context, the roster and the authority are, or will be."""

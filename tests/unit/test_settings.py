@@ -19,6 +19,7 @@ kinds = ["File", "SystemdUnit", "Container", "SystemUpgrade"]
 servers = ["nats://127.0.0.1:4222"]
 credentials = ""            # a NATS .creds file
 tls_ca = ""
+insecure = false            # credentials without TLS
 [files]
 roots = ["/srv"]
 [systemd]

@@ -1,0 +1,26 @@
+"""Which connections to NATS must be TLS: decided from an address and from what was configured. Connects nowhere."""
+
+from __future__ import annotations
+
+import ipaddress
+from urllib.parse import urlsplit
+
+
+def needs_tls(server: str, *, tls_ca: bool, credentials: bool, insecure: bool) -> bool:
+    """Tell if nothing but TLS may be spoken to `server`, a URL as ``nats://host:4222``.
+
+    TLS is asked for by the scheme or by a CA. It is also needed where credentials would leave this machine, unless
+    `insecure` says that they may do so in the clear; `insecure` takes back neither the scheme nor the CA.
+    """
+    url = urlsplit(server)
+    if tls_ca or url.scheme == "tls":
+        return True
+    return credentials and not insecure and not is_loopback(url.hostname or "")
+
+
+def is_loopback(host: str) -> bool:
+    """Tell if `host` is this machine: an address of loopback, or the name localhost."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower().rstrip(".") == "localhost"
