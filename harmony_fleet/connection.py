@@ -1,4 +1,4 @@
-"""One connection to NATS: log in, ask, subscribe; the only importer of nats. The library's errors stop here."""
+"""One connection to NATS: log in, ask, subscribe. It and its `channel` alone import nats; its errors stop here."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class Connection:
         try:
             await asyncio.wait({connecting, refused}, return_when=asyncio.FIRST_COMPLETED)
             if not connecting.done():
-                raise self._last_error or nats.errors.AuthorizationError
+                raise self._bare or nats.errors.AuthorizationError
             await connecting
         finally:
             connecting.cancel()
