@@ -13,7 +13,6 @@ import stat
 import subprocess
 import sys
 import time
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +23,7 @@ from pydantic import ValidationError
 from harmony_agent.adapters import local
 from harmony_agent.settings import DEFAULT_PATH, Settings
 from scores.bundle import MAX_BYTES, Bundle, InvalidBundle, decode
+from scores.toml import read_toml
 
 OK: Final = 0
 FAILED: Final = 1
@@ -87,7 +87,7 @@ def join(path: str, seconds: float, *, replace: bool) -> None:
         ) from None
     print(f"{FOLDER} says that this is {bundle.device}")
     _start(other_updater=other_updater)
-    state_dir = Path(tomllib.loads(CONFIG.read_text("utf-8"))["agent"].get("state_dir", "/var/lib/harmony-agent"))
+    state_dir = Path(read_toml(CONFIG.read_bytes())["agent"].get("state_dir", "/var/lib/harmony-agent"))
     _await(lambda: _trouble(state_dir), seconds, bundle)
     print(f"{bundle.device} has joined: connected to {', '.join(bundle.servers)}")
     print(f"remove the bundle, for whoever has it is {bundle.device}: rm {path}")
@@ -139,7 +139,7 @@ def _bytes(path: Path) -> bytes:
 
 def _toml(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text("utf-8"))
+        return read_toml(path.read_bytes())
     except FileNotFoundError:
         return {}
     except (OSError, ValueError):  # a TOML error repeats the line

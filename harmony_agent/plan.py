@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,7 +18,8 @@ from harmony_agent.engine.kind import KindInstance
 from harmony_agent.engine.rehearse import Foreseen, Rehearsal
 from harmony_agent.settings import Settings
 from harmony_agent.topology.control import Stored
-from scores.manifest import InvalidManifest, WireManifest, decode, validate
+from scores.canonical import NotCanonical, read
+from scores.manifest import MAX_MANIFEST, InvalidManifest, WireManifest, decode, validate
 from scores.names import MAX_GENERATION
 
 _CONVERGED: Final = 0
@@ -100,9 +100,9 @@ async def run(settings: Settings, path: str | None) -> int:
 def _read(settings: Settings, book: Book, path: str) -> WireManifest:
     """A manifest in JSON; what the control plane adds (device, lineage, generation) may be left out."""
     try:
-        value = json.loads(Path(path).read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise InvalidManifest("NotJson", (), f"{path} is no JSON: {error}") from None
+        value = read(Path(path).read_bytes(), MAX_MANIFEST)
+    except NotCanonical as error:
+        raise InvalidManifest(error.code, (), f"{path}: {error}") from None
     if isinstance(value, dict):
         known = book.deployments.get(str(value.get("deployment")))
         last = known.last if known is not None else None

@@ -5,7 +5,6 @@ Reads a file and the environment that it is handed; does nothing else.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -16,6 +15,7 @@ from scores.base import KINDS
 from scores.file import Path as NormalPath
 from scores.names import DeviceName
 from scores.signatures import read_key
+from scores.toml import NotToml, read_toml
 
 DEFAULT_PATH: Final = "/etc/harmony/agent.toml"
 ENV_PATH: Final = "HARMONY_AGENT_CONFIG"
@@ -124,11 +124,13 @@ def load(path: str | None, environ: Mapping[str, str]) -> Settings:
     """Read `path`, else ``$HARMONY_AGENT_CONFIG``, else the default. Raises InvalidSettings."""
     place = Path(path or environ.get(ENV_PATH) or DEFAULT_PATH)
     try:
-        value: dict[str, Any] = tomllib.loads(place.read_text("utf-8"))
+        value = read_toml(place.read_bytes())
     except OSError as error:
         raise InvalidSettings(f"cannot read the configuration {place}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except NotToml as error:
         raise InvalidSettings(f"cannot read the configuration {place}: {error}") from error
+    except ValueError:
+        raise InvalidSettings("cannot read the configuration: its name is none") from None
     for name in sorted(environ):
         if name.startswith(ENV_PREFIX):
             _override(value, name, environ[name])
@@ -160,8 +162,8 @@ def _override(value: dict[str, Any], name: str, text: str) -> None:
 def _parsed(text: str, form: str) -> Any:
     """`text` as TOML where that gives what the key takes; a device may be called 12, and a list be a,b."""
     try:
-        parsed = tomllib.loads(f"v = {text}")["v"]
-    except tomllib.TOMLDecodeError:
+        parsed = read_toml(f"v = {text}".encode("utf-8", "surrogateescape"))["v"]
+    except NotToml:
         parsed = [part.strip() for part in text.split(",") if part.strip()] if form == "list" else text
     if form == "text" and not isinstance(parsed, str):
         return text

@@ -10,7 +10,6 @@ import contextlib
 import os
 import re
 import tempfile
-import tomllib
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from harmony_fleet import secret
 from harmony_fleet.errors import InvalidInput
 from harmony_fleet.roster import durable
 from scores.channel import needs_tls
+from scores.toml import NotToml, read_toml
 
 AUTHORITY: Final = "authority"
 """The folder of the home where the authority's keys and credentials are."""
@@ -91,12 +91,12 @@ def home_of(env: Mapping[str, str]) -> Path:
 
 def _read_file(path: Path) -> dict[str, Any]:
     try:
-        values = tomllib.loads(path.read_text("utf-8"))
+        values = read_toml(path.read_bytes())
     except FileNotFoundError:
         return {}
     except OSError as error:
         raise InvalidInput("ContextUnreadable", f"cannot read {path}: {error.strerror}", "mend or remove it") from None
-    except ValueError as error:  # no TOML, or no UTF-8
+    except NotToml as error:
         raise InvalidInput("ContextInvalid", f"cannot read {path}: {error}", "mend or remove it") from None
     for key, value in values.items():
         if key not in _KEYS:

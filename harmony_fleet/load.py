@@ -17,11 +17,11 @@ from typing import Any, Final
 from pydantic import ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.constructor import SafeConstructor
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from harmony_fleet.errors import InvalidInput
 from harmony_fleet.quickyaml import UNUSUAL, quick
-from scores.canonical import MAX_DEPTH, NotCanonical, read
+from harmony_fleet.yamlfaults import told
+from scores.canonical import MAX_DEPTH, NotCanonical, place_of, read
 from scores.manifest import MAX_MANIFEST, FieldError, InvalidManifest, Manifest, explain, validate
 
 MAX_FILE: Final = 16 * MAX_MANIFEST
@@ -102,26 +102,13 @@ def read_yaml(data: bytes, where: str, most: int = _MAX_NODES) -> list[Any]:
     """YAML 1.2 documents; dates stay text, duplicate keys and exploding aliases are refused."""
     try:
         text = data.decode("utf-8-sig")
-        value = quick(text)
-        values = list(_reader().load_all(text)) if value is UNUSUAL else [value]
     except UnicodeDecodeError as error:
         raise InvalidInput(
-            "NotUtf8", f"cannot read {where}: not UTF-8 at byte {error.start}", "save as UTF-8"
+            "NotUtf8", f"cannot read {where}: not UTF-8 {place_of(data, error.start)}", "save as UTF-8"
         ) from None
-    except MarkedYAMLError as error:
-        # The problem's own words may repeat a value (a duplicate key's two), so only its place is told.
-        mark = error.problem_mark or error.context_mark
-        place = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        duplicate = type(error).__name__ == "DuplicateKeyError"
-        code, what = ("DuplicateKey", "a key stands twice") if duplicate else ("NotYaml", "not YAML")
-        raise InvalidInput(code, f"cannot read {where}: {what}{place}", "mend the YAML there") from None
-    except RecursionError:
-        raise InvalidInput("TooDeep", f"cannot read {where}: nested too deeply", "flatten it") from None
-    except (YAMLError, ValueError, TypeError, KeyError, AttributeError, IndexError, OverflowError) as error:
-        # Scalars that the reader takes for a number or a tag and then can't convert.
-        raise InvalidInput(
-            "NotYaml", f"cannot read {where}: not YAML ({type(error).__name__})", "quote unusual scalars, drop tags"
-        ) from None
+    with told(text, f"read {where}"):
+        value = quick(text)
+        values = list(_reader().load_all(text)) if value is UNUSUAL else [value]
     values = [value for value in values if value is not None]
     for value in values:
         _check_size(value, where, most)

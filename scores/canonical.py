@@ -55,7 +55,7 @@ def read(data: bytes, limit: int) -> Any:
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise NotCanonical("NotUtf8", f"not UTF-8 at byte {error.start}") from None
+        raise NotCanonical("NotUtf8", f"not UTF-8 {place_of(data, error.start)}") from None
     _check_depth(text)
     try:
         value = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite)
@@ -66,6 +66,13 @@ def read(data: bytes, limit: int) -> Any:
     except ValueError:  # an integer of more digits than Python converts
         raise NotCanonical("NumberTooLarge", "an integer has too many digits") from None
     return value
+
+
+def place_of(text: str | bytes, index: int) -> str:
+    """Line and column of what stands at `index`, both counted from 1. A column of bytes is counted in bytes."""
+    before = text[:index] if isinstance(text, str) else text[:index].decode("latin-1")
+    lines = before.split("\n")
+    return f"at line {len(lines)}, column {len(lines[-1]) + 1}"
 
 
 def _check_depth(text: str) -> None:

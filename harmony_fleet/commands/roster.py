@@ -114,7 +114,7 @@ def variables(words: Sequence[str]) -> dict[str, str | int | float | bool]:
 def _scalar(text: str) -> str | int | float | bool:
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
     return value if isinstance(value, (str, int, float, bool)) else text
 

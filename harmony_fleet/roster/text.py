@@ -7,13 +7,13 @@ from typing import Any, Final
 
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap
-from ruamel.yaml.error import YAMLError
 
 from harmony_fleet.errors import InvalidInput
 from harmony_fleet.load import read_yaml
 from harmony_fleet.roster import partial
 from harmony_fleet.roster.edit import Edit, bump
 from harmony_fleet.roster.model import Roster, check
+from harmony_fleet.yamlfaults import told
 
 MAX_ROSTER: Final = 64 * 1024 * 1024
 _MAX_NODES: Final = 4_000_000
@@ -68,13 +68,10 @@ def raised(data: bytes, generation: int) -> bytes:
 def tree(text: str) -> CommentedMap:
     """The same as a tree that keeps comments. Raises InvalidInput."""
     try:
-        found: Any = _yaml().load(text)
-    except (YAMLError, ValueError, TypeError, RecursionError) as error:
-        raise InvalidInput(
-            "NotEditable",
-            f"cannot edit the roster with its comments kept ({type(error).__name__})",
-            "write unusual scalars and tags plainly",
-        ) from None
+        with told(text, "edit the roster with its comments kept"):
+            found: Any = _yaml().load(text)
+    except InvalidInput as error:
+        raise InvalidInput("NotEditable", error.message, "write unusual scalars and tags plainly") from None
     if not isinstance(found, CommentedMap):
         raise InvalidInput("NotEditable", "cannot edit the roster: it is no mapping", "restore it from a backup")
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from harmony_agent.settings import DEFAULT_PATH, InvalidSettings, Settings, load
 from scores.base import KINDS
+from tests.unit.fleet import broken
 
 CONTRACT = """
 [agent]
@@ -195,3 +197,20 @@ def test_what_is_trusted_is_handed_to_the_engine(place: Path) -> None:
     assert (none.require, none.keys) == (False, {})
     made = trust(read(place, LEAST + f'[trust]\nrequire = true\nkeys = ["{ROSTER.spelt}"]\n'))
     assert (made.require, made.keys) == (True, {ROSTER.id: ROSTER.public})
+
+
+@pytest.mark.parametrize("name", broken.TOML)
+def test_toml_that_is_none_is_told_with_its_place(place: Path, name: str) -> None:
+    place.write_bytes(broken.TOML[name].encode("utf-8", "surrogateescape"))
+    with pytest.raises(InvalidSettings) as caught:
+        load(str(place), {})
+    assert re.search(r"line [1-9][0-9]*, column [1-9][0-9]*|at end of document|agent: ", str(caught.value))
+
+
+@pytest.mark.parametrize("value", ["9" * 5000, "[" * 3000, "\udcff", '"\\ud800"', "\0"])
+def test_an_override_that_is_none_is_told(place: Path, value: str) -> None:
+    place.write_text(LEAST)
+    with pytest.raises(InvalidSettings):
+        load(str(place), {"HARMONY_AGENT__INTERVALS__POLL": value})
+    with pytest.raises(InvalidSettings):
+        load(str(place), {"HARMONY_AGENT__AGENT__DEVICE_ID": value})

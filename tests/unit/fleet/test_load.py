@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
 import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from harmony_fleet.errors import InvalidInput
 from harmony_fleet.load import load
+from harmony_fleet.roster import text
 from scores import Manifest
+from tests.unit.fleet import broken
 
 GOOD = "deployment: web\nscores:\n- {kind: File, name: motd, path: /srv/motd, content: hi}\n"
 SECRET = "s3cret-value"
@@ -202,8 +207,69 @@ PIECES = [
 yaml_bits = st.lists(st.sampled_from([*PIECES, " ", "\n", "- ", ": ", "\n  "]), max_size=30)
 
 
+def pinned(texts: Iterable[str]) -> Callable[[Any], Any]:
+    """Each of `texts` as an example, which is tried in each run."""
+
+    def pin(test: Any) -> Any:
+        for one in texts:
+            test = example(bits=[one])(test)
+        return test
+
+    return pin
+
+
+@pinned(broken.YAML.values())
 @settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(bits=yaml_bits)
 def test_pieces_of_yaml_are_invalid_input_and_nothing_else(tmp_path: Path, bits: list[str]) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        load(written(tmp_path, "g.yaml", "".join(bits).encode("utf-8", "surrogatepass")))
+    placed(caught.value)
+
+
+def placed(error: InvalidInput) -> None:
+    """What can't be read says where; what was read and is no manifest says which field."""
+    if error.code in ("NotYaml", "NotUtf8", "DuplicateKey") or "too deeply" in error.message:
+        assert re.search(r" at line [1-9][0-9]*, column [1-9][0-9]*$", error.message), error.message
+
+
+@pytest.mark.parametrize("name", broken.BYTES)
+def test_bytes_that_are_no_text_say_where(tmp_path: Path, name: str) -> None:
+    error = refused(tmp_path, "m.yaml", broken.BYTES[name])
+    assert error.code == "NotUtf8"
+    placed(error)
+
+
+@pytest.mark.parametrize("name", broken.JSON)
+@pytest.mark.parametrize("file", ["m.json", "m.yaml"])
+def test_json_that_is_none(tmp_path: Path, name: str, file: str) -> None:
+    error = refused(tmp_path, file, broken.JSON[name].encode())
+    if error.code == "NotJson":
+        placed(error)
+
+
+@pytest.mark.parametrize("name", broken.YAML)
+def test_a_roster_of_it_is_refused_before_and_in_an_edit(name: str) -> None:
+    data = broken.YAML[name].encode("utf-8", "surrogatepass")
     with pytest.raises(InvalidInput):
-        load(written(tmp_path, "g.yaml", "".join(bits)))
+        text.parse(data, "roster.yaml")
+    with contextlib.suppress(InvalidInput):
+        text.tree(data.decode("utf-8", "surrogatepass"))
+
+
+@pytest.mark.parametrize(
+    ("document", "place"),
+    [
+        ("&x{&x", "line 1, column"),
+        ("a: 1\nb: &x 1\nc: &x 2\n", "line 3, column 4"),
+        ("a: 1\n b: !!int x\n", "line 2, column"),
+        ("a: 1\nb: !!int x\n", "line 2, column 4"),
+        ("a: 1\nb: \x01\n", "line 2, column 4"),
+        ('a: 1\nb: "\\Ux"\n', "line 2, column"),
+        ('a: 1\nb: "\\UFFFFFFFF"\n', "line 2, column 4"),
+        ("a: 1\nb: 2\na: 3\n", "line 3, column 1"),
+    ],
+)
+def test_where_it_is(tmp_path: Path, document: str, place: str) -> None:
+    message = refused(tmp_path, "m.yaml", document).message
+    assert f" at {place}" in message
