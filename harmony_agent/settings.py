@@ -130,7 +130,7 @@ def load(path: str | None, environ: Mapping[str, str]) -> Settings:
     except NotToml as error:
         raise InvalidSettings(f"cannot read the configuration {place}: {error}") from error
     except ValueError:
-        raise InvalidSettings("cannot read the configuration: its name is none") from None
+        raise InvalidSettings("cannot read the configuration: no file can have that name") from None
     for name in sorted(environ):
         if name.startswith(ENV_PREFIX):
             _override(value, name, environ[name])

@@ -1,1 +1,3 @@
 """The root updater."""
+
+__version__ = "0.1.0"

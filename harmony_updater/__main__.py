@@ -11,9 +11,9 @@ import sys
 import threading
 import time
 import tomllib
-from importlib.metadata import version
 from typing import IO
 
+from harmony_updater import __version__
 from harmony_updater.apt_output import without_passwords
 from harmony_updater.host import STATE, Host
 from harmony_updater.journal import JournalError, write_durably
@@ -30,7 +30,7 @@ def main() -> int:
     asked = _arguments()
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
     if asked.command == "version":
-        sys.stdout.write(version("harmony-device") + "\n")
+        sys.stdout.write(__version__ + "\n")
         return 0
     try:
         updater = _updater()

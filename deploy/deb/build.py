@@ -133,13 +133,9 @@ class Build:
         shutil.copytree(found / "site", self.root / site)
         for package, pattern in self.kind.project:
             copy_sources(self.root / site, package, pattern)
-        marked = self.root / site / "harmony_agent/__init__.py"
-        if marked.exists():
+        for marked in (self.root / site).glob("harmony_*/__init__.py"):
             text = marked.read_text(encoding="utf-8")
             self.write(str(marked.relative_to(self.root)), text.replace(project_version(), self.upstream))
-        # Its version is asked of the metadata.
-        info = f"{site}/harmony_device-{self.upstream}.dist-info"
-        self.write(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: harmony-device\nVersion: {self.upstream}\n")
         python = f"/usr/bin/python{self.target.python}"
         lines = ["home = /usr/bin", "include-system-site-packages = false", f"version = {self.target.python}"]
         self.write(f"{home}/pyvenv.cfg", "\n".join([*lines, f"executable = {python}", ""]))

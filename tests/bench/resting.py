@@ -6,6 +6,7 @@ import asyncio
 import re
 import subprocess
 import time
+import tomllib
 from contextlib import ExitStack
 from importlib.metadata import Distribution, distribution
 from pathlib import Path
@@ -108,8 +109,10 @@ def _until_said(words: list[str], column: int) -> float:
 def measure_size() -> list[Row]:
     """The files of the agent's package and of all that it needs, compiled ones too, as installed here."""
     found: dict[str, Distribution] = {}
-    _needs("harmony-device", frozenset({"agent"}), found)
-    total = sum(_bytes(one) for name, one in found.items() if name != "harmony-device")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    for needed in [*project["dependencies"], *project["optional-dependencies"]["agent"]]:
+        _needs(re.match(r"[\w.-]+", needed)[0].lower(), frozenset(), found)  # type: ignore[index]
+    total = sum(_bytes(one) for one in found.values())
     ours = sum(
         path.stat().st_size
         for package in ("scores", "harmony_agent", "harmony_updater", "harmony_fleet")
