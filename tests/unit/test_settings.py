@@ -86,6 +86,7 @@ OVERRIDES: list[tuple[str, str, tuple[str, str], Any]] = [
     ("AGENT__DEVICE_ID", "12", ("agent", "device_id"), "12"),
     ("AGENT__DEVICE_ID", "true", ("agent", "device_id"), "true"),
     ("AGENT__DEVICE_ID", "2026-11-29", ("agent", "device_id"), "2026-11-29"),
+    ("AGENT__DEVICE_ID", "2026-13-45", ("agent", "device_id"), "2026-13-45"),  # no date, and a good name
     ("AGENT__KINDS", "File", ("agent", "kinds"), ["File"]),
     ("AGENT__KINDS", "File,Container", ("agent", "kinds"), ["File", "Container"]),
     ("AGENT__STATE_DIR", "/srv/state", ("agent", "state_dir"), "/srv/state"),
@@ -214,3 +215,10 @@ def test_an_override_that_is_none_is_told(place: Path, value: str) -> None:
         load(str(place), {"HARMONY_AGENT__INTERVALS__POLL": value})
     with pytest.raises(InvalidSettings):
         load(str(place), {"HARMONY_AGENT__AGENT__DEVICE_ID": value})
+
+
+@pytest.mark.parametrize("value", ["2026-13-45", "2026-02-30", "2026-11-29"])
+def test_a_date_is_no_number(place: Path, value: str) -> None:
+    place.write_text(LEAST)
+    with pytest.raises(InvalidSettings, match=r"intervals\.poll"):
+        load(str(place), {"HARMONY_AGENT__INTERVALS__POLL": value})
