@@ -59,7 +59,8 @@ class Installed(Life):
     def apt(self, *argv: str, check: bool = True) -> str:
         """apt-get as an operator runs it; all that it said."""
         env = {"DEBIAN_FRONTEND": "noninteractive"}
-        done = self.device.run(["apt-get", "-q", "-y", *argv], env=env, timeout=300, check=check)
+        wait = "DPkg::Lock::Timeout=120"  # the device may be at its own packages
+        done = self.device.run(["apt-get", "-q", "-y", "-o", wait, *argv], env=env, timeout=300, check=check)
         self.device.know_users()
         return done.stdout + done.stderr
 
