@@ -46,7 +46,7 @@ STOP_SECONDS: Final = 4.0
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a kind is made of."""
+    """Everything that a kind is built from."""
 
     settings: Settings
     store: Store
@@ -134,7 +134,7 @@ def runtime_dir() -> str:
 
 
 def unit_dir(settings: Settings) -> str:
-    """Where the manager of the scope reads the units that are ours to write."""
+    """Directory from which the scope's manager reads the units that the agent writes."""
     if settings.systemd.scope == "system":
         return "/etc/systemd/system"
     return f"{os.environ.get('XDG_CONFIG_HOME') or Path.home() / '.config'}/systemd/user"
@@ -148,7 +148,7 @@ def podman_socket(settings: Settings) -> str:
 
 
 def guarded(settings: Settings) -> Guarded:
-    """What no Score may reach."""
+    """Collect the paths that no Score may reach."""
     own = [settings.agent.state_dir, unit_dir(settings), podman_socket(settings), settings.updater.socket]
     return Guarded([*own, settings.nats.credentials, settings.nats.tls_ca], str(Path.home()), settings.files.roots)
 
@@ -173,7 +173,7 @@ def control_plane(settings: Settings, known: Callable[[], Collection[str]] = tup
 
 
 def trust(settings: Settings) -> Trust:
-    """Whose manifests are believed; the library is loaded only where there are keys."""
+    """Build the policy for signatures. Loads the library only if keys are configured."""
     keys = [read_key(text) for text in settings.trust.keys]
     if not keys:
         return Trust()
@@ -237,7 +237,7 @@ async def _serve(control: NatsControl, engine: Engine, state_dir: Path, anew: as
 
 
 def _told(control: NatsControl, engine: Engine) -> dict[str, Any]:
-    """What the state directory's socket tells."""
+    """Answer of the status socket."""
     lost = engine.intake.lost
     return {
         "connected": control.connected(),

@@ -103,7 +103,9 @@ def _root(root: str) -> Finding:
 
 
 async def _sandbox(settings: Settings) -> list[Finding]:
-    """What the service of the package may write, where systemd has one: it was told at the last daemon-reload."""
+    """Check which paths the package's service may write. systemd was told at the last
+    daemon-reload.
+    """
     argv = ["systemctl", "show", "--property=ProtectSystem,ReadWritePaths", "harmony-agent.service"]
     try:
         with anyio.fail_after(_CONNECT_SECONDS):

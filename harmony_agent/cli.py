@@ -91,7 +91,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _unconfigured(arguments: argparse.Namespace) -> int:
-    """What needs no configuration."""
+    """Run a verb that needs no configuration."""
     if arguments.verb == "join":
         from harmony_agent import join
 

@@ -1,6 +1,6 @@
-"""What the device is, as DeviceInfo says it: its system, its kinds, what answers, and whose manifests it believes.
+"""Description of the device for DeviceInfo: system, kinds, versions, trusted keys.
 
-Changes nothing, and a capability that can't be asked is no error here.
+Changes nothing. A capability that doesn't answer is no error here.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ _LOOK_SECONDS: Final = 0.2
 
 
 class Cannot(Exception):
-    """Why it doesn't join, what to do, and the exit code."""
+    """Failure of a join: the cause, the next step, the exit code."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -54,7 +54,7 @@ class Cannot(Exception):
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """What a file of the configuration shall hold."""
+    """Desired content of a file of the configuration."""
 
     path: Path
     data: bytes
@@ -117,7 +117,10 @@ def _group() -> int:
 
 
 def _configured(bundle: Bundle, *, replace: bool) -> dict[str, Any]:
-    """The configuration that stands; empty where there is none. Another device's isn't taken over unasked."""
+    """Read the present configuration.
+
+    Empty if there is none. Refuses another device's, unless `replace`.
+    """
     found = _toml(CONFIG)
     agent = found.get("agent")
     device = agent.get("device_id") if isinstance(agent, dict) else None

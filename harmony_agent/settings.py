@@ -21,7 +21,7 @@ DEFAULT_PATH: Final = "/etc/harmony/agent.toml"
 ENV_PATH: Final = "HARMONY_AGENT_CONFIG"
 ENV_PREFIX: Final = "HARMONY_AGENT__"
 _OURS: Final = "Value error, "
-"""What pydantic puts before a sentence of ours."""
+"""Prefix of pydantic before our own sentences."""
 
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 Kind = Literal["File", "SystemdUnit", "Container", "SystemUpgrade"]
@@ -36,7 +36,7 @@ class _Section(BaseModel):
 
 
 class AgentSection(_Section):
-    """Who this device is, where its memory is, what it may be asked for."""
+    """Identity of the device, its state directory, its kinds."""
 
     device_id: DeviceName
     state_dir: NormalPath = "/var/lib/harmony-agent"
@@ -60,7 +60,7 @@ class FilesSection(_Section):
 
 
 class SystemdSection(_Section):
-    """Which manager, and which of its units."""
+    """Scope of the manager, and the allowed units."""
 
     scope: Literal["user", "system"] = "user"
     units: Sequence[str] = ("*",)
@@ -92,7 +92,10 @@ def _spelt(text: str) -> str:
 
 
 class TrustSection(_Section):
-    """Whose manifests are believed: `keys` as ``ed25519:<base64>``; with `require` only what one of them signed."""
+    """Trusted keys, as ``ed25519:<base64>``.
+
+    With `require`, only manifests that one of them signed are accepted.
+    """
 
     require: bool = False
     keys: Annotated[Sequence[Annotated[str, AfterValidator(_spelt)]], Field(max_length=16)] = ()
@@ -171,7 +174,7 @@ def _parsed(text: str, form: str) -> Any:
 
 
 def _form(section: str, key: str) -> str:
-    """What a key takes: list, text or another scalar."""
+    """Form of a key's value: list, text or another scalar."""
     annotation = Settings.model_fields[section].annotation
     if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
         return "text"  # labels

@@ -1,6 +1,7 @@
-"""What thousands of devices have alike is done once: manifests that differ in their device and signatures alone. Pure.
+"""Share work among devices: manifests that differ only in their device and signatures. Pure.
 
-A fleet of 10,000 devices has a handful of different manifests. What is kept is bounded, and no answer depends on it.
+A fleet of 10,000 devices has a handful of different manifests. What is kept is bounded, and no
+answer depends on it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _LARGE: Final = 64 * 1024
 _MOST: Final = 4 * 1024 * 1024
 """Bytes of a manifest that is kept, and of all that are."""
 _OF_A_REFERENCE: Final = 16 * 1024
-"""What a kept reference to Scores is taken for, in bytes."""
+"""Estimated size of a cached reference to Scores, in bytes."""
 _SIGNATURE: Final = rb'\{"key":"([0-9a-f]{16})","signature":"([A-Za-z0-9+/]{86}==)"\}'
 _SIGNED: Final = re.compile(rb',"signatures":\[(%b(?:,%b){0,%d})\]' % (_SIGNATURE, _SIGNATURE, MAX_SIGNATURES - 1))
 _ONE: Final = re.compile(_SIGNATURE)
@@ -88,7 +89,10 @@ def _signatures(text: bytes) -> list[Signature] | None:
 
 
 def message_of(wire: WireManifest) -> bytes:
-    """What the signatures of `wire` are made over; put together only once for those that share their Scores."""
+    """Return the bytes that `wire` is signed over.
+
+    Computed once for manifests that share their Scores.
+    """
     said = (wire.api, wire.deployment, wire.lineage, wire.generation, wire.removed, wire.supersedes, wire.allow_prune)
     if wire.remains is not None:  # one device's own
         return signed_bytes(wire.wire())

@@ -22,7 +22,7 @@ from scores.manifest import Manifest
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How an apply is done. `wait_seconds` None: not at all."""
+    """Options of an apply. `wait_seconds` None: don't wait."""
 
     lineage: str
     take_over: bool = False
@@ -61,7 +61,7 @@ class Refusal:
 
 @dataclass(slots=True)
 class Result:
-    """What became of one plan. `written` once it is in ``desired-state``."""
+    """Result of one plan. `written`: it is in ``desired-state``."""
 
     plan: Plan
     written: bool = False
@@ -98,7 +98,7 @@ def _nothing(*_args: object) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Show:
-    """Who is told: of the plans before anything is written, of what is waited for, of statuses then."""
+    """Callbacks: the plans before anything is written, the waits, the statuses."""
 
     planned: Callable[[Sequence[Plan]], None] = _nothing
     waiting: Callable[[Sequence[Result]], None] = _nothing
@@ -115,7 +115,7 @@ class Run:
 
     @property
     def written(self) -> bool:
-        """Whether anything was."""
+        """Return whether anything was."""
         return any(result.written for result in self.results)
 
 

@@ -12,7 +12,10 @@ B = TypeVar("B")
 
 
 async def each(work: Callable[[A], Awaitable[B]], items: Iterable[A]) -> list[B]:
-    """What `work` gave for each, in their order. The first that raises ends it: nothing of it goes on after that."""
+    """Run `work` for each item, and return the results in order.
+
+    The first error cancels the rest.
+    """
     gate = asyncio.Semaphore(AT_ONCE)
 
     async def one(item: A) -> B:

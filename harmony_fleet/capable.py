@@ -1,4 +1,4 @@
-"""What a device, by its own word, can't do or wouldn't believe: told before anything is written there. Pure."""
+"""Capabilities and trust of a device, by its own word. Checked before anything is written. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from scores.status import DeviceInfo
 
 
 def kind_problem(manifest: Manifest, device: Device) -> str:
-    """What keeps the device from this manifest's kinds, as a code and the kinds; empty where nothing does."""
+    """Return the kinds that the device lacks for this manifest, as a code and names.
+
+    Empty if it has all.
+    """
     info = device.info
     kinds = sorted({score.kind for score in manifest.scores}) if info is not None else []
     refused = [kind for kind in kinds if info is not None and kind not in info.kinds]
@@ -20,7 +23,7 @@ def kind_problem(manifest: Manifest, device: Device) -> str:
 
 
 def check_kinds(wire: WireManifest, device: Device) -> None:
-    """What the device says it can't do is refused here already."""
+    """Refuse kinds that the device can't do."""
     info = device.info
     if info is None:
         return
@@ -69,7 +72,7 @@ def check_trust(wire: WireManifest, device: Device) -> None:
 
 
 def _lacks(info: DeviceInfo, kind: str) -> str:
-    """What the device would need for this kind and doesn't have; empty where it has."""
+    """Return the missing part for this kind. Empty if nothing is missing."""
     has = info.capabilities
     if kind == "SystemdUnit" and has.systemd is None:
         return "systemd"

@@ -1,4 +1,4 @@
-"""What differs between two manifests, in words that hold no value: digests for content, names for variables. Pure."""
+"""Compare two manifests without showing values: digests for content, names for variables. Pure."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class FieldChange:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What becomes of one resource."""
+    """Change of one resource."""
 
     key: str
     how: Literal["added", "changed", "removed"]

@@ -39,7 +39,7 @@ def _root(
     """Write what devices shall be, and see what they are.
 
     \b
-    harmony apply web.py --device pi-01          send a manifest, wait until it is so
+    harmony apply web.py --device pi-01          send a manifest, wait until it is applied
     harmony status                               where every deployment stands
     harmony devices                              who is there, and capable of what
     harmony schema --kind Container              what an author may write

@@ -35,7 +35,9 @@ Follow = Annotated[
 Leave = Annotated[
     list[str] | None, typer.Option("--leave", metavar="KEY", help="Give this one up as it is: File/motd; repeatable.")
 ]
-Wait = Annotated[bool | None, typer.Option("--wait/--no-wait", help="Until it is so. On when on a terminal.")]
+Wait = Annotated[
+    bool | None, typer.Option("--wait/--no-wait", help="Wait until it is applied. On by default on a terminal.")
+]
 
 
 def _options(
@@ -68,7 +70,7 @@ def apply(
     follow_generation: Follow = False,
     lineage: LineageOption = None,
 ) -> int:
-    """Send manifests to devices, wait until it is so.
+    """Send manifests to devices, and wait until they are applied.
 
     FILE is YAML, JSON, or a Python file that defines manifest = Manifest(…), or several in manifests.
     The same content isn't written again; nothing of somebody else's is written over.

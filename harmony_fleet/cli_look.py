@@ -47,7 +47,7 @@ def status(
     resources: Annotated[bool, typer.Option("--resources", "-r", help="Each resource: phase, reason, drift.")] = False,
     removed: Annotated[bool, typer.Option("--all", "-a", help="Removed deployments too.")] = False,
 ) -> int:
-    """Show what is so, in the devices' own word.
+    """Show the actual state, as the devices report it.
 
     Exit code 0: all converged, 1: not all. GEN is the generation that the device has, and the
     desired one. A device whose heartbeat is stale counts as not converged, whatever it said last.

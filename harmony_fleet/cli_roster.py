@@ -169,7 +169,7 @@ def deployment_set(
 def selection(
     device_class: str | None, any_class: bool, select: list[str], no_select: list[str]
 ) -> dict[tuple[str, ...], Any]:
-    """What changes in a selector, as paths and values."""
+    """Return the changes of a selector, as paths and values."""
     from harmony_fleet.commands import roster
     from harmony_fleet.roster.edit import UNSET
     from harmony_fleet.state import parse_selectors

@@ -196,7 +196,7 @@ class Connection:
 
     @property
     def connected(self) -> bool:
-        """Whether the connection stands at the moment."""
+        """Return whether the connection stands at the moment."""
         return bool(self._client.is_connected)
 
     @property

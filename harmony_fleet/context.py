@@ -1,7 +1,9 @@
-"""Which NATS, with what credentials, and in whose name (lineage): flags, environment, context file, in that order.
+"""Server, credentials and lineage of a command: from flags, environment, context file, in that
+order.
 
-Reads files and the environment; connects nowhere. The lineage is an operator's authority to write deployments: it is
-made once, kept in ``$HARMONY_HOME/lineage``, and never made anew over a file that can't be read.
+Reads files and the environment; connects nowhere. The lineage is an operator's authority to write
+deployments: it is made once, kept in ``$HARMONY_HOME/lineage``, and never made anew over a file
+that can't be read.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from scores.toml import NotToml, read_toml
 AUTHORITY: Final = "authority"
 """The folder of the home where the authority's keys and credentials are."""
 ANEW: Final = "make another authority, and join each device to it: see docs/operate.md"
-"""What to do where one of them may have been read by others."""
+"""Next step if others may have read one of them."""
 DEFAULT_SERVER: Final = "nats://127.0.0.1:4222"
 _KEYS: Final = {"server": (str, list), "creds": (str,), "tls_ca": (str,), "replicas": (int,)}
 _SERVER: Final = re.compile(r"((nats|tls)://)?[^\s/]+(:[0-9]+)?/?")

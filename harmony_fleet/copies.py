@@ -35,7 +35,7 @@ _MARKS: Final = "roster"
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What the bucket says of one lineage. `revision` 0: no mark was ever written."""
+    """Mark of one lineage in the bucket. `revision` 0: there never was a mark."""
 
     mark: Mark | None = None
     revision: int = 0
@@ -177,7 +177,7 @@ def _coded(data: bytes) -> str:
 
 
 async def _copy(store: Store, file: RosterFile, mark: Mark) -> Copy | None:
-    """The copy of what the mark says, opened; None where there is none that this home can open."""
+    """Open the copy that the mark names. None if this home can't open one."""
     value = _json((await store.get(FLEET, _key("copy", mark.lineage))).value)
     for key in signing.all_keys(file.folder.parent):
         try:
@@ -212,7 +212,10 @@ def _opened(key: signing.Key, value: Any) -> bytes | None:
 
 
 async def lineage_of(store: Store, file: RosterFile) -> str:
-    """The lineage of this home's roster; where there is none that can be used, of the only one in the bucket."""
+    """Return the lineage of this home's roster.
+
+    Without a usable roster, that of the only one in the bucket.
+    """
     try:
         return file.read().lineage
     except (InvalidInput, Conflict):
@@ -254,7 +257,10 @@ def _present(file: RosterFile) -> Version | None:
 
 
 async def take_over(store: Store, file: RosterFile, say: Callable[[str], None]) -> None:
-    """Have this home's roster follow what was applied last, though it never saw it. `say` is told where it does so."""
+    """Let this home's roster follow the last applied one, which it never saw.
+
+    `say` is told of it.
+    """
     roster = file.read()
     mark = (await look(store, roster.lineage)).mark
     if mark is None or mark.version in file.history():

@@ -1,4 +1,5 @@
-"""How the fleet differs from its roster: findings with stable codes, and beside each what is safe to do. Pure.
+"""Differences between the fleet and its roster: findings with stable codes, and a safe response to
+each. Pure.
 
 A finding holds codes, names and digests, never a value.
 """
@@ -94,7 +95,10 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """What was read: the roster with its projections, and what the buckets hold. `now` is the server's time."""
+    """State that was read: the roster with its projections, and the buckets.
+
+    `now` is the server's time.
+    """
 
     roster: Roster
     projections: Mapping[DeploymentKey, Projection]
@@ -126,7 +130,9 @@ class Fleet:
         return {name: keys for name, keys in found.items() if len(keys) > MAX_STRAYS}
 
     def ours(self, found: Deployment) -> bool:
-        """Whether the roster's lineage wrote what is desired there, or else what is enforced."""
+        """Return whether the roster's lineage wrote what is desired there, or else what is
+        enforced.
+        """
         standing, status = found.desired.manifest, found.actual.status
         if standing is not None:
             return standing.lineage == self.roster.lineage
@@ -134,13 +140,13 @@ class Fleet:
 
 
 def there(found: Deployment) -> bool:
-    """Whether anything is desired or enforced."""
+    """Return whether anything is desired or enforced."""
     status, standing = found.actual.status, found.desired.manifest
     return (standing is not None and not standing.removed) or (status is not None and status.phase != "Removed")
 
 
 def stray(found: Deployment) -> bool:
-    """Whether a device's word is all there is of it."""
+    """Return whether a device's word is all there is of it."""
     return found.desired.manifest is None and not found.desired.problem and _says_something(found.actual)
 
 
@@ -181,7 +187,10 @@ def _told(device: Device, field: str) -> Sequence[str]:
 
 
 def _trust(device: Device, signing: Signing) -> str:
-    """Which keys the device, by its own word, lacks or still has; empty where none, or where it told of no trust."""
+    """List the keys that the device lacks or still has.
+
+    Empty if there are none, or if it told of no trust.
+    """
     told = device.info.trust if device.info is not None else None
     if told is None or not signing.keys:
         return ""
@@ -212,7 +221,7 @@ def _expected(fleet: Fleet) -> Iterator[Finding]:
 
 
 def _strange(fleet: Fleet, found: Deployment) -> str:
-    """Why what is there isn't ours; empty where it is, or where nothing is."""
+    """Reason why a deployment isn't ours. Empty if it is, or if there is none."""
     standing, status, ours = found.desired.manifest, found.actual.status, fleet.roster.lineage
     if found.desired.problem:
         return f"desired-state can't be read: {found.desired.problem}"
@@ -293,7 +302,10 @@ def _wants_to_run(score: Score | None) -> bool | None:
 
 
 def _runs(resource: ResourceStatus) -> bool | None:
-    """What the device saw; None where it saw nothing of the sort, or a condition keeps a unit from starting."""
+    """Return whether the resource runs.
+
+    None if the device saw nothing of it, or a condition keeps a unit from starting.
+    """
     detail = resource.status
     if isinstance(detail, UnitDetail):
         return None if detail.condition is False and detail.active_state == "inactive" else detail.active_state in _UP
@@ -328,7 +340,7 @@ def _short(manifest: Manifest) -> str:
 
 
 def codes(findings: Iterable[Finding]) -> dict[Code, int]:
-    """How many of each code there are."""
+    """Count the findings of each code."""
     counted: dict[Code, int] = {}
     for finding in findings:
         counted[finding.code] = counted.get(finding.code, 0) + 1

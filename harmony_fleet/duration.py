@@ -11,7 +11,7 @@ _PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|)")
 
 
 def seconds(text: str) -> float | None:
-    """How many seconds `text` says; None where it says none."""
+    """Parse a span of time to seconds. None if it isn't one."""
     if not _DURATION.fullmatch(text):
         return None
     return sum(float(number) * _UNITS[unit or "s"] for number, unit in _PART.findall(text))

@@ -1,7 +1,7 @@
-"""What can go wrong for an operator, and the exit code of each. Library errors never leave their module.
+"""Errors for an operator, and the exit code of each. Library errors never leave their module.
 
-A message says what cannot be done and where; `hint` says what to do next. Neither holds the content of a File, the
-value of an environment variable or a credential.
+A message says what cannot be done and where; `hint` says what to do next. Neither holds the content
+of a File, the value of an environment variable or a credential.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What an apply of the roster would do, for every device at once; and the same as a file that can be held to. Pure.
+"""Plan an apply of the roster for every device at once, also as a file to hold to. Pure.
 
 Every device is planned before anything is written; one that refuses holds all of them up.
 """
@@ -25,9 +25,10 @@ _TOLD: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What an apply may do. No `devices` are all.
+    """Limits of an apply.
 
-    `allow_prune` is of resources at each device, `allow_removals` of devices that lose a whole deployment.
+    No `devices` means all. `allow_prune` counts resources at each device, `allow_removals` counts
+    devices that lose a whole deployment.
     """
 
     devices: frozenset[str] = frozenset()
@@ -44,7 +45,10 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class FleetPlan:
-    """What is to be written and purged, of which roster and buckets. `unchanged` counts what stands as it should."""
+    """Writes and purges, of which roster and buckets.
+
+    `unchanged` counts the deployments to leave.
+    """
 
     lineage: str
     generation: int
@@ -59,11 +63,11 @@ class FleetPlan:
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing to do."""
+        """Return whether there is nothing to do."""
         return not (self.plans or self.purges)
 
     def as_json(self) -> dict[str, Any]:
-        """What is saved, and what ``-o json`` shows: names, generations and digests."""
+        """Return the plan for a file and for ``-o json``: names, generations and digests."""
         return {
             "api": "harmony/v1",
             "kind": "FleetPlan",
@@ -129,7 +133,9 @@ def plan_fleet(fleet: Fleet, scope: Scope) -> FleetPlan:
 
 
 def _fingerprint(fleet: Fleet) -> str:
-    """What the buckets hold, as far as a plan rests on it: who wrote what of which generation."""
+    """Fingerprint of the buckets, as far as a plan rests on it: the writer and generation of each
+    deployment.
+    """
     hashed = hashlib.sha256()
     for key, found in sorted(fleet.deployments.items()):
         created = found.desired.created.isoformat() if found.desired.created else ""
@@ -138,7 +144,9 @@ def _fingerprint(fleet: Fleet) -> str:
 
 
 def _wanted(fleet: Fleet, devices: Collection[str]) -> Iterator[tuple[DeploymentKey, Manifest]]:
-    """What is to be desired at each key, in order: projections, and removals of what is ours and projected no more."""
+    """Iterate over the keys with their manifests, in order: projections, then removals of ours that
+    have no projection.
+    """
     wanted = {key: projection.manifest for key, projection in fleet.expected()}
     crowded = fleet.crowded()
     for key, found in fleet.deployments.items():
@@ -190,7 +198,7 @@ def _standing_removal(found: Deployment) -> bool:
 
 
 def gone(found: Deployment) -> bool:
-    """Whether the device says of the removal that stands that it is done."""
+    """Return whether the device says of the removal that stands that it is done."""
     standing, status = found.desired.manifest, found.actual.status
     if standing is None or status is None:
         return False

@@ -98,5 +98,5 @@ async def resync(store: Store, findings: Iterable[Finding]) -> None:
 
 
 def unwritten(results: Sequence[Result]) -> list[Result]:
-    """What should have been written and wasn't."""
+    """List the results that should be written and aren't."""
     return [result for result in results if result.error is not None]

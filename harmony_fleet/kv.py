@@ -51,7 +51,7 @@ class Store:
 
     @property
     def connected(self) -> bool:
-        """Whether the connection stands at the moment."""
+        """Return whether the connection stands at the moment."""
         return self._nats.connected
 
     async def ensure_buckets(self, replicas: int = 1) -> None:

@@ -75,7 +75,7 @@ def read_bytes(path: Path) -> bytes:
         with path.open("rb") as file:
             data = file.read(MAX_FILE + 1)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        why = error.strerror if isinstance(error, OSError) else "its name is none"
+        why = error.strerror if isinstance(error, OSError) else "its name is invalid"
         raise InvalidInput("FileUnreadable", f"cannot read {path}: {why}", "check its permissions") from None
     return data
 
@@ -210,7 +210,10 @@ def run_python(path: Path, data: bytes) -> dict[str, Any]:
 
 
 def _python_error(path: Path, error: BaseException) -> InvalidInput:
-    """What went wrong, and in which line of the author's own: no source line, and no words that may repeat a value."""
+    """Describe an error with the line of the author's own file.
+
+    No source line, and no words that may repeat a value.
+    """
     place = f"{path}{_last_line(path, error)}"
     if isinstance(error, ValidationError):
         return _invalid(f"cannot use {place}: {error.title}", explain(error))

@@ -1,6 +1,7 @@
-"""What one apply would do at one device: the generation, the authority, the guards, the changes. Pure.
+"""Plan one apply at one device: the generation, the authority, the guards, the changes. Pure.
 
-A guard refuses before anything is written. The device judges again by the same table; this only tells sooner.
+A guard refuses before anything is written. The device judges again by the same table; this only
+tells sooner.
 """
 
 from __future__ import annotations
@@ -27,9 +28,10 @@ MAX_JUMP: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What an operator asks for, signed by `signing`. `allow_prune` None leaves the file's word.
+    """Request of an operator, signed by `signing`.
 
-    With `follow` the generation that a device tells is gone on from, however far it is ahead.
+    `allow_prune` None keeps the file's value. With `follow` the plan goes on from the generation
+    that the device tells, however far ahead.
     """
 
     manifest: Manifest
@@ -42,7 +44,10 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be written at `revision`, or with `unchanged` what stands. `answered` is the status seen before."""
+    """Manifest to write at `revision`; with `unchanged`, the present one.
+
+    `answered` is the status seen before.
+    """
 
     action: Action
     wire: WireManifest
@@ -196,7 +201,9 @@ def _check_plausible(found: Deployment, wish: Wish) -> None:
 
 
 def implausible(found: Deployment) -> bool:
-    """Whether what the device says is further ahead of what stands than any history of this deployment explains."""
+    """Return whether what the device says is further ahead of what stands than any history of this
+    deployment explains.
+    """
     return found.generation() - found.desired.generation() > MAX_JUMP
 
 
@@ -225,7 +232,7 @@ def _authority(manifest: Manifest, found: Deployment, wish: Wish) -> str | None:
 
 
 def _stands(manifest: Manifest, found: Deployment, supersedes: str | None, wish: Wish) -> bool:
-    """Whether what is desired already is this, and nothing makes it worth writing again."""
+    """Return whether what is desired already is this, and nothing makes it worth writing again."""
     standing, status = found.desired.manifest, found.actual.status
     if manifest.remains is not None:  # a decision, whatever stands
         return False
@@ -242,7 +249,9 @@ def _stands(manifest: Manifest, found: Deployment, supersedes: str | None, wish:
 
 
 def _respelt(standing: WireManifest, found: Deployment) -> bool:
-    """Whether the device says that these aren't the bytes: the same content, in a spelling that nobody here writes."""
+    """Return whether the device says that these aren't the bytes: the same content, in a spelling
+    that nobody here writes.
+    """
     status = found.actual.status
     newer = status.rejected if status is not None else None
     return (
@@ -286,7 +295,9 @@ def _check_prune(wire: WireManifest, found: Deployment) -> None:
 
 
 def _prunes_what_stands(wire: WireManifest, standing: WireManifest | None) -> bool:
-    """Whether the guard holds it by what was written alone, whatever the device says that it has."""
+    """Return whether the guard holds it by what was written alone, whatever the device says that it
+    has.
+    """
     going, owned = pruned(wire, Deployment(DeploymentKey(wire.device, wire.deployment), Desired(standing), Actual()))
     return len(going) > 1 and len(going) * 2 > owned
 

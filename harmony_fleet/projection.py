@@ -23,7 +23,10 @@ from scores.systemd_unit import SystemdUnit
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """What is to be desired at one key; with `only_there` only where something is desired or enforced already."""
+    """Desired manifest at one key.
+
+    `only_there`: only if something is desired or enforced there already.
+    """
 
     manifest: Manifest
     only_there: bool = False

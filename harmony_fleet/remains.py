@@ -1,7 +1,8 @@
-"""What a device that lost its memory still has, by its own word, and how the decision on it is written.
+"""Remains of a device that lost its memory, by its own word, and the decision on them.
 
-The device takes back what it is told the Scores of: those that it is to have anyway, and those of its own manifests of
-before, which stand in the history of ``desired-state`` and are known again by their digests.
+The device takes back what it is told the Scores of: those that it is to have anyway, and those of
+its own manifests of before, which stand in the history of ``desired-state`` and are known again by
+their digests.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ _ANY_IMAGE: Final = "localhost/unknown"
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What becomes of it. `removing`: what isn't wanted is taken off; `leave` names what stays as it is."""
+    """Decision on the remains.
+
+    `removing`: what isn't wanted is taken off; `leave` names what stays as it is.
+    """
 
     removing: bool = False
     leave: Sequence[str] = ()
@@ -60,7 +64,9 @@ class Decision:
 
 
 def lost_of(found: Deployment) -> dict[str, str]:
-    """What the device doesn't know as its own any more: resource key -> the digest of its spec, as told before."""
+    """Resources that the device doesn't know as its own any more: resource key -> digest of its
+    spec, as told before.
+    """
     status = found.actual.status
     resources = status.resources if status is not None else {}
     return {key: item.spec_digest for key, item in resources.items() if item.reason == LOST}

@@ -72,7 +72,7 @@ def findings_table(findings: Sequence[Finding], to: Console) -> None:
 
 
 def plan_table(made: FleetPlan, to: Console) -> None:
-    """What an apply would do; devices for which it is the same share their lines."""
+    """Print a plan. Devices with the same changes share their lines."""
     groups: dict[object, list[Plan]] = {}
     for item in made.plans:
         groups.setdefault((item.wire.deployment, item.action, item.changes), []).append(item)

@@ -40,7 +40,7 @@ def check(path: Path, exposed: str) -> None:
 
 
 def unreadable(path: Path, error: OSError, lost: str) -> InvalidInput:
-    """What is told of a file, or a folder of them, that can't be read."""
+    """Error for a file of secrets, or a folder of them, that can't be read."""
     return InvalidInput("KeyUnreadable", f"cannot read {path}: {error.strerror}", lost)
 
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 FOLDER: Final = "keys"
 _PREFIX: Final = "ed25519-private:"
 _COPIES: Final = b"harmony/v1/copy"
-"""What the boxes are for: at most 16 bytes."""
+"""Purpose of the boxes, at most 16 bytes."""
 State = Literal["active", "retired"]
 _ENDS: Final[dict[State, str]] = {"active": ".key", "retired": ".retired"}
 
@@ -113,7 +113,10 @@ class Signing:
         return wire.model_copy(update={"signatures": [key.signature(message) for key in self.keys]})
 
     def problem(self, wire: WireManifest) -> str:
-        """How what stands isn't signed as it would be now: a code and ids; empty where it is, or no key is."""
+        """Difference between the present signatures and those of now: a code and ids.
+
+        Empty if there is none, or no key.
+        """
         if not self.keys:
             return ""
         if id(wire) not in self._judged:
@@ -132,7 +135,8 @@ class Signing:
         return f"SignatureUnknownKey {' '.join(sorted(there))}" if len(there) > len(self.keys) else ""
 
     def forged(self, value: Any, trusted: Collection[str]) -> bool:
-        """Whether a device that believes `trusted` keys alone can't have accepted it: none of them signed it.
+        """Return whether a device that believes `trusted` keys alone can't have accepted it: none
+        of them signed it.
 
         A signature by a key that isn't of this home can't be judged here, and is taken for right.
         """
@@ -153,7 +157,7 @@ UNSIGNED: Final = Signing()
 
 
 def keys_folder(home: Path) -> Path:
-    """Where the keys of a home are."""
+    """Folder of a home's keys."""
     return home / "fleet" / FOLDER
 
 
@@ -171,7 +175,7 @@ def sign(home: Path, wire: WireManifest) -> WireManifest:
 
 
 def trusted_keys(home: Path) -> list[str]:
-    """What a device of this home shall trust: the active keys' public halves, as ``ed25519:<base64>``."""
+    """Public halves of the active keys, as ``ed25519:<base64>``, for the home's devices."""
     return [key.spelt for key in load(home).keys]
 
 

@@ -1,4 +1,5 @@
-"""What the buckets say, typed: desired and actual state of a deployment, devices, heartbeats; and who is chosen.
+"""Typed content of the buckets: desired and actual state, devices, heartbeats; and the choice of
+devices.
 
 Reads only. A value that can't be read is kept as a `problem`, so that one bad key hides no other.
 """
@@ -46,7 +47,10 @@ M = TypeVar("M", bound=Model)
 
 @dataclass(frozen=True, slots=True)
 class Desired:
-    """What ``desired-state`` holds at a key. `manifest` is None where there is none or it can't be read (`problem`)."""
+    """Value of a key in ``desired-state``.
+
+    `manifest` is None if there is none or it can't be read (`problem`).
+    """
 
     manifest: WireManifest | None = None
     revision: int = 0
@@ -64,7 +68,7 @@ class Desired:
 
 @dataclass(frozen=True, slots=True)
 class Actual:
-    """What ``actual-state`` holds at a key."""
+    """Value of a key in ``actual-state``."""
 
     status: DeploymentStatus | None = None
     revision: int = 0
@@ -101,7 +105,7 @@ class Device:
     problem: str = ""
 
     def silent(self, now: datetime) -> bool:
-        """Whether no heartbeat came lately. `now` is the server's time."""
+        """Return whether no heartbeat came lately. `now` is the server's time."""
         return self.heard is None or now - self.heard > STALE_AFTER
 
 

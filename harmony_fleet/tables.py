@@ -24,7 +24,7 @@ _SIGNS: Final = {"added": "+", "changed": "~", "removed": "-"}
 
 
 def plans_table(plans: Sequence[Plan], to: Console) -> None:
-    """What an apply is about to do: a line a deployment, under it what becomes of its resources.
+    """Print the plans before they are written: a line for each deployment, its resources below.
 
     Devices at which the same becomes of them share it.
     """
@@ -60,7 +60,7 @@ def _field_words(item: FieldChange) -> Text:
 
 
 def refusals(found: Iterable[tuple[DeploymentKey, HarmonyError]], to: Console) -> None:
-    """What isn't written, and why."""
+    """Print the refused deployments and the reasons."""
     for key, error in found:
         place = plain(f"{key.device}/{key.deployment}", "")
         words = Text.assemble(("refused: ", "red"), place, f"  {error.code}: ", plain(error.message, ""))
@@ -68,7 +68,7 @@ def refusals(found: Iterable[tuple[DeploymentKey, HarmonyError]], to: Console) -
 
 
 def results_table(results: Sequence[Result], to: Console) -> None:
-    """How an apply ended."""
+    """Print the results of an apply."""
     grid(["DEVICE", "DEPLOYMENT", "RESULT", "GEN>", "PHASE", "REASON"], map(_result_row, results), to)
 
 
@@ -140,7 +140,7 @@ def _resource_rows(told: DeploymentStatus, *, silent: bool) -> Iterable[Row | Te
 
 
 def desired_table(found: Iterable[Deployment], now: datetime, to: Console) -> None:
-    """What is desired."""
+    """Print the desired deployments."""
     rows = (_desired_row(item, now) for item in found)
     grid(["DEVICE", "DEPLOYMENT", "GEN>", "AGE>", "LINEAGE", "RESOURCES"], rows, to)
 

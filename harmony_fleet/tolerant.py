@@ -22,7 +22,7 @@ parser.HMSG_RE = re.compile(
 
 
 class TolerantClient(Client):
-    """Subjects are text of one line, whatever they were; headers that can't be read are none."""
+    """Subjects become text of one line. Headers that can't be read count as missing."""
 
     async def _process_headers(self, headers: Any) -> dict[str, str] | None:
         try:

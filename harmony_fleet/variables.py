@@ -20,7 +20,7 @@ Scalar = str | int | float | bool
 
 
 def uses(value: Any) -> bool:
-    """Whether `value` holds a variable anywhere."""
+    """Return whether `value` holds a variable anywhere."""
     if isinstance(value, Mapping):
         return bool({_VAR, _TEXT} & value.keys()) or any(map(uses, value.values()))
     return isinstance(value, (list, tuple)) and any(map(uses, value))

@@ -33,7 +33,7 @@ _GROUPS: Final[dict[str, Group]] = {
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is desired at a key: enough to tell whether a status is of it."""
+    """Desired version at a key, to tell whether a status belongs to it."""
 
     lineage: str
     generation: int
@@ -42,7 +42,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a device said of a deployment."""
+    """Status of a deployment, as the device reported it."""
 
     phase: str
     reason: str
@@ -78,7 +78,7 @@ class Tally:
 
 
 def group_of(wanted: Wanted | None, told: Told | None) -> Group | None:
-    """Where a deployment on a device stands; None where nothing is wanted there and nothing is left."""
+    """Group of a deployment on a device. None if nothing is desired there and nothing is left."""
     if told is None:
         return None if wanted is None else "pending"
     if told.phase == "Removed" and (wanted is None or wanted.removed):
@@ -176,7 +176,7 @@ class FleetView:
         return [Tally(name, {group: self._counts[name][group] for group in GROUPS}, worst.get(name)) for name in names]
 
     def errors(self, most: int) -> list[tuple[DeploymentKey, Told]]:
-        """What is wrong anywhere, the newest first."""
+        """List the errors of all devices, the newest first."""
         bad = [key for key, group in self._groups.items() if group in ("failed", "held") and key in self._told]
         told = [(key, self._told[key]) for key in bad]
         return heapq.nlargest(most, told, key=lambda item: (_moment(item[1].created), item[0]))

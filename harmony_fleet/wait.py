@@ -28,10 +28,11 @@ _GUARDS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What is waited for. `answered` is the revision of ``actual-state`` before: what it said is of older times.
+    """Goal of a wait.
 
-    `specs` are the wanted spec digests by resource: what a resource says of an older spec is not taken for this one's.
-    `generation` 0, with `removed`, waits for anybody's removal.
+    `answered` is the revision of ``actual-state`` before: statuses up to it are old. `specs` are
+    the desired spec digests by resource; the status of an older spec doesn't count. `generation` 0,
+    with `removed`, waits for anybody's removal.
     """
 
     key: DeploymentKey
@@ -43,14 +44,14 @@ class Target:
 
 
 def target_of(wire: WireManifest, answered: int = 0) -> Target:
-    """What to wait for once `wire` is desired."""
+    """Return the target of a wait for `wire`."""
     key = DeploymentKey(wire.device, wire.deployment)
     return Target(key, wire.lineage, wire.generation, wire.removed, answered, specs_alike(wire))
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How it stands. `exit_code` None: not settled yet."""
+    """Judgement of a status. `exit_code` None: not settled yet."""
 
     exit_code: ExitCode | None
     phase: str
@@ -63,7 +64,7 @@ Observer = Callable[[Target, DeploymentStatus | None, Verdict], None]
 
 
 def judge(target: Target, status: DeploymentStatus | None, revision: int) -> Verdict:
-    """What `status`, at `revision` of ``actual-state``, says of what is waited for."""
+    """Judge `status`, at `revision` of ``actual-state``, for a target."""
     if status is None:
         return Verdict(None, "Waiting", message="the device hasn't answered yet")
     if target.generation == 0:

@@ -1,4 +1,4 @@
-"""What every model here shares: strict, frozen, no unknown field, and dumped as the author set it."""
+"""Base of every model here: strict, frozen, no unknown field, dumped as the author set it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Model(BaseModel):
 
 
 def fault(place: Sequence[str | int], code: str, sentence: str) -> ValidationError:
-    """What a model's validator raises where the fault lies below the model, at `place`."""
+    """Error of a model's validator for a fault below the model, at `place`."""
     error = PydanticCustomError(code, sentence)
     return ValidationError.from_exception_data("fault", [InitErrorDetails(type=error, loc=tuple(place), input=None)])
 
@@ -75,7 +75,7 @@ class Score(Model):
     """One resource of a manifest: typed, idempotent desired state."""
 
     restarts: ClassVar[bool] = False
-    """Whether this kind has a process that `restart_on` could restart."""
+    """This kind has a process that `restart_on` can restart."""
 
     kind: str
     name: ResourceName

@@ -59,7 +59,7 @@ def _trusted(value: str) -> str:
 
 
 class Bundle(Model):
-    """Who the device is, where its NATS is, and what it may be asked for."""
+    """Device, its NATS servers, and its settings."""
 
     api: Literal["harmony/v1"]
     type: Literal["DeviceBundle"]

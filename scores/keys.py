@@ -17,7 +17,7 @@ HISTORY: Final = {DESIRED: 16}
 """Entries kept of a key; 1 where a bucket isn't named."""
 BUCKETS: Final = (DESIRED, ACTUAL, INFO, HEARTBEAT, TASK_RUNS, FLEET, INDEX)
 DEVICE_WRITES: Final = (ACTUAL, INFO, HEARTBEAT)
-"""What devices write, each its own keys."""
+"""Buckets that devices write to, each device its own keys."""
 COMMANDS: Final = ("ping", "resync", "logs")
 
 
@@ -48,7 +48,7 @@ def heartbeat_key(device: str) -> str:
 
 
 def command_subject(device: str, verb: str) -> str:
-    """Where the device answers `verb`."""
+    """Subject at which the device answers `verb`."""
     return f"device-commands.{device}.{verb}"
 
 
@@ -63,7 +63,9 @@ def kv_stream(bucket: str) -> str:
 
 
 DEVICE_API: Final = "$JS.fleet.API"
-"""What a device asks instead of ``$JS.API`` where it has credentials of its own: only what belongs to it."""
+"""Prefix that a device with its own credentials uses instead of ``$JS.API``: it reaches only the
+device's own.
+"""
 DEVICE_TAG: Final = "harmony-device"
 """Stands in the user JWT of a device that may ask ``DEVICE_API`` and nothing else."""
 

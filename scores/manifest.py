@@ -41,7 +41,7 @@ Generation = Annotated[int, Field(ge=1, le=MAX_GENERATION)]
 
 
 class FieldError(NamedTuple):
-    """Where an input is wrong (``scores[0].path``) and how, by a stable code; never the value."""
+    """Place of an error in the input (``scores[0].path``) with a stable code. Holds no value."""
 
     field: str
     code: str
@@ -57,7 +57,7 @@ class InvalidManifest(ValueError):
 
 
 class Manifest(Model):
-    """What a Score author writes: a deployment's name and its Scores.
+    """A Score author's input: a deployment's name and its Scores.
 
     Example: ``manifest = Manifest(deployment="web", scores=[File(name="motd", path="/srv/motd", content="hi")])``
     """

@@ -81,12 +81,15 @@ Time = Annotated[str, AfterValidator(_time)]
 
 
 def is_name(value: str) -> bool:
-    """Whether `value` may name a device or a deployment."""
+    """Return whether `value` may name a device or a deployment."""
     return len(value) <= 63 and re.fullmatch(_LABEL, value) is not None
 
 
 def parse_time(value: str) -> datetime:
-    """Turn a wire time into an aware UTC datetime; digits below the microsecond are cut. ValueError if it is none."""
+    """Parse a wire time to an aware UTC datetime.
+
+    Digits below the microsecond are cut. Raises ValueError.
+    """
     stem, dot, fraction = value.removesuffix("Z").partition(".")
     return datetime.fromisoformat(stem + dot + fraction[:6]).replace(tzinfo=UTC)
 

@@ -40,7 +40,7 @@ def strict_base64(text: str, length: int) -> bytes | None:
 
 
 def is_key_id(text: str) -> bool:
-    """Whether it has the form of a key's id."""
+    """Return whether it has the form of a key's id."""
     return _ID.fullmatch(text) is not None
 
 
@@ -70,7 +70,7 @@ class Signature(Model):
 
 
 def key_id(public: bytes) -> str:
-    """How a signature names the key that made it."""
+    """Name of a key in a signature."""
     return hashlib.sha256(public).hexdigest()[:16]
 
 
@@ -88,7 +88,10 @@ def read_key(text: str) -> bytes:
 
 
 def signed_bytes(value: Mapping[str, Any]) -> bytes:
-    """What the signatures of a manifest, as a JSON value, are made over. ValueError where it has no canonical bytes."""
+    """Bytes that the signatures of a manifest, as a JSON value, are made over.
+
+    Raises ValueError if it has no canonical bytes.
+    """
     return DOMAIN + _content(value)
 
 

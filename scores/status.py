@@ -1,4 +1,7 @@
-"""What a device says of itself: DeploymentStatus, DeviceInfo, Heartbeat. Names and digests only, never a value."""
+"""Reports of a device: DeploymentStatus, DeviceInfo, Heartbeat.
+
+Names and digests only, never a value.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +75,7 @@ class ContainerDetail(Reported):
 
 
 class UpgradeResult(Reported):
-    """What an upgrade did: package names (with versions), kept conffiles, dpkg's audit lines."""
+    """Result of an upgrade: package names (with versions), kept conffiles, dpkg's audit lines."""
 
     upgraded: Sequence[str] = ()
     installed: Sequence[str] = ()
@@ -128,7 +131,7 @@ class ResourceStatus(Reported):
 
 
 class RejectedField(Reported):
-    """Where a rejected manifest is wrong, and how."""
+    """Place of an error in a rejected manifest, with a code."""
 
     field: str
     code: str
@@ -171,7 +174,7 @@ class OsInfo(Reported):
 
 
 class UpdaterInfo(Reported):
-    """What the root updater offers."""
+    """Operations of the root updater."""
 
     protocol: int
     operations: Sequence[str]

@@ -65,7 +65,7 @@ class SystemdUnit(Score):
 
     @property
     def is_template(self) -> bool:
-        """Whether this is ``x@.service``, which may be installed and not started."""
+        """Return whether this is ``x@.service``, which may be installed and not started."""
         match = _UNIT.fullmatch(self.name)
         return match is not None and match["at"] == "@"
 

@@ -37,7 +37,7 @@ class _Memory(Generic[K, V]):
 
 
 class Accounts:
-    """What the device's name service says. `monotonic` is a clock in seconds."""
+    """Look up accounts in the device's name service. `monotonic` is a clock in seconds."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._uids: _Memory[str, int] = _Memory(monotonic, lambda name: pwd.getpwnam(name).pw_uid)

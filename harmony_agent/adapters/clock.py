@@ -40,7 +40,10 @@ class SystemClock:
         await anyio.sleep(seconds)
 
     def synchronized(self) -> bool | None:
-        """What the kernel says of its own clock (adjtimex, asking only); None where it can't be asked."""
+        """Ask the kernel how its clock stands (adjtimex, reading only).
+
+        None where it can't be asked.
+        """
         timex = _Timex()
         state = ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.byref(timex))
         return None if state < 0 else not timex.status & _STA_UNSYNC

@@ -88,7 +88,10 @@ class Crew:
                 task = self._wait(inbox)
 
     def _wait(self, inbox: queue.SimpleQueue[_Task]) -> _Task | None:
-        """What is to be done next; None where there was nothing for long, and the thread isn't counted any more."""
+        """Wait for the next task.
+
+        None after a long idle time; the thread isn't counted then any more.
+        """
         try:
             return inbox.get(timeout=_IDLE_SECONDS)
         except queue.Empty:
@@ -123,7 +126,7 @@ class Crew:
 
 
 def _outcome(future: asyncio.Future[Any], work: Callable[[], Any]) -> tuple[object, BaseException | None]:
-    """What the work gave, and what it raised; nothing is done for whoever gave up."""
+    """Run the work, and return its result and its error. Skips work whose caller gave up."""
     if future.done():
         return None, None
     try:

@@ -10,7 +10,7 @@ class Ed25519:
     """`topology.trust.Verifier`."""
 
     def valid(self, key: bytes, message: bytes, signature: bytes) -> bool:
-        """Whether `key` made `signature` of `message`."""
+        """Return whether `key` made `signature` of `message`."""
         try:
             VerifyKey(key).verify(message, signature)
         except (CryptoError, ValueError, TypeError):  # of a wrong signature; of wrong lengths

@@ -38,7 +38,7 @@ class LocalEnvFiles:
         return await asyncio.to_thread(self._read, path)
 
     async def resolve(self, paths: Collection[str]) -> Mapping[str, str]:
-        """Where each leads."""
+        """Resolve each path."""
         return await asyncio.to_thread(lambda: {path: os.path.realpath(path) for path in paths})
 
     def _digests(self, paths: Collection[str]) -> dict[str, str | None]:

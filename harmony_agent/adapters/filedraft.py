@@ -39,7 +39,7 @@ class Draft:
         self._fd = -1
         self._stands = False
         self.status: os.stat_result | None = None
-        """What stands at the path once `finish` returned."""
+        """Status of the object at the path, once `finish` has returned."""
         try:
             self._place = self._stack.enter_context(tree.parent(path))
             self._make()
@@ -107,7 +107,10 @@ class Draft:
             self._stands = True
 
     def _own(self, old: os.stat_result | None) -> None:
-        """Its owner: as wanted; else as before, where the agent may do that; no call where it is so already."""
+        """Set the owner: the desired one, else the previous one where the agent may.
+
+        Skip the call if nothing changes.
+        """
         now = self._place.stat(self._place.temp) if self._fd < 0 else os.fstat(self._fd)
         if now is None:
             raise Changed
@@ -182,7 +185,7 @@ class Draft:
 
 
 def check(place: Place, expect: Mark | None) -> os.stat_result | None:
-    """What stands at `place`, which must be what was expected. Raises Changed."""
+    """Return the status of the object at `place`. Raises Changed unless it is the expected one."""
     status = place.stat()
     if (None if status is None else mark(status)) != expect:
         raise Changed

@@ -30,7 +30,10 @@ class Looker:
         self._accounts = accounts
 
     def see(self, place: Place, job: Job, known: Known) -> Seen | None:
-        """What stands at `place`; None where nothing does. OSError where it can't be seen."""
+        """Observe the object at `place`.
+
+        None if there is none. Raises OSError if it can't be read.
+        """
         for attempt in range(_TRIES):
             status = place.stat()
             if status is None:
@@ -134,7 +137,9 @@ def read_digest(fd: int, job: Job, write: Callable[[bytes], None] | None = None)
 
 
 def _is_empty(place: Place) -> bool:
-    """Whether the directory holds nothing; one that can't be listed counts as holding something."""
+    """Return whether the directory holds nothing; one that can't be listed counts as holding
+    something.
+    """
     try:
         fd = os.open(place.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=place.fd)
     except PermissionError:

@@ -56,7 +56,10 @@ class LocalFiles:
         self._changed: Callable[[str], None] = lambda _path: None
 
     async def look(self, spot: Spot) -> Sight:
-        """As the protocol says. Right after a put, its thread has looked already."""
+        """Implement `Files.stat_exact`.
+
+        Right after a put the thread of that put has observed the path already.
+        """
         began, fresh = self._fresh.pop(spot.path, (0.0, None))
         if fresh is not None and self._clock.monotonic() - began < _FRESH and self._sights.spot(spot.path) == spot:
             return fresh
@@ -66,7 +69,10 @@ class LocalFiles:
             return Sight(spot.path, trouble=Trouble(error.reason, str(error), error.phase))
 
     async def glance(self, spots: Sequence[Spot]) -> Sequence[Sight]:
-        """As the protocol says; one thread for each root, for one of them may hang."""
+        """Implement `Files.stat_cached`.
+
+        Each root has a thread of its own, because one root may hang.
+        """
         lanes = self._lanes(spots)
         found: dict[str, Sight] = {}
         inodes: dict[str, int] = {}
@@ -112,7 +118,7 @@ class LocalFiles:
         return sights
 
     async def put(self, path: str, node: Node, expect: Mark | None) -> None:
-        """As the protocol says."""
+        """Implement `Files.put`."""
         if node.fetch is not None:
             await self._put_stream(path, node, node.fetch, expect)
         else:
@@ -178,25 +184,25 @@ class LocalFiles:
             raise _mismatch(path, "hasn't the digest that the Score says")
 
     async def amend(self, path: str, attributes: Attributes, expect: Mark) -> None:
-        """As the protocol says."""
+        """Implement `Files.amend`."""
         await self._hop("change mode or owner of", path, lambda job: self._writer.amend(path, attributes, expect, job))
 
     async def remove(self, path: str, expect: Mark) -> None:
-        """As the protocol says."""
+        """Implement `Files.remove`."""
         await self._hop("remove", path, lambda _job: self._writer.remove(path, expect))
 
     async def sweep(self, path: str) -> None:
-        """As the protocol says."""
+        """Implement `Files.sweep`."""
         await self._hop("remove what is unfinished beside", path, lambda _job: self._writer.sweep(path))
         self._sights.swept(path, clean=True)
 
     async def make_parents(self, paths: Sequence[str]) -> None:
-        """As the protocol says."""
+        """Implement `Files.make_parents`."""
         for path in paths:
             await self._hop("make", path, partial(self._writer.make_parent, path))
 
     async def drop_parents(self, paths: Sequence[str]) -> Sequence[str]:
-        """As the protocol says."""
+        """Implement `Files.drop_parents`."""
         return [
             path
             for path in sorted(paths, key=len, reverse=True)
@@ -204,26 +210,26 @@ class LocalFiles:
         ]
 
     async def keep(self, path: str, former: str, digest: str, expect: Mark) -> None:
-        """As the protocol says."""
+        """Implement `Files.keep`."""
         await self._hop("keep a copy of", path, lambda job: self._writer.keep(path, former, digest, expect, job))
 
     async def try_owner(self, path: str, uid: int, gid: int) -> None:
-        """As the protocol says."""
+        """Implement `Files.try_owner`."""
         await self._hop("keep the owner of", path, lambda _job: self._formers.try_owner(uid, gid))
 
     async def forget(self, former: str) -> None:
-        """As the protocol says."""
+        """Implement `Files.forget`."""
         await self._threads.run(
             "", f"former/{former}", f"delete former/{former}", _LOOK_SECONDS, lambda _job: self._formers.forget(former)
         )
 
     async def watch(self, changed: Callable[[str], None]) -> None:
-        """As the protocol says."""
+        """Implement `Files.watch`."""
         self._changed = changed
         await self._watcher.run(self._hear)
 
     async def close(self) -> None:
-        """As the protocol says."""
+        """Implement `Files.close`."""
         self._watcher.close()
 
     async def _hop(self, verb: str, path: str, work: Callable[[Job], T], seconds: float = _WORK_SECONDS) -> T:

@@ -1,8 +1,8 @@
-"""What the paths looked like, exactly or at a glance, and what is remembered of that.
+"""Observe paths, exactly or from the cache.
 
-Synchronous; called in worker threads. A file whose content was read is known again by its mark, so that an
-unchanged one costs an lstat: until an hour has passed, and not while it is so young that a second change could carry
-the same times.
+Synchronous; called in worker threads. A file whose content was read is known again by its mark, so
+that an unchanged one costs an lstat: until an hour has passed, and not while it is so young that a
+second change could carry the same times.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ _LARGE: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class _Memory:
-    """What a path looked like. `settled`: its mark will differ after any change. `due`: when to read it again."""
+    """Cached state of a path.
+
+    `settled`: its mark will differ after any change. `due`: when to read it again.
+    """
 
     spot: Spot
     sight: Sight
@@ -57,7 +60,7 @@ class Sights:
         self._synced: set[str] = set()
 
     def look(self, spot: Spot, job: Job) -> Sight:
-        """What is at the spot now."""
+        """Observe the path now."""
         self._watcher.follow(spot.path)
         uid, gid, unknown = self._resolve(spot)
         sight = Sight(spot.path, kept=self._formers.has(spot.former), uid=uid, gid=gid, unknown=unknown)
@@ -107,7 +110,7 @@ class Sights:
             self._synced.intersection_update({_parent(path) for path in paths})
 
     def spot(self, path: str) -> Spot | None:
-        """How `path` was looked at last."""
+        """Return the last query of `path`."""
         memory = self._memory.get(path)
         return None if memory is None else memory.spot
 
@@ -118,7 +121,7 @@ class Sights:
         self._memory[path] = _Memory(spot, Sight(path, seen), seen.mark, "", settled=False, due=0.0)
 
     def swept(self, path: str, *, clean: bool) -> None:
-        """Whether nothing unfinished stands beside `path`, as far as is known."""
+        """Return whether nothing unfinished stands beside `path`, as far as is known."""
         (self._swept.add if clean else self._swept.discard)(path)
 
     def unsynced(self, path: str) -> None:
@@ -131,7 +134,9 @@ class Sights:
         return self._resolve(memory.spot) == (memory.sight.uid, memory.sight.gid, memory.sight.unknown)
 
     def _is_plain(self, directory: str, plain: dict[str, int]) -> bool:
-        """Whether no part of it below its root is a link: enough to trust what is remembered, not to change things."""
+        """Return whether no part of it below its root is a link: enough to trust what is
+        remembered, not to change things.
+        """
         inode = plain.get(directory)
         if inode is None:
             inode = plain[directory] = self._plain_inode(directory, plain)
@@ -187,7 +192,9 @@ class Sights:
             self._synced.add(directory)
 
     def _left(self, place: Place) -> bool:
-        """Whether something unfinished stands beside it: looked for once, for later ones are the agent's own."""
+        """Return whether something unfinished stands beside it: looked for once, for later ones are
+        the agent's own.
+        """
         if place.path in self._swept:
             return False
         if place.stat(place.temp) is not None:
@@ -206,7 +213,7 @@ class Sights:
 
 
 def _mark_of(path: str) -> Mark | None:
-    """What stands at a path whose parents are plain; no Mark equals that of what can't be seen."""
+    """Fingerprint of the object at a path whose parents hold no link. None if it can't be read."""
     try:
         return mark(os.lstat(path))
     except FileNotFoundError:

@@ -70,7 +70,7 @@ class Place:
         return temp_name(self.path)
 
     def stat(self, name: str | None = None) -> os.stat_result | None:
-        """The object itself, not what it links to; None where there is none."""
+        """Status of the object itself, links not followed. None if there is none."""
         try:
             return os.stat(name or self.name, dir_fd=self.fd, follow_symlinks=False)
         except FileNotFoundError:
@@ -96,12 +96,15 @@ def temp_name(path: str) -> str:
 
 
 def is_temp(name: str) -> bool:
-    """Whether it is a name that only an agent gives."""
+    """Return whether it is a name that only an agent gives."""
     return name.startswith(TEMP_PREFIX) and name.endswith(TEMP_SUFFIX)
 
 
 def mark(status: os.stat_result) -> Mark:
-    """What tells this state from another. A directory's own times change with its content, which isn't of interest."""
+    """Tell states of an object apart without reading it.
+
+    Leaves out a directory's own times: they change with its content.
+    """
     s = status
     if stat.S_ISDIR(s.st_mode):
         return (s.st_dev, s.st_ino, s.st_mode, s.st_uid, s.st_gid)
@@ -182,7 +185,7 @@ def _walk_to(root: str, walk_on: bool, administrator: int) -> int:
 
 
 def _link(part: str, fd: int, root: str, administrator: int) -> str:
-    """Where the link `part` leads, if that is the administrator's to say."""
+    """Return the target of the link `part`, if the administrator made it."""
     status = os.stat(part, dir_fd=fd, follow_symlinks=False)
     if not stat.S_ISLNK(status.st_mode):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
@@ -237,7 +240,7 @@ _TROUBLES: Final = {
 
 
 def trouble(error: OSError, doing: str) -> Trouble:
-    """What an error of the kernel means. `doing` is as ``write /srv/a``."""
+    """Translate an error of the kernel. `doing` is as ``write /srv/a``."""
     reason, phase, advice = _TROUBLES.get(
         error.errno or 0,
         ("IoError", "Degraded", f"{os.strerror(error.errno or errno.EIO).lower()}; see the kernel's log"),

@@ -1,4 +1,4 @@
-"""What is changed at a path, made of drafts, of copies that are kept, and of what was seen: the looks are told of it.
+"""Change what is at a path, by atomic writes and backups, and tell the cache.
 
 Synchronous; called in worker threads. Nothing is decided here on what should stand at a path.
 """

@@ -28,7 +28,7 @@ class Formers:
         self._directory = os.path.join(state_dir, "former")
 
     def has(self, former: str) -> bool:
-        """Whether there is a copy of this name; "" names none."""
+        """Return whether there is a copy of this name; "" names none."""
         return former != "" and os.path.isfile(os.path.join(self._directory, former))
 
     def keep(self, place: Place, former: str, digest: str, expect: Mark, job: Job) -> None:

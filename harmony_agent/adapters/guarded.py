@@ -1,6 +1,8 @@
-"""Which paths no Score may reach, whatever the roots say: the agent's and the updater's own, and ways to their power.
+"""Paths that no Score may reach, whatever the roots are: the agent's and the updater's own, and
+ways to their power.
 
-Looks at links when the agent starts, and changes nothing. It gives paths; who keeps to them are the kinds.
+Looks at links when the agent starts, and changes nothing. It gives paths; who keeps to them are the
+kinds.
 """
 
 from __future__ import annotations
@@ -17,7 +19,10 @@ _CODE: Final = (
     *("/opt/harmony", "/usr/lib/harmony-agent", "/etc/polkit-1", "/etc/systemd", "/usr/lib/systemd", "/lib/systemd"),
     *("/usr/local/lib/systemd", "/proc", "/sys"),
 )
-"""What makes the agent and the updater what they are, and the unit directories, which are SystemdUnit's alone."""
+"""Paths of the agent and the updater, and the unit directories.
+
+Only the kind SystemdUnit writes to the latter.
+"""
 _IN_HOME: Final = (".config", ".local", ".ssh")
 """Unit files of the user's manager, podman's configuration and storage, and keys."""
 

@@ -1,4 +1,7 @@
-"""What this machine says of itself: boot id, os-release, kernel; and the lock that keeps a second agent out."""
+"""Facts of this machine: boot id, os-release, kernel.
+
+Holds the lock that keeps a second agent out.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ def boot_id() -> str:
 
 
 def machine_id() -> str:
-    """systemd's id of this installation; "" where there is none."""
+    """Read systemd's id of this installation. "" if there is none."""
     try:
         return Path("/etc/machine-id").read_text("ascii").strip()
     except OSError:

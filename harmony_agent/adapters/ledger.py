@@ -90,7 +90,7 @@ class SqliteLedger:
         await self._in_thread(lambda: delete(self._records_db, _RECORDS_TABLE, *keys))
 
     def intact(self) -> bool:
-        """Whether both still stand in the files that are open."""
+        """Return whether both still stand in the files that are open."""
         return self._manifests_db.intact() and self._records_db.intact()
 
     async def rebuild(self, manifests: Sequence[Stored], records: Sequence[Record]) -> None:
@@ -180,5 +180,5 @@ _RECORDS_TABLE: Final = Table("records", _RECORDS, ("kind", "name"), _record_row
 
 
 def read_only(state_dir: Path) -> tuple[list[Stored], list[Record]]:
-    """What an agent, running or not, has in its ledger; writes nothing. Raises LedgerUnreadable."""
+    """Read the ledger of an agent, running or stopped. Writes nothing. Raises LedgerUnreadable."""
     return peek(state_dir / "manifests.db", _MANIFESTS_TABLE), peek(state_dir / "ledger.db", _RECORDS_TABLE)

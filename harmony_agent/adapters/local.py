@@ -54,7 +54,10 @@ async def serve(state_dir: Path, answer: Callable[[], Any], anew: asyncio.Event 
 
 
 def ask(state_dir: Path) -> Any:
-    """What the running agent answers. OSError where none runs, or where it ends while it answers."""
+    """Ask the running agent for its status.
+
+    Raises OSError if no agent runs, or if it ends meanwhile.
+    """
     with socket.socket(socket.AF_UNIX) as client:
         client.settimeout(_SECONDS)
         client.connect(os.fspath(state_dir / NAME))

@@ -47,7 +47,7 @@ class Bounds(logging.Filter):
         self._keys: OrderedDict[tuple[object, ...], _Bucket] = OrderedDict()
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether it is passed on; with how many like it were not, where there were any."""
+        """Return whether it is passed on; with how many like it were not, where there were any."""
         now = self._monotonic()
         key = (record.msg, *(record.__dict__.get(name) for name in ("deployment", "resource", "reason")))
         bucket = self._keys.get(key)

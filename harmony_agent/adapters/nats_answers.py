@@ -1,4 +1,4 @@
-"""What JetStream answers: its refusals, its silence, a stored message."""
+"""Answers of JetStream: refusals, silence, a stored message."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MARKERS: Final = ("KV-Operation", "Nats-Marker-Reason")
 
 
 def is_marker(headers: Mapping[str, str] | None) -> bool:
-    """Whether the message says that its key is gone."""
+    """Return whether the message says that its key is gone."""
     return any(name in (headers or ()) for name in MARKERS)
 
 

@@ -76,7 +76,7 @@ class NatsConnection:
         """why there is no connection; empty while there is one, and before the first try"""
 
     def connected(self) -> bool:
-        """Whether there is a connection now."""
+        """Return whether there is a connection now."""
         return bool(self._client.is_connected)
 
     def on_connect(self, came: Callable[[], None]) -> None:
@@ -111,7 +111,7 @@ class NatsConnection:
         return ChannelClient(needs, self._spoke_first)
 
     def _places(self) -> str:
-        """Where the servers are, without the name and password that a URL may hold."""
+        """Name the servers, without the user and password that a URL may hold."""
         return ", ".join(server.rpartition("@")[2] for server in self._servers)
 
     async def _connect(self) -> None:
@@ -195,11 +195,13 @@ class NatsConnection:
         return reply
 
     def was_denied(self, subject: str) -> bool:
-        """Whether the server's last refusal for lack of permission was about `subject`."""
+        """Return whether the server's last refusal for lack of permission was about `subject`."""
         return subject.lower() in self._denied
 
     async def _alive(self) -> bool:
-        """Whether the server itself answers: then only what was asked of it takes long, as a new leader's election."""
+        """Return whether the server itself answers: then only what was asked of it takes long, as a
+        new leader's election.
+        """
         try:
             await self._client.flush(timeout=_ALIVE_SECONDS)  # type: ignore[arg-type]  # any number will do
         except (TimeoutError, nats.errors.Error, OSError):
@@ -234,7 +236,10 @@ def _reason(error: Exception) -> dict[str, str]:
 
 
 def _cause(error: Exception) -> str:
-    """Why there is no connection. What isn't the network's or the server's may repeat what it couldn't read."""
+    """Explain why there is no connection.
+
+    Leaves out texts that may repeat what couldn't be read.
+    """
     code = _reason(error).get("reason")
     if code:
         return f"{code}: {_word(error)}"

@@ -110,7 +110,10 @@ class NatsControl(NatsLink):
             await self._next()
 
     async def look(self) -> None:
-        """Whether desired state can be read. Raises Unreachable (of it Denied), BucketMissing."""
+        """Return whether desired state can be read.
+
+        Raises Unreachable (of it Denied), BucketMissing.
+        """
         await self.access.newest(DESIRED, f"{self.device}.*")
 
     async def _next(self) -> tuple[str, int] | None:
@@ -189,7 +192,7 @@ class NatsControl(NatsLink):
         return {self._name(entry)} if entry else set()
 
     async def _read(self, names: Collection[str]) -> dict[str, Entry | None]:
-        """The newest entry of each; None where there is none."""
+        """Read the newest entry of each key. None if there is none."""
         found: dict[str, Entry | None] = {}
         bound = anyio.CapacityLimiter(_READS)
 

@@ -54,7 +54,7 @@ class FullAccess:
         """Nothing to note: `birth` asks the server."""
 
     async def birth(self, bucket: str) -> str:
-        """When the bucket was made, as its server writes it."""
+        """Read the bucket's time of creation, as its server writes it."""
         try:
             return str((await self.api.call(f"STREAM.INFO.{kv_stream(bucket)}", None))["created"])
         except ApiError as error:

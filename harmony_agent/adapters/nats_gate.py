@@ -48,7 +48,10 @@ _READS: Final = 16
 
 
 def is_device(credentials: str) -> bool:
-    """Whether a .creds file is a device's own. Only a hint for which way to ask; the server judges."""
+    """Return whether a .creds file is a device's own.
+
+    Only a hint for which way to ask; the server judges.
+    """
     try:
         with open(credentials, encoding="ascii") as file:
             token = file.read().partition("-----BEGIN NATS USER JWT-----")[2].strip().partition("\n")[0]

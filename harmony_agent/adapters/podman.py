@@ -191,7 +191,10 @@ class Podman:
     # Events.
 
     async def events(self) -> AsyncIterator[ContainerEvent]:
-        """What happens, for ever; a stream that ends or falls silent is opened anew, ever more slowly."""
+        """Stream events for ever.
+
+        Reopens a stream that ends or falls silent, with growing pauses.
+        """
         loop, delay = asyncio.get_running_loop(), _RETRY_FIRST
         params = {"stream": "true", "filters": json.dumps({"type": ["container"], "event": list(_EVENTS)})}
         while True:

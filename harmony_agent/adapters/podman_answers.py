@@ -1,4 +1,4 @@
-"""What podman's API (4.3 to 5.4) answers, as `topology.containers` has it. Pure."""
+"""Decode the answers of podman's API (4.3 to 5.4) into `topology.containers`. Pure."""
 
 from __future__ import annotations
 
@@ -67,7 +67,10 @@ def container(body: Mapping[str, Any]) -> ContainerState:
 
 
 def _config(body: Mapping[str, Any]) -> dict[str, str]:
-    """What can be changed of a container that keeps its id; a digest stands for the health check."""
+    """Collect the settings that podman can change without a new id.
+
+    The health check is shown by a digest.
+    """
     host, networks = body.get("HostConfig") or {}, (body.get("NetworkSettings") or {}).get("Networks") or {}
     mode = str(host.get("NetworkMode"))
     check = json.dumps((body.get("Config") or {}).get("Healthcheck"), sort_keys=True)
@@ -98,7 +101,7 @@ def event(line: bytes) -> ContainerEvent | None:
 
 
 def pull_error(line: bytes) -> str | None:
-    """What a line of a pull's progress says went wrong."""
+    """Return the error in a line of a pull's progress. None if it holds none."""
     try:
         error = json.loads(line).get("error")
     except (ValueError, AttributeError):

@@ -22,7 +22,7 @@ _COUNT: Final = "-count"
 
 
 def exists(path: Path) -> bool:
-    """Whether there is anything of a database at `path`."""
+    """Return whether there is anything of a database at `path`."""
     return path.exists() or any(companion.exists() for companion in companions(path))
 
 
@@ -32,12 +32,12 @@ def companions(path: Path) -> list[Path]:
 
 
 def beside(path: Path) -> Path:
-    """Where the database of `path` is made, to be renamed."""
+    """Path of the new database before it is renamed to `path`."""
     return _with(path, ".new")
 
 
 def count_of(path: Path) -> Path:
-    """Where the commits of the database at `path` are counted."""
+    """Path of the file that counts the commits of the database at `path`."""
     return _with(path, _COUNT)
 
 
@@ -77,7 +77,9 @@ class WalDatabase:
         self._inodes = {place: found for place in places if (found := _inode(place))}
 
     def intact(self) -> bool:
-        """Whether it is open and every path still leads to the file that is: a log that was unlinked keeps nothing."""
+        """Return whether it is open and every path still leads to the file that is: a log that was
+        unlinked keeps nothing.
+        """
         return bool(self._inodes) and all(_inode(place) == known for place, known in self._inodes.items())
 
     def share(self) -> None:
@@ -135,7 +137,7 @@ class WalDatabase:
 
 
 def _inode(path: Path) -> int:
-    """Which file is at `path`; 0 where none is."""
+    """Inode of the file at `path`. 0 if there is none."""
     try:
         return path.stat().st_ino
     except OSError:
@@ -152,7 +154,7 @@ def connect_read_only(path: Path) -> sqlite3.Connection:
 
 
 def durable_commits(path: Path) -> int | None:
-    """How many commits were said to be durable; None where nobody counted, or the count is damaged."""
+    """Read how many commits are durable. None if there is no count or it is damaged."""
     try:
         text = count_of(path).read_bytes()
         return int(text, 16) if len(text) == len(_counted(0)) else None
@@ -161,7 +163,7 @@ def durable_commits(path: Path) -> int | None:
 
 
 def sync_directory(folder: Path) -> None:
-    """What was made, renamed or removed in it is so after a power cut, too."""
+    """Make creations, renames and removals in a directory durable."""
     directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(directory)

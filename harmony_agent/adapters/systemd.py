@@ -214,7 +214,7 @@ class SystemdUnits:
         return moment()
 
     async def finished(self, name: str, moment: str) -> bool:
-        """Whether the journal says that a start of this one-shot after `moment` ended well."""
+        """Return whether the journal says that a start of this one-shot after `moment` ended well."""
         return await finished(self._scope, name, moment)
 
     async def close(self) -> None:

@@ -53,7 +53,7 @@ class Bus:
         self.on_reload: Callable[[], None] = lambda: None
         """Called when the manager has begun or ended to load all unit files anew."""
         self.connections = 0
-        """How many connections were opened so far: another number means that signals may have been missed."""
+        """Count of connections opened. A higher number means that signals may have been missed."""
         self.lost = anyio.Event()
         """Set when the connection that is open now is lost."""
 
@@ -106,7 +106,7 @@ class Bus:
         return _refusal(member, name, text)
 
     async def connect(self) -> sdbus.SdBus:
-        """The open connection; opened where there is none. Transient where that can't be."""
+        """Return the open connection; open one if needed. Raises Transient."""
         if self._bus is not None:
             return self._bus
         async with self._lock:

@@ -21,7 +21,7 @@ _NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 def is_unfinished(entry: str) -> bool:
-    """Whether it is what a killed agent left half written."""
+    """Return whether it is what a killed agent left half written."""
     return entry.startswith(_UNFINISHED[0]) and entry.endswith(_UNFINISHED[1])
 
 
@@ -54,7 +54,7 @@ def opened(path: str, within: int | None = None) -> Iterator[int]:
 
 
 def names_in(path: str) -> list[str]:
-    """The names in a directory; none where there is none."""
+    """List the names in a directory. Empty if there is no directory."""
     try:
         return os.listdir(path)
     except (FileNotFoundError, NotADirectoryError):

@@ -1,7 +1,7 @@
-"""Which units are enabled or masked, and changing that, through the manager's own methods.
+"""Read and change which units are enabled or masked, through the manager's own methods.
 
-The manager searches the disk for every such question, so answers are remembered as long as the directories that they
-depend on are unchanged.
+The manager searches the disk for every such question, so answers are remembered as long as the
+directories that they depend on are unchanged.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ _RACY_NS: Final = 100_000_000
 
 @dataclass(frozen=True, slots=True)
 class OnDisk:
-    """What stands in the unit directory of one unit; see `topology.units`."""
+    """Files and links of one unit in the unit directory."""
 
     files: Mapping[str, str] = field(default_factory=dict)
     linked: bool = False
@@ -65,7 +65,7 @@ class UnitFiles:
         self._swept = False
 
     def scan(self, names: Collection[str]) -> dict[str, OnDisk]:
-        """What stands there of each of `names`."""
+        """Read the files of each of `names`."""
         if not self._swept:
             self._sweep()
         seen: dict[tuple[int, ...], str] = {}
@@ -258,5 +258,5 @@ class UnitFiles:
 
 
 def _mode(entry: str, folder: int) -> int:
-    """Who may read it: a unit file that hid a password is put back as hidden."""
+    """Return the mode to restore: a unit file that hid a password stays hidden."""
     return stat.S_IMODE(os.stat(entry, dir_fd=folder, follow_symlinks=False).st_mode) & 0o777

@@ -1,4 +1,4 @@
-"""What a unit logged last, and whether a one-shot ended well, read by journalctl with fixed argument lists.
+"""Read a unit's last log lines and the end of a one-shot, by journalctl with fixed argument lists.
 
 No shell; every answer is bounded in size and time.
 """
@@ -35,7 +35,9 @@ def moment() -> str:
 
 
 async def finished(scope: Scope, name: str, since: str) -> bool:
-    """Whether a start of the one-shot `name` ended well after the moment `since`; False where the journal can't say."""
+    """Return whether a start of the one-shot `name` ended well after the moment `since`; False
+    where the journal can't say.
+    """
     boot, _, after = since.partition(":")
     matches = (f"MESSAGE_ID={_STARTED}", "JOB_RESULT=done", f"_BOOT_ID={boot}")
     fields = "--output-fields=USER_INVOCATION_ID,INVOCATION_ID"

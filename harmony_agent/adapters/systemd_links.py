@@ -29,7 +29,9 @@ class _Folder:
 
 
 def pulls_in(path: str, name: str, directory: str = "") -> bool:
-    """Whether a link at `path` pulls the unit in by its name; with `directory`, only one below that."""
+    """Return whether a link at `path` pulls the unit in by its name; with `directory`, only one
+    below that.
+    """
     folder, _, entry = path.rpartition("/")
     below = not directory or folder.startswith(f"{directory}/")
     return below and entry == name and folder.endswith(LINK_DIRECTORIES)

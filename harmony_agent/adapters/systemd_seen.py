@@ -25,7 +25,7 @@ Row = tuple[str, ...]
 def unit_of(
     name: str, row: Row, disk: OnDisk, state: str, seen: Mapping[str, Any], *, enabled_by: str = ""
 ) -> Unit | None:
-    """What was seen, as one value; None where nothing exists of the unit."""
+    """Combine the observations into a `Unit`. None if nothing of the unit exists."""
     exists = (
         disk.files or disk.kept or disk.linked or state or (row and (row[0] != "not-found" or row[1] != "inactive"))
     )

@@ -26,19 +26,19 @@ _AT_ONCE: Final = 16
 _FORGET: Final = 64
 """Every survey reads one unit anew of every so many, whatever the cache says."""
 _Under = tuple[Row, OnDisk, Stamp, int]
-"""What a unit was read under: its row, its files, the directories of links, and the connection."""
+"""Basis of a cached unit: its row, its files, the directories of links, and the connection."""
 
 
 @dataclass(slots=True)
 class _Known:
-    """What was read of a unit."""
+    """Cached observation of a unit."""
 
     unit: Unit | None
     under: _Under
 
 
 class Sight:
-    """What is known of units; `changed` is called with the name of one that may look different."""
+    """Observe units. `changed` is called with the name of each unit that may look different."""
 
     def __init__(self, bus: Bus, files: UnitFiles, links: Enablement, threads: Threads) -> None:
         self._bus = bus
@@ -132,7 +132,7 @@ class Sight:
         return rows | await self._rows([name for name in names if name not in rows])
 
     async def _rows(self, names: Collection[str]) -> dict[str, Row]:
-        """What the manager lists of each unit: load, active and sub state, object path, job id and type.
+        """List load, active and sub state, object path, job id and type of each unit.
 
         Templates are no units to the manager: it would refuse them.
         """
@@ -188,7 +188,10 @@ class Sight:
         self.changed(path.removeprefix(f"{self._files.directory}/").partition(".d/")[0])
 
     def _on_reload(self) -> None:
-        """What was out of date no longer is. The rest looks the same: that of 1,000 units isn't read anew."""
+        """Drop what was stale.
+
+        Units whose basis is the same are not read again: there may be 1,000.
+        """
         for name in [name for name, known in self._known.items() if known.unit is None or known.unit.stale]:
             del self._known[name]
 

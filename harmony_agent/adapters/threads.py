@@ -28,7 +28,7 @@ _THREADS: Final = 4
 
 @dataclass(slots=True)
 class _Turn:
-    """Who works on a key, and how many want to."""
+    """Lock of a key, and the number of tasks that wait for it."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     waiting: int = 0

@@ -28,14 +28,14 @@ class SocketUpdater:
         self._path = path
 
     async def capabilities(self) -> Offer:
-        """What it offers."""
+        """Ask for the offered operations."""
         answer = await self._ask(Ask(v=1, op="capabilities"))
         if not isinstance(answer, Capabilities):
             raise self._unavailable("it answered something else than its capabilities")
         return Offer(answer.protocol, answer.operations)
 
     async def status(self, attempt_id: str) -> Attempt | None:
-        """How an attempt stands."""
+        """Ask for the state of an attempt."""
         try:
             return self._attempt(await self._ask(Ask(v=1, op="status", attemptId=attempt_id)))
         except UpdaterRefused as refused:

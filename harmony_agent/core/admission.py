@@ -50,7 +50,9 @@ Verdict = Accept | Same | Keep
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What admission asks of a kind: what its configuration forbids of a Score, and what a Score occupies."""
+    """Rules of a kind for admission: what the configuration forbids of a Score, and what a Score
+    occupies.
+    """
 
     admit: Callable[[Score], Iterable[FieldError]]
     claims: Callable[[Score], frozenset[str]]
@@ -58,7 +60,9 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """What admission knows of the device: its kinds, what the manifest's deployment has there, who occupies what."""
+    """The device as admission sees it: its kinds, the deployment's records there, the owners of
+    claims.
+    """
 
     kinds: Mapping[str, Kind]
     has: Mapping[str, str]
@@ -118,7 +122,7 @@ def _fence(last: Last | None, manifest: WireManifest, digest: str) -> Verdict | 
 
 
 def _forbidden(manifest: WireManifest, device: Device) -> Iterable[FieldError]:
-    """What this device doesn't allow, or another deployment owns."""
+    """List what this device's configuration forbids, or another deployment owns."""
     occupied: dict[str, str] = {}
     for index, score in enumerate(manifest.scores):
         place = f"scores[{index}]"

@@ -1,4 +1,4 @@
-"""How long to wait before trying again. Pure: time and randomness come in as values."""
+"""Compute waits between tries. Pure: time and randomness come in as values."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ CONTENDED: Final = Backoff(first=10.0, most=300.0)
 
 @dataclass(slots=True)
 class CrashLoop:
-    """How often one resource was started anew. The caller keeps one a resource and drops it with a new spec."""
+    """Count restarts of one resource.
+
+    The caller keeps one a resource and drops it with a new spec.
+    """
 
     starts: int = 0
     last: float = 0.0

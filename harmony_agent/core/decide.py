@@ -18,7 +18,7 @@ from scores.manifest import FieldError
 from scores.status import ResourcePhase, ResourceStatus
 
 NAMED: Final = 3
-"""How many resources a message names before it counts the rest."""
+"""Number of resources that a message names before it counts the rest."""
 
 
 @dataclass(slots=True)

@@ -1,4 +1,7 @@
-"""How work on a resource fails. There is no third class: waiting is a plan (`reconcile.Wait`), not an error."""
+"""Errors of work on a resource.
+
+There is no third class: waiting is a plan (`reconcile.Wait`), not an error.
+"""
 
 from __future__ import annotations
 

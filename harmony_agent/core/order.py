@@ -1,4 +1,4 @@
-"""What may be worked on now: needs first, and in removal the other way round. Pure."""
+"""Order of work: needs first; in removal the other way round. Pure."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def outlives(record: Record, leaving: Iterable[Record]) -> list[str]:
 
 
 def _inside(inner: frozenset[str], outer: frozenset[str]) -> bool:
-    """Whether a path of `inner` lies below one of `outer`."""
+    """Return whether a path of `inner` lies below one of `outer`."""
     folders = tuple(claim + "/" for claim in outer if claim.startswith("path:"))
     return bool(folders) and any(claim.startswith(folders) for claim in inner)
 
 
 def _waits_for_itself(record: Record, others: Iterable[Record]) -> bool:
-    """Whether `record` is among those that wait, at some remove, until it is gone."""
+    """Return whether `record` is among those that wait, at some remove, until it is gone."""
     known = {str(other.key): other for other in (record, *others)}
     owners = {claim: key for key, other in known.items() for claim in other.claims if claim.startswith("path:")}
     seen: set[str] = set()

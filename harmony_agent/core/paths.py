@@ -1,4 +1,4 @@
-"""Which paths hold one another. Pure text: what stands there, links for instance, is the adapters' to see."""
+"""Containment of paths. Pure text: links, for instance, are for the adapters to resolve."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from collections.abc import Iterable
 
 
 def below(path: str, directory: str) -> bool:
-    """Whether `path` is `directory` or in it, at any depth. Neither ends with a slash; / itself is ""."""
+    """Return whether `path` is `directory` or in it, at any depth.
+
+    Neither ends with a slash; / itself is "".
+    """
     return path == directory or path.startswith(directory + "/")
 
 
@@ -22,7 +25,7 @@ class Places:
         return bool(self._at)
 
     def touched_by(self, path: str) -> bool:
-        """Whether `path` is one of them, in one, or holds one."""
+        """Return whether `path` is one of them, in one, or holds one."""
         path = path.rstrip("/")
         return path in self._at or path in self._above or path.startswith(self._inside)
 

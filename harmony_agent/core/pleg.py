@@ -1,4 +1,7 @@
-"""What differs between two looks at one kind: the names to look at again. Pure; after kubelet's PLEG."""
+"""Compare two lists of one kind, and return the names to observe again.
+
+Pure; after kubelet's PLEG.
+"""
 
 from __future__ import annotations
 

@@ -19,7 +19,10 @@ from scores.names import Digest
 from scores.status import Detail, ResourcePhase
 
 Facts = Mapping[str, Any]
-"""What a kind keeps in the ledger about a resource: a small JSON object of names, ids and digests; never content."""
+"""Facts of a kind about a resource, in the ledger.
+
+A small JSON object of names, ids and digests; never content.
+"""
 
 
 _UNDOING: Final = "-"
@@ -52,11 +55,11 @@ S_co = TypeVar("S_co", bound=Score, covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Desired(Generic[S_co]):
-    """A spec with what its manifest says around it.
+    """A spec with its context from the manifest.
 
-    `generation` is the one in which this spec last changed. `restart_token` and `reload_token` are digests of the
-    specs that `restart_on` and `reload_on` name ("" where there are none): another token means another restart or
-    reload, once.
+    `generation` is the one in which this spec last changed. `restart_token` and `reload_token` are
+    digests of the specs that `restart_on` and `reload_on` name ("" if they name none). A different
+    token asks for one more restart or reload.
     """
 
     spec: S_co
@@ -68,18 +71,22 @@ class Desired(Generic[S_co]):
 
     @property
     def version(self) -> str:
-        """What `Record.applied` says once all of this was brought about."""
+        """Value of `applied` after all of this has converged."""
         return "+".join((self.digest, self.restart_token, self.reload_token)).rstrip("+")
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What the ledger holds of a resource that this agent owns, durable before anything is done to it.
+    """Entry of the ledger for a resource that this agent owns.
 
-    `claims` are the device's objects that it occupies (``path:/srv/a``, ``unit:web.service``, ``container:web``,
-    ``port:tcp:8080``): no two records share one. `applied` is the `Desired.version` that last converged, "" before the
-    first time: what differs from it later, with the same spec, is drift. `facts` are the kind's own. `needs` are the
-    resource keys that must outlive this one. `ready` is the instance that was last known to be ready.
+    It is durable before anything is done to the resource.
+
+    `claims` are the device's objects that the resource occupies (``path:/srv/a``,
+    ``unit:web.service``, ``container:web``, ``port:tcp:8080``); two records never share one.
+
+    `applied` is the `Desired.version` that last converged, "" before the first time. A later
+    difference under the same spec is drift. `facts` belong to the kind. `needs` are the keys of
+    resources that must outlive this one. `ready` is the last instance known to be ready.
     """
 
     kind: str
@@ -96,12 +103,12 @@ class Record:
 
     @property
     def key(self) -> Key:
-        """Whose record it is."""
+        """Key of the resource."""
         return Key(self.kind, self.name)
 
     @property
     def reached(self) -> str:
-        """What converged last, also where taking it off has begun since: what stands there may still be of it."""
+        """Version that last converged, also after removal has begun: it may still be there in part."""
         return self.applied.removesuffix(_UNDOING)
 
     def undoing(self) -> Record:
@@ -134,7 +141,9 @@ class Converged:
 
 @dataclass(frozen=True, slots=True)
 class Act(Generic[A]):
-    """What to do next, in this order. `fields` are the names of the Score's fields that differ.
+    """Actions to take next, in this order.
+
+    `fields` are the names of the Score's fields that differ.
 
     `again`: this starts anew what had ended by itself, so the engine paces it (10 s doubling to 300 s). `drift`
     False: this is in the order of things (what ended as it should is recorded, what a reboot stopped is started), so it
@@ -180,14 +189,14 @@ class Mark:
 
 
 class Store(Protocol):
-    """What a reconciler may know of its own kind: what is wanted, and what the ledger says is ours."""
+    """A reconciler's view of its own kind: desired specs, and the ledger's records."""
 
     def desired(self, name: str) -> Desired[Any] | None:
-        """What an accepted manifest wants of `name` now."""
+        """Desired spec of `name` in an accepted manifest."""
         ...
 
     def record(self, name: str) -> Record | None:
-        """What the ledger holds of `name`."""
+        """Record of `name` in the ledger."""
         ...
 
     def names(self) -> Collection[str]:
@@ -231,7 +240,10 @@ class Reconciler(Protocol[S, O, A]):
     spec_type: type[S]
 
     def admit(self, spec: S) -> Iterable[FieldError]:
-        """What this device's configuration forbids of `spec`, with fields relative to it (``path``). Pure."""
+        """List what this device's configuration forbids of `spec`.
+
+        Fields are relative to it (``path``). Pure.
+        """
         ...
 
     def claims(self, spec: S) -> frozenset[str]:
@@ -247,7 +259,11 @@ class Reconciler(Protocol[S, O, A]):
         ...
 
     def plan(self, name: str, desired: Desired[S] | None, observed: O | None) -> Plan[A]:
-        """What to do. Pure. `desired` None means remove what we own; `observed` None means absent."""
+        """Plan the next actions.
+
+        Pure. `desired` None asks for removal of what we own. `observed` None means that nothing is
+        there.
+        """
         ...
 
     async def apply(self, action: A) -> None:
@@ -255,7 +271,10 @@ class Reconciler(Protocol[S, O, A]):
         ...
 
     def facts(self, name: str, desired: Desired[S], observed: O | None) -> Facts:
-        """What to record when `name` is claimed, before anything is done: with `adopt`, also how it was before."""
+        """Collect the facts to record at a claim, before anything is done.
+
+        With `adopt` they include the previous state.
+        """
         ...
 
     def detail(self, name: str, observed: O | None) -> Detail | None:

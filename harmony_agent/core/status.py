@@ -46,7 +46,7 @@ _FOLDED: Final[Mapping[int, DeploymentPhase]] = {
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a pass over a resource ended."""
+    """Result of one pass over a resource."""
 
     phase: ResourcePhase
     reason: str = ""
@@ -111,7 +111,7 @@ def deployment_status(
 
 
 def rejection(kept: Keep | None) -> Rejection | None:
-    """What is told of a manifest that was not accepted; None where none was looked at."""
+    """Describe a manifest that was not accepted. None if there is none."""
     if kept is None or (kept.generation is None and not kept.errors):
         return None
     fields = [RejectedField(field=error.field, code=error.code) for error in kept.errors]

@@ -1,7 +1,7 @@
-"""Whose manifests this device believes: the signatures of one, judged before anything else that it says. Pure.
+"""Signatures of a manifest, checked before anything else that it says. Pure.
 
-The arithmetic is handed in. Of a manifest that isn't trusted nothing is used but, in the rejection, the generation that
-it claims: it can't fence, take a lineage over, remove, or block the right one.
+The arithmetic is handed in. From an untrusted manifest only the claimed generation is used, in the
+rejection. It can't fence, take over a lineage, remove, or block the right one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from scores.manifest import FieldError
 from scores.signatures import FIELD, MAX_SIGNATURES, SIGNATURE_BYTES, is_key_id, signed_bytes, strict_base64
 
 Valid = Callable[[bytes, bytes, bytes], bool]
-"""Whether a key (32 bytes) made, of a message, this signature (64 bytes)."""
+"""Verify that a key (32 bytes) made a signature (64 bytes) of a message."""
 _ALTERED: Final = (
     "a key that this device trusts didn't sign this: it was altered, or signed for another device or deployment"
 )
@@ -35,9 +35,10 @@ class Trust:
     valid: Valid = _never
 
     def refusal(self, value: Any, generation: int | None = None, data: bytes | None = None) -> Keep | None:
-        """Why a manifest, as a JSON value, isn't believed; None where it is.
+        """Check the signatures of a manifest, given as a JSON value.
 
-        `generation` is the one that it claims. `data` are its bytes, where they came just now.
+        Returns the refusal, or None if the manifest is trusted. `generation` is the claimed one.
+        `data` are the manifest's bytes, if they came just now.
         """
         if not (self.keys or self.require) or not isinstance(value, dict):  # no object: the models say what it is
             return None

@@ -1,7 +1,7 @@
-"""What the engine knows, in memory: manifests that are enforced, what each resource is to be, what is owned, how it is.
+"""The engine's knowledge, in memory: enforced manifests, desired specs, records, statuses.
 
-Decides nothing. The ledger's records are mirrored here; what a crash may lose (that a spec was applied) is written a
-little later by `flush`, all else before it is acted on.
+Decides nothing. The ledger's records are mirrored here; what a crash may lose (that a spec was
+applied) is written a little later by `flush`, all else before it is acted on.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Book:
         self._forgets: Together[Key] = Together(self._forget)
 
     def store(self, kind: str) -> KindStore:
-        """What the reconciler of `kind` may see."""
+        """View of one kind for its reconciler."""
         return self._stores.setdefault(kind, KindStore(self, kind))
 
     def now(self) -> str:
@@ -116,7 +116,9 @@ class Book:
         return stale | changed
 
     def _follow_on_remove(self, wanted: Mapping[Key, Desired[Any]]) -> None:
-        """What becomes of it is said by the last manifest that had it, though no pass may have come to it by then."""
+        """Copy `on_remove` from the newest manifest, because the resource may be removed before its
+        next reconcile.
+        """
         for key, desired in wanted.items():
             record = self.records.get(key)
             if record is not None and record.on_remove != desired.spec.on_remove:
@@ -145,7 +147,9 @@ class Book:
             self.changes.tell(deployment)
 
     def going(self, key: Key) -> bool:
-        """Whether what the ledger has under `key` is to be taken off: its deployment is known, and wants it no more."""
+        """Return whether what the ledger has under `key` is to be taken off: its deployment is
+        known, and wants it no more.
+        """
         record = self.records.get(key)
         if record is None or key in self.desired or key in self._taking:
             return False
@@ -153,7 +157,10 @@ class Book:
         return deployment is not None and deployment.stored is not None
 
     def has(self, deployment: str) -> dict[str, str]:
-        """What a deployment owns or wants, with each one's `on_remove`; not what is on its way out already."""
+        """List what a deployment owns or wants, with each `on_remove`.
+
+        Leaves out what is being removed.
+        """
         owned = {
             str(key): record.on_remove
             for key, record in self.records.items()
@@ -178,7 +185,7 @@ class Book:
         self.changes.tell(deployment)
 
     def remains(self, deployment: str) -> dict[Key, ResourceStatus]:
-        """What is to be told of it."""
+        """Answer for the operator."""
         return self.lost.shown(deployment, self.desired, self.statuses)
 
     @contextmanager

@@ -1,4 +1,7 @@
-"""What the engine knows of one resource, put together for a decision. Decides nothing itself."""
+"""Collect the engine's knowledge of one resource for a decision.
+
+Decides nothing itself.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ def wanted(book: Book, this: Pass, plan: Plan[Any], now: Now) -> Case:
 
 
 def taken(this: Pass) -> Mapping[str, Facts]:
-    """What others of its kind give up to it, as the facts that each keeps."""
+    """List what others of its kind give up to it, as the facts that each keeps."""
     return this.reconciler.taken(this.key.name, this.desired, this.observed)
 
 

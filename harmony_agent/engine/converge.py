@@ -39,7 +39,7 @@ from scores.status import ContainerDetail, Detail, Drift, ResourcePhase, UnitDet
 log = logging.getLogger(__name__)
 
 ROUNDS: Final = 6
-"""How often one pass acts and looks again before it gives way to others."""
+"""Number of rounds of one pass before it gives way to others."""
 
 
 class Converger:
@@ -214,7 +214,10 @@ class Converger:
             )
 
     async def _report(self, this: Pass, report: Report) -> Outcome | None:
-        """What differs stays; but whether it works is no drift, and what doesn't live is restarted as it is."""
+        """Report a difference and leave it.
+
+        Health is not drift: a dead process is restarted as it is.
+        """
         this.memory.episode = report.episode
         verdict = self._track(this)
         if not verdict.alive:
@@ -251,7 +254,7 @@ class Converger:
         return Outcome(phase, "NotReady", f"its readiness probe fails: {verdict.why or 'no result yet'}", detail)
 
     def _track(self, this: Pass) -> Verdict:
-        """What the probes of what runs now say until now."""
+        """Read the probes' results for the current run."""
         instance = this.reconciler.instance(this.observed)
         before = bool(instance) and self._book.records[this.key].ready == instance
         return self._health.track(this.key, this.desired.spec, instance, ready_before=before)

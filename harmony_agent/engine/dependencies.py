@@ -1,4 +1,4 @@
-"""Which resource waits for which, and waking it when the other settled or is gone.
+"""Dependencies between resources; wakes a resource when the other settled or is gone.
 
 Asks the queue to add a key; decides nothing.
 """
@@ -19,7 +19,7 @@ class Dependencies:
         self._waiting: dict[str, set[Key]] = {}
 
     def __len__(self) -> int:
-        """How many resources are waited for."""
+        """Number of resources that others wait for."""
         return len(self._waiting)
 
     def wait_for(self, key: Key, others: Iterable[str]) -> None:

@@ -24,7 +24,7 @@ class Deployment:
 
     @property
     def last(self) -> Last | None:
-        """What a newcomer is judged by."""
+        """Version that a new manifest is compared with."""
         if self.stored is None or self.behind:
             return self.floor
         return Last(self.stored.lineage, self.stored.generation, self.stored.digest)

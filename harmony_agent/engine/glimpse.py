@@ -1,4 +1,7 @@
-"""What little can be read out of bytes that nobody vouches for. Pure; whatever stands there, the answer may be None."""
+"""Read the few fields that can be read from bytes that nobody has checked.
+
+Pure. The answer may be None for any input.
+"""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class _Target:
 
 
 class Health:
-    """What is probed, and what came out."""
+    """Run the probes, and keep their results."""
 
     def __init__(
         self, prober: Prober, kinds: Mapping[str, KindInstance], clock: Clock, changed: Callable[[Key], None]
@@ -117,7 +117,10 @@ class Health:
             self._changed(key)
 
     async def _ask(self, key: Key, probe: Probe) -> str | None:
-        """What failed, "" where nothing did; None where it couldn't be asked, which tells nothing of the instance."""
+        """Return the failure, "" for success.
+
+        None if it couldn't be asked: that tells nothing of the instance.
+        """
         if probe.http is not None:
             return await self._prober.http(probe.http, probe.timeout_seconds)
         if probe.tcp is not None:

@@ -1,4 +1,7 @@
-"""Which records have a claim. Kept in step by the book, so that a resource finds who holds what it wants at no cost."""
+"""Index of the records by claim.
+
+Kept in step by the book, so that a resource finds who holds what it wants at no cost.
+"""
 
 from __future__ import annotations
 

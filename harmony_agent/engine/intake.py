@@ -149,7 +149,10 @@ class Intake:
                 await self._snapshot(event)
 
     async def _judge_owned(self) -> None:
-        """What another deployment had in the way, without anybody writing it again."""
+        """Admit again the manifests that were refused for a resource of another deployment.
+
+        Nobody writes them again.
+        """
         while True:
             await self._book.released.wait()
             await self._judge_all(self._owned)
@@ -298,7 +301,11 @@ class Intake:
         self._queue(self._book.enforce(stored, manifest, digests, taken))
 
     async def _find_floor(self, name: str) -> None:
-        """What this device doesn't know, ``actual-state`` may: it doesn't go back behind that. Raises Unreachable."""
+        """Read ``actual-state`` for versions that this device doesn't know, so that it never goes
+        back behind them.
+
+        Raises Unreachable.
+        """
         known = self._book.deployments.get(name)
         if known is not None and known.last is not None and self._remains.recalled(name):
             return

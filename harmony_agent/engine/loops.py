@@ -1,6 +1,7 @@
-"""What every loop of the engine shares: a period that something may cut short, and the rule that a defect ends no loop.
+"""Parts of every loop of the engine: a period that a signal may cut short, and the rule that no
+defect ends a loop.
 
-The text of an unforeseen error may hold a value, so only its type and place are told.
+The text of an unforeseen error may hold a value, so only its type and place are logged.
 """
 
 from __future__ import annotations

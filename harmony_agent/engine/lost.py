@@ -16,7 +16,10 @@ MESSAGE: Final = (
 
 
 class Lost:
-    """What remains; nothing of it is ours until it was decided, or was found to be exactly as wanted."""
+    """Remains of a lost memory.
+
+    Nothing of them is ours until an operator decides, or they are exactly as desired.
+    """
 
     def __init__(self) -> None:
         self._remains: dict[str, dict[Key, ResourceStatus]] = {}

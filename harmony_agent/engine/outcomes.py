@@ -1,4 +1,4 @@
-"""How a pass ended: made a status, written into the book, logged where it differs, and told to those who waited.
+"""Record how a pass ended: set the status, log a change, wake those who wait.
 
 Decides nothing: the outcome is handed in.
 """

@@ -1,4 +1,7 @@
-"""What a pass over one resource is made of: its spec, its kind, what is remembered of it, and time. No behaviour."""
+"""Context of a pass over one resource: spec, kind, retry state, time.
+
+No behaviour. No behaviour.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from scores.status import Detail, Drift
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the probes of an instance say; without probes it is ready as soon as it runs."""
+    """Results of an instance's probes. Without probes it is ready as soon as it runs."""
 
     ready: bool
     alive: bool = True
@@ -25,7 +28,7 @@ class Verdict:
 
 
 class Prober(Protocol):
-    """Where the converger learns of health; see `engine.health`."""
+    """Source of health for the worker; see `engine.health`."""
 
     def track(self, key: Key, spec: Score, instance: str, *, ready_before: bool) -> Verdict:
         """Probe `instance` from now on; what is known until now."""

@@ -1,6 +1,7 @@
-"""Whether the engine goes on, for the service manager's watchdog: a loop that turns no more is stuck, and is named.
+"""Watch the engine's loops for the service manager's watchdog, and name a loop that has stalled.
 
-What is merely slow isn't stuck: a look that waits for an answer, thirty-two resources that hang. Restarts nothing.
+Slow work is not a stall: an observation that waits for an answer, thirty-two resources that hang.
+Restarts nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ class Progress:
         self._turns = -1
 
     def stuck(self) -> str:
-        """What hasn't turned since the last call, though it was woken; "" while all goes on."""
+        """Name the loop that has not turned since the last call, though it was woken.
+
+        "" if all turn.
+        """
         turns, self._turns = self._turns, self._queue.turns
         if turns == self._queue.turns:
             return "the queue"

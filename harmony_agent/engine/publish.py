@@ -53,7 +53,7 @@ _LEDGER_LOST: Final = {
 
 
 def _memory_lost(deployment: str, remains: Sequence[str]) -> Mapping[str, str]:
-    """What is said of a deployment of which something remains that the ledger doesn't know."""
+    """Status of a deployment with remains that the ledger doesn't know."""
     named = ", ".join(remains[:5]) + (f" and {len(remains) - 5} more" if len(remains) > 5 else "")
     text = (
         f"the device's memory was lost, and {named} may stand there without being known as its own: "
@@ -64,7 +64,7 @@ def _memory_lost(deployment: str, remains: Sequence[str]) -> Mapping[str, str]:
 
 @dataclass(slots=True)
 class _Pace:
-    """When a deployment's status was written last, and what it was about."""
+    """Time and content of the last write of a deployment's status."""
 
     about: tuple[object, ...] = ()
     since: float = 0.0
@@ -138,17 +138,17 @@ class Publisher:
             self._changes.add(deployment)
 
     def say_twin(self, seen: bool) -> None:
-        """Whether a second agent writes as this device; it stands in every status."""
+        """Return whether a second agent writes as this device; it stands in every status."""
         self.twin = seen
         self.all_changed()
 
     def say_ledger_lost(self, lost: bool) -> None:
-        """Whether the agent has no state directory any more; it stands in every status."""
+        """Return whether the agent has no state directory any more; it stands in every status."""
         self._ledger_lost = lost
         self.all_changed()
 
     def be_patient(self) -> None:
-        """What is known now was restored: give it time to be looked at before saying that it progresses."""
+        """Give restored statuses time before they are shown as progressing."""
         self._paces = {name: _Pace(settle=PATIENCE) for name in self._book.deployments}
 
     async def run(self) -> None:
@@ -201,7 +201,10 @@ class Publisher:
         await value.write(bounded(status, self._texts.setdefault(deployment, {})))
 
     async def _flush(self, deployment: str) -> None:
-        """What the statuses say becomes durable, too; a full disk makes it late, not wrong."""
+        """Make what the statuses say durable, too.
+
+        A full disk delays this, and makes nothing wrong.
+        """
         try:
             await self._book.flush()
         except ResourceError as error:
@@ -209,7 +212,10 @@ class Publisher:
             self._later(deployment)
 
     def _phase(self, deployment: str) -> DeploymentPhase | None:
-        """What `status` will say, at a small part of its cost: of a thousand resources each change asks for it."""
+        """Compute the phase at a small part of the cost of `status`.
+
+        Each change of a thousand resources asks for it.
+        """
         entry = self._book.deployments.get(deployment)
         if entry is None or (entry.stored is None and entry.kept is None):
             return None
@@ -217,14 +223,14 @@ class Publisher:
         return "Degraded" if self._overruling(deployment, phase) else phase
 
     def _overruling(self, deployment: str, phase: DeploymentPhase) -> Mapping[str, str] | None:
-        """What is to be said before all that the fold says."""
+        """Return the status that overrules the fold."""
         if phase in ("Removing", "Removed", *_OVERRULED) and (remains := self._book.remains(deployment)):
             return _memory_lost(deployment, sorted(map(str, remains)))
         over = _TWIN if self.twin else _LEDGER_LOST if self._ledger_lost else None
         return over if phase in _OVERRULED else None
 
     def _about(self, deployment: str) -> tuple[object, ...]:
-        """What a status is about: another one is said anew."""
+        """Key of a status: a status with another key is written again at once."""
         entry = self._book.deployments[deployment]
         return (entry.enforced.generation if entry.enforced else None, rejection(entry.kept))
 
@@ -241,7 +247,7 @@ class Publisher:
         return status.model_copy(update=over) if over is not None else status
 
     def _keep_since(self, deployment: str, data: bytes | None) -> None:
-        """A restart of the agent is no change of the resources: since when they are so stays as it was written."""
+        """Keep `since` as it was written, because a restart of the agent changes no resource."""
         try:
             old = DeploymentStatus.model_validate_json(data or b"{}").resources
         except ValidationError:
@@ -262,7 +268,7 @@ Texts = dict[str, tuple[ResourceStatus, bytes]]
 
 
 def encode(status: DeploymentStatus, known: Texts) -> bytes:
-    """What `status.canonical()` gives, with each resource that didn't change taken from `known`, which is renewed."""
+    """Encode like `status.canonical()`. Takes unchanged resources from `known`, and renews it."""
     texts: Texts = {}
     for key, one in sorted(status.resources.items()):
         before = known.get(key)

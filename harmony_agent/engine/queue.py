@@ -69,7 +69,7 @@ class WorkQueue:
             self._released.add(key)
 
     def working(self, key: Key) -> bool:
-        """Whether a pass over it is under way."""
+        """Return whether a pass over it is under way."""
         return key in self._active
 
     def poke(self) -> None:

@@ -1,6 +1,6 @@
-"""What one pass over every resource would do, without doing it: the steps of `core.decide`, in their order.
+"""Foresee one pass over every resource, by the steps of `core.decide` in their order.
 
-Observes, and acts on nothing. The book that it is given is its own to change: its ledger must keep nothing.
+Observes, and acts on nothing. It changes the state that it is given: its ledger must keep nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from harmony_agent.engine.kind import KindInstance
 from harmony_agent.engine.parts import Pass
 
 _ROUNDS: Final = 3
-"""How often a claim may lead to another plan."""
+"""Number of plans that may follow from claims."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class Rehearsal:
         return step
 
     def _presume(self, key: Key, desired: Desired, step: Step) -> None:  # type: ignore[type-arg]  # of any kind
-        """What is done to it succeeds, so that those who need it may be foreseen."""
+        """Presume that its actions succeed, to foresee those who need it."""
         if isinstance(step, Execute):
             self._changed.add(str(key))
         if isinstance(step, Execute | Settled):

@@ -109,10 +109,10 @@ class Relister:
                 self._book.set_status(key, desired.deployment, status)
 
     def _known_again(self) -> None:
-        """A pass over each, now, not when one that couldn't look would have tried again.
+        """Queue a pass over each resource now, instead of at its next retry.
 
-        Where one is under way already it may take long yet, as with an image that doesn't come: so what was being
-        worked on is said to be so again. What was settled stays Unknown until it is seen to be so.
+        A pass that is under way may take long, as for an image that doesn't come: its resource is
+        shown as Progressing again. A settled resource stays Unknown until it is observed.
         """
         before, self._before = self._before, {}
         for key, status in list(self._book.statuses.items()):

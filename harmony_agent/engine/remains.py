@@ -1,7 +1,8 @@
-"""What a device that lost its memory had: listed, until an operator decided what becomes of it.
+"""Remains of a device that lost its memory: listed until an operator decides.
 
-The ledger is gone, so nothing is taken for ours by itself. What was told last in ``actual-state``, and what carries our
-marks on the device, is told on as `LedgerLost`; a manifest with `remains` has it taken back into the ledger.
+The ledger is gone, so nothing is taken for ours by itself. What was told last in ``actual-state``,
+and what carries our marks on the device, is told on as `LedgerLost`; a manifest with `remains` has
+it taken back into the ledger.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What the reconciler of one kind sees of the engine's memory, and the one thing that it may write there: facts.
+"""View of the engine's state for the reconciler of one kind. It may write one thing there: facts.
 
-Holds nothing of its own but the names, and those only until the book changes.
+Caches only the names, until the state changes.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class KindStore:
         self._wanted: tuple[int, Mapping[str, Desired[Any]]] = (-1, {})
 
     def desired(self, name: str) -> Desired[Any] | None:
-        """What is wanted of `name`."""
+        """Desired spec of `name`."""
         return self._book.desired.get(Key(self._kind, name))
 
     def record(self, name: str) -> Record | None:
-        """What the ledger holds of `name`."""
+        """Record of `name` in the ledger."""
         return self._book.records.get(Key(self._kind, name))
 
     def names(self) -> Collection[str]:

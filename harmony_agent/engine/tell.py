@@ -42,7 +42,7 @@ class Teller:
             self._changes.ring()
 
     def say_ledger_lost(self, lost: bool) -> None:
-        """Whether the agent has no state directory any more."""
+        """Return whether the agent has no state directory any more."""
         self._ledger_lost = lost
         self._changes.ring()
 
@@ -73,7 +73,7 @@ def sentence(
     ]
     parts += sorted(kept)[:SHOWN]
     if len(kept) > SHOWN:
-        parts.append(f"{len(kept) - SHOWN} more deployments are so")
+        parts.append(f"{len(kept) - SHOWN} more deployments are not accepted")
     if lost is not None:
         parts.append(f"{_LOST.get(lost.reason, 'NATS unreachable')} since {since}")
     return "; ".join(parts)

@@ -1,6 +1,7 @@
-"""How long the longest unsettled resource has been so. The wall clock may be set meanwhile, so this counts by itself.
+"""Age of the longest unsettled resource, in seconds.
 
-Of what was so before the agent started, the status says since when: that is taken where the clock can be trusted.
+Counts by the monotonic clock, because the wall clock may be set meanwhile. For the time before the
+agent's start it takes `since` of the status, if the clock can be trusted.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class Value:
         """how often somebody else's value was found in the way of a write"""
 
     def doubt(self) -> None:
-        """What stands there has to be read anew: the bucket may be another one."""
+        """Forget the value, because the bucket may be another one."""
         self._revision = None
 
     @property
@@ -50,7 +50,7 @@ class Value:
         return False
 
     async def read(self) -> bytes | None:
-        """What stands there now. Raises Unreachable, BucketMissing."""
+        """Read the value. Raises Unreachable, BucketMissing."""
         self._revision = None
         entry = await self._control.get(self._bucket, self._key)
         self._revision = entry.revision if entry else 0

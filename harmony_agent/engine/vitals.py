@@ -23,7 +23,7 @@ from scores.status import DeviceInfo, Heartbeat
 log = logging.getLogger(__name__)
 
 INFO_SECONDS: Final = 60.0
-"""How often it is looked at whether DeviceInfo changed."""
+"""Seconds between checks of DeviceInfo."""
 
 
 class Twins:
@@ -151,7 +151,9 @@ class Vitals:
         self._twin(self._twins.seen)
 
     async def _same_bucket(self, bucket: str, lost: Callable[[], None]) -> bool:
-        """Whether the bucket can be had; calls `lost` where it is another than at the last look."""
+        """Return whether the bucket can be had; calls `lost` where it is another than at the last
+        look.
+        """
         try:
             born = await self._control.birth(bucket)
         except (Unreachable, BucketMissing) as error:

@@ -26,7 +26,7 @@ def known_again(value: Any, known: Mapping[bytes, Score]) -> Any:
 
 
 def imprint(score: Any) -> bytes:
-    """What tells one JSON value from another, 1 from 1.0 and from true as well."""
+    """Fingerprint of a JSON value. Tells 1 from 1.0 and from true."""
     return hashlib.blake2b(marshal.dumps(score, 0), digest_size=16).digest()
 
 

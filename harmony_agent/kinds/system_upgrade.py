@@ -54,7 +54,10 @@ class RequestUpgrade(Action):
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What the updater says; `known` where it said so before; `over` where it ended long enough ago to let go of."""
+    """Answer of the updater.
+
+    `known`: it has answered before. `over`: it ended long enough ago to release it.
+    """
 
     attempt: Attempt | None
     known: bool = False
@@ -187,7 +190,7 @@ def _let_end(observed: Observed | None) -> Plan[RequestUpgrade]:
 
 
 def _wait_for(detail: UpgradeDetail) -> Converged | Wait:
-    """How the updater's phase stands in the resource's status."""
+    """Map the updater's phase to a status."""
     if detail.phase == "complete":
         return Converged("Completed")
     reason = _REASONS[detail.phase]

@@ -1,7 +1,10 @@
-"""What a device is capable of, as Protocols: files, units, containers, an updater. The adapters implement them.
+"""Capabilities of a device, as Protocols: files, units, containers, an updater.
 
-Industry concepts, not tools; one module each, with the type of what is observed. Calls raise `core.errors` alone. No
-library here. This module holds what all of them share: time, and content from elsewhere.
+The adapters implement them.
+
+Industry concepts, not tools; one module each, with the type of what is observed. Calls raise
+`core.errors` alone. No library here. This module holds what all of them share: time, and content
+from elsewhere.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ class Clock(Protocol):
         ...
 
     def synchronized(self) -> bool | None:
-        """Whether something keeps the clock right; None where that can't be known."""
+        """Return whether something keeps the clock right; None where that can't be known."""
         ...
 
 

@@ -68,7 +68,7 @@ class ContainerState:
 
     @property
     def run(self) -> str:
-        """Which run this is, or was: unique on this device."""
+        """Name of the current or last run, unique on this device."""
         return f"{self.id}@{self.started.isoformat()}" if self.started else f"{self.id}@"
 
 
@@ -102,7 +102,7 @@ class Containers(Protocol):
         ...
 
     async def inspect(self, ref: str) -> ContainerState | None:
-        """One container; None when there is none of exactly this id or name."""
+        """Inspect one container. None if none has exactly this id or name."""
         ...
 
     async def image(self, ref: str) -> Image | None:
@@ -154,7 +154,10 @@ class Containers(Protocol):
         ...
 
     def events(self) -> AsyncIterator[ContainerEvent]:
-        """What happens to containers, from now on. Reconnects by itself; some events may be missed."""
+        """Stream events of containers, from now on.
+
+        Reconnects by itself; some events may be missed.
+        """
         ...
 
     async def close(self) -> None:
@@ -174,5 +177,5 @@ class EnvFiles(Protocol):
         ...
 
     async def resolve(self, paths: Collection[str]) -> Mapping[str, str]:
-        """Where each path of the device leads, all links followed, as far as can be seen."""
+        """Resolve each path of the device with all its links, as far as it can be read."""
         ...

@@ -78,7 +78,10 @@ class ControlPlane(Protocol):
         ...
 
     async def birth(self, bucket: str) -> str:
-        """When the bucket was made: another answer is another bucket. Raises Unreachable, BucketMissing."""
+        """Read the time of creation of the bucket.
+
+        A different one means another bucket. Raises Unreachable, BucketMissing.
+        """
         ...
 
     def on_connect(self, came: Callable[[], None]) -> None:
@@ -90,7 +93,7 @@ class ControlPlane(Protocol):
         ...
 
     def connected(self) -> bool:
-        """Whether there is a connection now."""
+        """Return whether there is a connection now."""
         ...
 
 
@@ -131,7 +134,7 @@ class Ledger(Protocol):
         ...
 
     def intact(self) -> bool:
-        """Whether the files are still where they were opened; cheap."""
+        """Return whether the files are still where they were opened; cheap."""
         ...
 
     async def rebuild(self, manifests: Sequence[Stored], records: Sequence[Record]) -> None:

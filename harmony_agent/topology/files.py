@@ -18,12 +18,15 @@ MAX_READ: Final = MAX_OBJECT
 """Bytes of a file that are read and hashed; a larger one can't be what a Score wants, and has no digest here."""
 TEMP_PREFIX: Final = ".harmony-"
 TEMP_SUFFIX: Final = "~"
-"""What is not finished yet stands beside its path under a name of this form; no Score may claim such a name."""
+"""Form of temporary names: an unfinished file is beside its path.
+
+No Score may claim such a name.
+"""
 
 NodeType = Literal["file", "directory", "symlink"]
 SeenType = Literal["file", "directory", "symlink", "other"]
 Mark = tuple[int, ...]
-"""What tells one state of an object from another without reading it (device, inode, times, …). Opaque."""
+"""Fingerprint of an object's state, without its content (device, inode, times, …). Opaque."""
 Write = Callable[[bytes], Awaitable[None]]
 Fetch = Callable[[Write], Awaitable[None]]
 """Streams content into the `Write` it is given."""
@@ -31,9 +34,10 @@ Fetch = Callable[[Write], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """Where to look. `former` names a copy that may have been kept of what was there; "" where none was.
+    """Path to observe.
 
-    `owner` and `group` are names or numbers whose ids the caller wants to know.
+    `backup` names a backup of the previous object, "" if there is none. `owner` and `group` are
+    names or numbers; the caller wants their ids.
     """
 
     path: str
@@ -65,7 +69,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """Why a path couldn't be looked at: a code of ``docs/reasons``, for a plan of `Wait`."""
+    """Error of a query of a path: a code of ``docs/reasons``, for a `Wait`."""
 
     reason: str
     message: str
@@ -75,11 +79,12 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """What a look at a Spot showed.
+    """Observed state of a path.
 
-    `missing`: parents below the root that aren't there, outermost first. `leftover`: an unfinished file of an agent
-    that was killed stands beside. `kept`: the Spot's former copy is there. `uid` and `gid` are those of the Spot's
-    owner and group, None where it has none; `unknown` is the account that this device doesn't know.
+    `missing`: parents below the root that don't exist, outermost first. `leftover`: a killed
+    agent's unfinished file is beside it. `has_backup`: the query's backup exists. `uid` and `gid`
+    are those of the query's owner and group, None without one; `unknown` is an account that this
+    device doesn't know.
     """
 
     path: str
@@ -95,7 +100,7 @@ class Sight:
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
-    """What to change of an object that stays; None leaves it."""
+    """Attributes to change of an object that stays. None leaves one as it is."""
 
     mode: int | None = None
     uid: int | None = None
@@ -104,10 +109,11 @@ class Attributes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """What to put at a path. None for `mode`, `uid` or `gid`: as it is there, else 0644 (directory 0755) and the agent.
+    """Object to put at a path.
 
-    A file has `content`, or `fetch` (streamed), or `former` (the name of a kept copy); what comes by the latter two is
-    used only if it has `digest`. A symlink has a `target`.
+    None for `mode`, `uid` or `gid` keeps the present one; a new object gets 0644 (directory 0755)
+    and the agent's ids. A file has `content`, or `fetch` (streamed), or `backup` (a backup's name).
+    The latter two are used only if they have `digest`. A symlink has a `target`.
     """
 
     type: NodeType

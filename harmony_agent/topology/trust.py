@@ -1,4 +1,4 @@
-"""What tells a right signature from a wrong one."""
+"""Verify signatures."""
 
 from __future__ import annotations
 
@@ -9,5 +9,8 @@ class Verifier(Protocol):
     """Ed25519."""
 
     def valid(self, key: bytes, message: bytes, signature: bytes) -> bool:
-        """Whether `key` made `signature` of `message`. Whatever the bytes are, the answer is yes or no."""
+        """Return whether `key` made `signature` of `message`.
+
+        Whatever the bytes are, the answer is yes or no.
+        """
         ...

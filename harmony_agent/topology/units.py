@@ -28,7 +28,7 @@ class Unit:
     kept: frozenset[str] = frozenset()
     """Digests of former files that were kept aside for this unit."""
     linked: bool = False
-    """Whether links in our directory pull the unit in: it was enabled there, even if its file is gone."""
+    """Links in our directory pull the unit in: it was enabled there, even if its file is gone."""
     links: Mapping[str, str] = field(default_factory=dict)
     """Links that enable it, name it otherwise or stand in its place: path -> target; in our directory, and in the
     manager's for links that last until the next boot."""
@@ -51,7 +51,7 @@ class Unit:
     stale: bool = False
     """The manager says that files changed since it loaded them."""
     condition: bool | None = None
-    """Whether the unit's conditions held when it was last started; None where that never was."""
+    """The unit's conditions held at its last start. None before the first."""
     assertion: bool | None = None
     rested: bool = False
     """Its conditions were looked at so long ago that it is worth another start."""
@@ -70,13 +70,13 @@ class Unit:
     main_pid: int = 0
     restarts: int = 0
     since: int = 0
-    """When `active_state` was entered, in microseconds since 1970; 0 where it never was."""
+    """Time at which `active_state` was entered, in microseconds since 1970. 0 before that."""
     changed: int = 0
-    """When the state last changed at all, reloads included; in microseconds since 1970."""
+    """Time of the last change of state, reloads included, in microseconds since 1970."""
 
     @property
     def run(self) -> str:
-        """Which run this is, or was: another text after every start; "" where it never ran."""
+        """Name of the current or last run: another text after every start. "" before the first."""
         return self.invocation or (f"@{self.since}" if self.since else "")
 
 
@@ -181,7 +181,11 @@ class Units(Protocol):
         ...
 
     async def finished(self, name: str, moment: str) -> bool:
-        """Whether the log says that a start of this one-shot, begun after `moment`, ended well. False if in doubt."""
+        """Return whether the log says that a start of this one-shot, begun after `moment`, ended
+        well.
+
+        False if in doubt.
+        """
         ...
 
     async def watch(self, changed: Callable[[str], None]) -> None:

@@ -21,7 +21,7 @@ class UpdaterRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What the updater can do."""
+    """Operations of the updater."""
 
     protocol: int
     operations: tuple[str, ...]
@@ -46,7 +46,7 @@ class Attempt:
 
     @property
     def ended(self) -> bool:
-        """Whether it changes no more."""
+        """Return whether it changes no more."""
         return self.detail.phase in ENDED
 
 
@@ -54,11 +54,11 @@ class Updater(Protocol):
     """The updater. Raises Transient UpdaterUnavailable where nobody answers, UpdaterRefused where it says no."""
 
     async def capabilities(self) -> Offer:
-        """What it offers."""
+        """Ask for the offered operations."""
         ...
 
     async def status(self, attempt_id: str) -> Attempt | None:
-        """How an attempt stands; None where it knows of none."""
+        """Return the state of an attempt. None if the updater doesn't know it."""
         ...
 
     async def request(self, ask: Ask) -> Attempt:

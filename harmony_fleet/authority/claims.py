@@ -30,7 +30,7 @@ class Identity:
     """A key pair of an operator, account or user. Its seed is a secret; its public key is its name."""
 
     def __init__(self, seed: bytes) -> None:
-        """Raises whatever nkeys raises where `seed` is none."""
+        """Raises the error of nkeys if `seed` is invalid."""
         self.seed = seed
         self._pair = nkeys.from_seed(bytearray(seed))  # type: ignore[no-untyped-call]
         self.public: str = self._pair.public_key.decode()
@@ -53,7 +53,7 @@ class Identity:
         return base64.b64encode(self._pair.sign(data)).decode("ascii")
 
     def genuine(self, data: bytes, signature: str) -> bool:
-        """Whether this identity signed `data` so."""
+        """Return whether this identity signed `data` so."""
         try:
             return bool(self._pair.verify(data, base64.b64decode(signature, validate=True)))
         except Exception:  # the library's many errors, and Base64's

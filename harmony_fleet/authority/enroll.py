@@ -25,7 +25,10 @@ from scores.names import format_time, is_name
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a device shall be told besides its credentials; None leaves what stands there, or the agent's defaults."""
+    """Settings for a device besides its credentials.
+
+    None keeps the present ones, or the agent's defaults.
+    """
 
     servers: Sequence[str] = ()
     labels: Mapping[str, str] | None = None
@@ -89,7 +92,7 @@ def allow_objects(authority: Authority, buckets: Sequence[str]) -> None:
 
 
 def is_bucket(name: str) -> bool:
-    """Whether `name` may be an object store's."""
+    """Return whether `name` may be an object store's."""
     return re.fullmatch(r"[A-Za-z0-9_-]{1,128}", name) is not None
 
 
@@ -116,7 +119,7 @@ def _known(authority: Authority, device: str) -> Issued:
 
 
 def _withdrawn(authority: Authority, users: Sequence[str]) -> dict[str, Any]:
-    """What a save changes that withdraws them, with the stamp that makes the servers take it."""
+    """Values to save that withdraw users, with the stamp by which the servers accept it."""
     revoked = {**authority.state.revoked, **dict.fromkeys(users, FOREVER)}
     return {"revoked": revoked, "stamp": authority.next_stamp()}
 

@@ -50,7 +50,7 @@ class Issued(Model):
 
 
 class State(Model):
-    """What was decided, and what was issued. No secret stands in it."""
+    """Decisions, and users that were issued. Holds no secret."""
 
     version: Literal[1] = _VERSION
     name: str
@@ -65,17 +65,17 @@ class State(Model):
 
 
 def has_keys(home: Path) -> bool:
-    """Whether there are keys of an authority, whole or not."""
+    """Return whether there are keys of an authority, whole or not."""
     return any(any((home / FOLDER).glob(names)) for names in ("*.seed", "*.creds", "*-key.pem"))
 
 
 def exists(home: Path) -> bool:
-    """Whether this home is an authority."""
+    """Return whether this home is an authority."""
     return (home / FOLDER / _STATE).exists()
 
 
 def busy() -> Refused:
-    """What is told while another command holds the lock."""
+    """Error for a command while another one holds the lock."""
     return Refused("AuthorityBusy", "another command works with this authority", "try again when it has ended")
 
 
@@ -117,7 +117,7 @@ class Authority:
 
     @classmethod
     def load(cls, home: Path) -> Authority:
-        """Raises InvalidInput where there is none, or where it can't be read."""
+        """Read the authority. Raises InvalidInput if there is none or it can't be read."""
         folder = home / FOLDER
         try:
             data = (folder / _STATE).read_bytes()

@@ -42,7 +42,7 @@ async def push(authority: Authority, context: Context) -> None:
 
 
 def as_system(context: Context) -> Context:
-    """Where `context` connects, as the system account's user."""
+    """Context of a connection as the system account's user."""
     creds = context.home / FOLDER / "system.creds"
     secret.check(creds, ANEW)
     return dataclasses.replace(context, creds=creds)

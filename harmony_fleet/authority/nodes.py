@@ -13,7 +13,7 @@ UNIT: Final = "harmony-nats.service"
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What one server may take, as nats-server spells sizes."""
+    """Limits of one server, in nats-server's units."""
 
     memory: str = "64MB"
     disk: str = "4GB"

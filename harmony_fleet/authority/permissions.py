@@ -1,8 +1,11 @@
-"""Which subjects a device may use, and how they cross from the devices' account to the fleet's. Data, nothing else.
+"""Subjects of devices, and how they cross from the devices' account to the fleet's.
 
-Two accounts: the fleet's has the streams, the devices' has the devices. In one account alone a device could name any
-subject as that of its answer, and the server would write its answer there, with the server's rights: into a neighbour's
-key as well. An answer that crosses goes to a subject of the devices' account, where nothing is stored.
+Data, nothing else.
+
+Two accounts: the fleet's has the streams, the devices' has the devices. In one account alone a
+device could name any subject as that of its answer, and the server would write its answer there,
+with the server's rights: into a neighbour's key as well. An answer that crosses goes to a subject
+of the devices' account, where nothing is stored.
 """
 
 from __future__ import annotations
@@ -43,7 +46,10 @@ def _own(me: str) -> list[tuple[str, str]]:
 
 
 def publish(objects: Sequence[str], me: str = _ME) -> list[str]:
-    """What a device may ask and write. No body of these requests can name more than the subject does."""
+    """Subjects that a device may publish to.
+
+    No body of these requests can name more than its subject.
+    """
     own = _own(me)
     read = [(DESIRED, f"{me}.*"), *own]
     return [
@@ -56,7 +62,7 @@ def publish(objects: Sequence[str], me: str = _ME) -> list[str]:
 
 
 def subscribe(me: str = _ME) -> list[str]:
-    """What a device may listen on."""
+    """Subjects that a device may subscribe to."""
     return [f"{device_inbox(me)}.>", command_subject(me, "*"), kv_subject(DESIRED, f"{me}.*"), news_subject(me)]
 
 
@@ -87,7 +93,7 @@ _TOLD: Final = {"desired": kv_subject(DESIRED, "*.*"), "news": news_subject("*")
 
 
 def fleet_exports() -> list[dict[str, Any]]:
-    """What the fleet's account offers to the devices' account."""
+    """Exports of the fleet's account for the devices' account."""
     return [
         *(_service(kv_subject(bucket, ">"), "Singleton") for bucket in DEVICE_WRITES),
         *(_service(f"{_API}.{call}", form) for call, form in _ASKED.items()),

@@ -31,13 +31,16 @@ _HOST: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
 """A name or an IPv4 address: the servers listen on IPv4 alone, and an IPv6 address would stand in every bundle."""
 _SIZE: Final = re.compile(r"[1-9][0-9]{0,8}(KB|MB|GB|TB)?")
 _ODD: Final = set("\"'\\ %$")
-"""What a unit file or the server's configuration would read otherwise."""
+"""Characters that have a meaning in a unit file or in the server's configuration."""
 _LOCAL: Final = ("localhost", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What the operator asked for. `at`: where the folder will be on the server, if elsewhere than `folder`."""
+    """Request of the operator.
+
+    `at`: the later place of the folder on the server, if it isn't `folder`.
+    """
 
     name: str
     folder: Path
@@ -126,7 +129,7 @@ def _whole(home: Path, folder: Path) -> Iterator[None]:
 
 
 def _foreign(home: Path, folder: Path) -> list[Path]:
-    """What is in the servers' folder, but for the authority, should that be below it."""
+    """List unknown files in the servers' folder. Leaves out the authority, if it is below."""
     own = home / FOLDER
     return [path for path in folder.iterdir() if path not in (own, *own.parents)]
 

@@ -1,8 +1,10 @@
-"""What copies of one home decided about devices: learnt from the servers before anything is told to them.
+"""Decisions of all copies of one home about devices, read from the servers before anything is
+pushed to them.
 
-Two places remember: the devices' account at the servers (who was withdrawn, which object stores are open), and the
-bucket ``fleet-authority`` at ``device.<name>`` (who has credentials), signed by the authority. Both only grow: nobody
-who was withdrawn is let in again because a home didn't know, and nobody whom another copy enrolled is forgotten.
+Two places remember: the devices' account at the servers (who was withdrawn, which object stores are
+open), and the bucket ``fleet-authority`` at ``device.<name>`` (who has credentials), signed by the
+authority. Both only grow: nobody who was withdrawn is let in again because a home didn't know, and
+nobody whom another copy enrolled is forgotten.
 """
 
 from __future__ import annotations
@@ -43,13 +45,13 @@ class Record(Model):
 
     @property
     def issued(self) -> Issued | None:
-        """What holds; None where nothing does."""
+        """Return the decision that holds. None if there is none."""
         return Issued(user=self.user, before=tuple(self.before)) if self.user is not None else None
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What the servers' account of devices says. `token` is empty where they have none."""
+    """Content of the servers' account of devices. `token` is empty where they have none."""
 
     token: str = ""
     stamp: int = 0
@@ -116,7 +118,7 @@ async def _write(
     known: Mapping[str, Record],
     whole: Mapping[str, Record],
 ) -> bool:
-    """Whether every record stands as it should; False where another copy wrote meanwhile."""
+    """Return whether every record stands as it should; False where another copy wrote meanwhile."""
     operator = authority.key("operator")
 
     async def one(record: Record) -> bool:
@@ -158,7 +160,9 @@ async def gone(authority: Authority, store: Store) -> list[str]:
 
 
 def holds(authority: Authority, told: Told) -> bool:
-    """Whether the servers refuse all that this home withdrew: another copy may have pushed at the same time."""
+    """Return whether the servers refuse all that this home withdrew: another copy may have pushed
+    at the same time.
+    """
     return not authority.state.revoked.keys() - (told.revoked or {}).keys()
 
 

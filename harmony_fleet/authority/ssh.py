@@ -41,7 +41,7 @@ class Remote:
         return cls(target, tuple(options), target.startswith("root@"))
 
     def run(self, words: Sequence[str], seconds: float, what: str, *, as_root: bool = False) -> str:
-        """What the command wrote. Raises Unreachable, DeviceFailed."""
+        """Run a command, and return its output. Raises Unreachable, DeviceFailed."""
         sudo = ["sudo", "--non-interactive", "--"] if as_root and not self.root else []
         return self._call(["ssh", *self.options, "--", self.target, shlex.join([*sudo, *words])], seconds, what)
 

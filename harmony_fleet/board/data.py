@@ -1,4 +1,4 @@
-"""What the dashboard tells of a view: counts, codes, names and ages, never a value. Pure."""
+"""Data of the dashboard: counts, codes, names and ages, never a value. Pure."""
 
 from __future__ import annotations
 

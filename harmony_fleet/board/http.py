@@ -29,7 +29,7 @@ _REASONS: Final = {200: "OK", 400: "Bad Request", 403: "Forbidden", 404: "Not Fo
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What is sent back. `policy` is the page's Content-Security-Policy."""
+    """Answer to a request. `policy` is the page's Content-Security-Policy."""
 
     content: bytes
     kind: str = "text/plain; charset=utf-8"
@@ -73,7 +73,7 @@ def _loopback(host: str) -> bool:
 
 
 async def answer(head: bytes, pages: Pages) -> Answer:
-    """What a request's head gets."""
+    """Answer a request by its head."""
     try:
         first, *lines = head.decode("ascii").split("\r\n")
         method, target, version = first.split(" ")

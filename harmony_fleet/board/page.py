@@ -26,7 +26,7 @@ def page() -> Answer:
 
 
 def data(value: Any) -> Answer:
-    """What the page asks for again and again."""
+    """Data that the page polls."""
     return Answer(json.dumps(value).encode(), "application/json")
 
 

@@ -1,4 +1,6 @@
-"""What each command does: opens the store, calls the part that knows, shows what comes of it, returns an exit code.
+"""Work of each command: open the store, call the part that knows, show the result, return an exit
+code.
 
-Imported when a command runs, so that `harmony --help` needs none of it. A group of commands is a module here.
+Imported when a command runs, so that `harmony --help` needs none of it. A group of commands is a
+module here.
 """

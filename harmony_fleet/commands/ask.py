@@ -49,7 +49,7 @@ def wait(common: Common, key: DeploymentKey, seconds: float, *, removed: bool) -
 
 
 def _target(found: Deployment, *, removed: bool) -> Target | None:
-    """What to wait for; None where it is removed already."""
+    """Return the target to wait for. None if it is removed already."""
     standing = found.desired.manifest
     if removed:
         if gone(found):

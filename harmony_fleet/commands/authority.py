@@ -34,7 +34,9 @@ _TRIES: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Old:
-    """What becomes of the credentials before: withdrawn at once, or within `seconds` once the new ones are used."""
+    """Fate of the previous credentials: withdrawn at once, or up to `seconds` after the new ones
+    are used.
+    """
 
     at_once: bool = False
     seconds: float | None = None
@@ -225,7 +227,7 @@ def _authority(common: Common) -> tuple[Context, Authority]:
 
 
 def _tell(work: Callable[[], None], *, needed: bool = True) -> bool:
-    """What is decided stands; where the servers can't be told now, that is said, and told as what has to be done."""
+    """Tell the servers. If they can't be told now, say so, and say what has to be done later."""
     try:
         work()
     except Unreachable as error:

@@ -26,7 +26,7 @@ from scores.keys import parse_deployment_key
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which devices: by name, by labels."""
+    """Chosen devices: by name, by labels."""
 
     devices: Sequence[str]
     selectors: Sequence[str]

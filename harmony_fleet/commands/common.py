@@ -1,4 +1,4 @@
-"""What all commands share: their options, one connection, errors and results in the form that was asked for."""
+"""Parts of all commands: options, one connection, errors and results in the requested form."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class Common:
     insecure: bool = False
 
     def context(self) -> Context:
-        """Where to connect."""
+        """Server and credentials of the connection."""
         return load_context(server=self.server, creds=self.creds, tls_ca=self.tls_ca, insecure=self.insecure)
 
     def home(self) -> Path:
-        """Where the context, the roster and the authority are, or will be."""
+        """Folder of the context, the roster and the authority, present or future."""
         return home_of(os.environ)
 
 
@@ -120,7 +120,7 @@ def write(value: Any, output: Output) -> None:
 
 
 def hint(words: str) -> None:
-    """What to do next, on standard error."""
+    """Print the next step to standard error."""
     if words:
         render.err().print(Text.assemble(("hint:  ", "yellow"), render.plain(words, "")), soft_wrap=True)
 

@@ -26,7 +26,7 @@ _NAMES: Final = ("harmony-agent", "harmony-updater")
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """Where, with what."""
+    """Parameters of a setup."""
 
     remote: Remote
     bundle: Path
@@ -72,7 +72,10 @@ def setup(common: Common, wanted: Setup) -> ExitCode:
 
 
 def _remove(remote: Remote, place: str) -> None:
-    """Where it can't be done that is told, and hides no other error: the bundle would stay there unnoticed."""
+    """Remove the bundle.
+
+    A failure is told, but hides no other error: the bundle would stay there unnoticed.
+    """
     try:
         remote.run(["rm", "--recursive", "--force", "--", place], _STEP, "remove what was copied")
     except HarmonyError as error:
@@ -101,7 +104,7 @@ def _packages(remote: Remote, folder: Path, *, system: bool) -> list[Path]:
 
 
 async def _beat(common: Common, device: str) -> int:
-    """The revision of the device's last heartbeat; 0 where there is none."""
+    """Return the revision of the device's last heartbeat. 0 if there is none."""
     async with Store(common.context()) as store:
         return (await store.get(HEARTBEAT, heartbeat_key(device))).revision
 

@@ -86,7 +86,7 @@ def doctor(common: Common, *, verify: bool) -> ExitCode:
 
 
 async def _behind(store: Store, file: RosterFile, roster: Roster) -> list[Finding]:
-    """What another copy of this home applied that this one doesn't know."""
+    """Describe the newer state that another copy of this home applied."""
     try:
         await admit(store, file, roster)
     except Behind as error:
@@ -140,7 +140,10 @@ def _save(name: str, made: FleetPlan) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """How an apply is done. `saved` is the file of a plan to be held to; `settled` asks for a fleet without drift."""
+    """Options of an apply.
+
+    `saved` is the file of a plan to hold to. `settled` asks for a fleet without drift.
+    """
 
     scope: Scope = field(default_factory=Scope)
     saved: str | None = None
@@ -242,7 +245,7 @@ def pull(common: Common) -> ExitCode:
 
 
 async def _settled(common: Common, store: Store, before: Fleet, folder: Path) -> ExitCode:
-    """Whether anything differs still."""
+    """Return whether anything differs still."""
     findings = classify(await read_fleet(store, before.roster, folder))
     if findings and common.output is Output.TABLE:
         render_fleet.findings_table(findings, render.out())

@@ -1,4 +1,7 @@
-"""`harmony get`, `status`, `devices` and `schema`: what is desired, what is so, who there is. They write nothing."""
+"""Commands `harmony get`, `status`, `devices` and `schema`: desired state, actual state, devices.
+
+They write nothing.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +61,7 @@ def _must_exist(found: Sequence[object], deployment: str | None, where: str) -> 
 
 @dataclass(frozen=True, slots=True)
 class StatusView:
-    """What `harmony status` shows."""
+    """Columns and rows that `harmony status` shows."""
 
     resources: bool = False
     removed: bool = False

@@ -130,5 +130,5 @@ def nested(section: str, values: Mapping[str, Any]) -> Values:
 
 
 def flat(values: Mapping[str, Any]) -> Values:
-    """What was given, of several fields."""
+    """Return the fields that were given."""
     return {(name,): value for name, value in values.items() if value is not None}

@@ -30,7 +30,7 @@ _PHASES: Final = {"Succeeded": "green", "Failed": "red", "Cancelled": "yellow", 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What `upgrade start` was asked for."""
+    """Options of `upgrade start`."""
 
     devices: Sequence[str]
     selectors: Sequence[str]

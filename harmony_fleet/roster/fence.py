@@ -1,7 +1,9 @@
-"""Which roster may follow which: the device's own table for manifests, held to the roster. Pure.
+"""Rules for the succession of rosters: the device's table for manifests, applied to the roster.
 
-A seal is what this home saw last of its roster. With it a roster of another authority laid over this one, an older
-one, or one changed by hand without a new generation is told from the right one.
+Pure.
+
+A seal is what this home saw last of its roster. With it a roster of another authority laid over
+this one, an older one, or one changed by hand without a new generation is told from the right one.
 """
 
 from __future__ import annotations
@@ -76,7 +78,7 @@ def _types(values: tuple[Any, ...]) -> tuple[type, ...]:
 
 
 def _history(value: Any) -> tuple[Version, ...]:
-    """Raises ValueError or TypeError where it is none."""
+    """Parse the history. Raises ValueError or TypeError if it is invalid."""
     found = tuple((generation, content) for generation, content in value)
     if any(_types(one) != (int, str) for one in found):
         raise TypeError

@@ -1,6 +1,8 @@
-"""Which roster was applied last, as the buckets tell every copy of a home; and which one may be applied after it. Pure.
+"""Mark of the last applied roster in the buckets, for every copy of a home; and the rules for its
+successor. Pure.
 
-A home that has seen the version of the mark goes on from it. Any other is behind, or went a way of its own.
+A home that has seen the version of the mark goes on from it. Any other is behind, or went a way of
+its own.
 """
 
 from __future__ import annotations
@@ -65,7 +67,7 @@ def mark_of(lineage: str, history: Sequence[Version], keys: Sequence[str]) -> Ma
 
 
 def follows(mark: Mark | None, history: Sequence[Version]) -> bool:
-    """Whether a home with this history may be applied after what was applied last."""
+    """Return whether a home with this history may be applied after what was applied last."""
     return mark is None or mark.version in history
 
 
@@ -80,7 +82,7 @@ def check_keys(mark: Mark, keys: Sequence[str]) -> None:
 
 
 def behind(mark: Mark, history: Sequence[Version], differs: Sequence[str]) -> Behind:
-    """Why a home with this history isn't the one to write. `differs`: see `differences`."""
+    """Explain why a home with this history must not write. `differs`: see `differences`."""
     own = history[-1]
     there = f"generation {mark.generation} ({mark.content[:19]}) was applied from another copy of this home"
     if own in mark.past():
@@ -99,7 +101,9 @@ def behind(mark: Mark, history: Sequence[Version], differs: Sequence[str]) -> Be
 
 
 def differences(own: Roster, theirs: Roster) -> list[str]:
-    """What `theirs` says otherwise, by name: ``devices: has pi-04, lacks pi-02, differs in pi-03``."""
+    """List the differences of `theirs` by name: ``devices: has pi-04, lacks pi-02, differs in
+    pi-03``.
+    """
     return list(_differences(own, theirs))
 
 

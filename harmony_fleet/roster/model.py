@@ -1,6 +1,7 @@
-"""What ``roster.yaml`` holds: devices, deployments, schedules. Pure; the same model at every border.
+"""Model of ``roster.yaml``: devices, deployments, schedules. Pure; the same model at every border.
 
-A deployment's Scores are raw here: they may hold variables of the device, and become Scores in `projection`.
+A deployment's Scores are raw here: they may hold variables of the device, and become Scores in
+`projection`.
 """
 
 from __future__ import annotations
@@ -71,13 +72,13 @@ Budget = Annotated[int, Field(ge=1, le=100_000)]
 
 
 class Selector(Model):
-    """Which devices: of this class, with all these labels. An empty one is all of them."""
+    """Devices of this class with all these labels. An empty selector picks all."""
 
     device_class: DeviceClass | None = Field(default=None, alias="class")
     labels: Labels = Field(default_factory=dict)
 
     def picks(self, device: RosterDevice) -> bool:
-        """Whether `device` is meant."""
+        """Return whether `device` is meant."""
         if self.device_class is not None and device.device_class != self.device_class:
             return False
         return all(device.labels.get(name) == value for name, value in self.labels.items())
@@ -95,7 +96,7 @@ class RosterDevice(Model):
 
     @property
     def runs(self) -> bool:
-        """Whether units and containers are to run there."""
+        """Return whether units and containers are to run there."""
         return self.enabled and self.desired_state == "running"
 
     def known(self) -> dict[str, Scalar]:

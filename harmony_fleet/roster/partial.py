@@ -63,7 +63,9 @@ def edited(text: str, names: Collection[str], rewrite: Rewrite) -> str | None:
 
 
 def _expected(cut: Cut, new: Cut, names: Collection[str]) -> dict[str, Any]:
-    """What the new text has to say: the others as they were, the touched and all else as they are now."""
+    """Return the expected value of the new text: touched devices as they are now, the others as
+    before.
+    """
     old = {device["name"]: device for device in cut.value[_SECTION]}
     now = {device["name"]: device for device in new.value[_SECTION]}
     kept = [now.get(name) if name in names else device for name, device in old.items()]

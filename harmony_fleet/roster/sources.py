@@ -46,7 +46,7 @@ def scores_digest(scores: RawScores) -> str:
 
 
 def kept_name(path: Path, folder: Path) -> str:
-    """How the roster names the file: relative to its own folder where it lies below it."""
+    """Name of the file in the roster: relative to the roster's folder if it is below it."""
     whole = path.expanduser().resolve()
     base = folder.resolve()
     return str(whole.relative_to(base)) if whole.is_relative_to(base) else str(whole)

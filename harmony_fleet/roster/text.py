@@ -45,7 +45,10 @@ def parse(data: bytes, where: str) -> Roster:
 
 
 def edited(data: bytes, edit: Edit) -> bytes:
-    """What `data`, which was parsed before, says after `edit`, by one generation more. Raises InvalidInput."""
+    """Apply `edit` to `data`, which was parsed before, and count up the generation.
+
+    Raises InvalidInput.
+    """
 
     def rewrite(text: str, column: int) -> str:
         changed = tree(text)
@@ -59,7 +62,7 @@ def edited(data: bytes, edit: Edit) -> bytes:
 
 
 def raised(data: bytes, generation: int) -> bytes:
-    """What `data`, which was parsed before, says, as another generation. Raises InvalidInput."""
+    """Give `data`, which was parsed before, another generation. Raises InvalidInput."""
     changed = tree(data.decode("utf-8-sig"))
     changed["generation"] = generation
     return dump(changed).encode()

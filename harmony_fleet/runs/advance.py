@@ -1,7 +1,10 @@
-"""How a run goes on: from what is known of its devices to its next state. Pure; the only place that decides.
+"""Advance a run: from the known state of its devices to its next state.
 
-A device succeeds when the updater saw another boot id, with healthy packages, the agent relayed `complete`, and a
-heartbeat came after that, before the deadline, all by JetStream's time. Applied again to the same, nothing changes.
+Pure; the only place that decides.
+
+A device succeeds when the updater saw another boot id, with healthy packages, the agent relayed
+`complete`, and a heartbeat came after that, before the deadline, all by JetStream's time. Applied
+again to the same, nothing changes.
 """
 
 from __future__ import annotations
@@ -24,9 +27,10 @@ _NOES: Final = ("Rejected", "Fenced", "Held")
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What the buckets hold of a device: its word on the run's deployment, and when that and a heartbeat came.
+    """State of a device in the buckets: its status for the run's deployment, and the times of that
+    and of a heartbeat.
 
-    `refused` is why its manifest couldn't be written at all.
+    `refused` is the reason why its manifest couldn't be written at all.
     """
 
     status: DeploymentStatus | None = None
@@ -114,7 +118,7 @@ def _resource(status: DeploymentStatus, attempt: str) -> ResourceStatus | None:
 
 
 def _beat_after(target: TaskTarget, heard: datetime | None, deadline: datetime) -> bool:
-    """Whether a heartbeat is known to have come after `complete` and before the deadline.
+    """Return whether a heartbeat is known to have come after `complete` and before the deadline.
 
     Times on the wire are cut to milliseconds, so it has to be later by one: the same one is not after itself.
     """

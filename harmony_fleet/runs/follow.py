@@ -27,7 +27,7 @@ from scores.task_run import TaskRun, TaskTarget
 
 LOOK_SECONDS: Final = 1.0
 TIDY_SECONDS: Final = 60.0
-"""How long the end of a run waits for devices to let go of their attempts."""
+"""Seconds that the end of a run waits for devices to release their attempts."""
 LOST_SECONDS: Final = 120.0
 _NEVER_BEGAN: Final = frozenset({"EarlierWaveFailed", "Cancelled"})
 
@@ -150,7 +150,7 @@ async def _tidy_up(store: Store, run: TaskRun, keys: Keys, *, done: bool) -> Non
 
 
 async def _answering(store: Store, run: TaskRun) -> bool:
-    """Whether any device with something left to let go of is heard."""
+    """Return whether any device with something left to let go of is heard."""
 
     async def one(target: TaskTarget) -> bool:
         found, device = await asyncio.gather(

@@ -22,7 +22,7 @@ _SHORT: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What an operator, or a schedule, asks for."""
+    """Request of an operator or a schedule."""
 
     run_uid: str
     lineage: str
@@ -110,7 +110,7 @@ def _check_free(devices: Sequence[Device], active: Sequence[TaskRun]) -> None:
 
 
 def manifest_of(run: TaskRun, target: TaskTarget) -> Manifest:
-    """What is desired of a device while its attempt is on its way; always the same bytes."""
+    """Return the manifest for a device with an attempt; always the same bytes."""
     score = _score(target.attempt_id, run.run_uid, run.deadline)
     return Manifest(deployment=run.deployment, scores=[score])
 

@@ -1,4 +1,7 @@
-"""When a schedule's next run is due, and that run's id: the same for every controller, so that one begins it. Pure."""
+"""Next run of a schedule and its id: the same for every controller, so that only one begins it.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from harmony_fleet.runs.plan import Request
 from scores.names import format_time
 
 GRACE: Final = timedelta(minutes=15)
-"""How late a run may begin; one that was missed for longer waits for its next time."""
+"""Longest delay of a run. A run that was missed for longer waits for the schedule's next time."""
 
 
 def due(schedule: Schedule, now: datetime) -> datetime | None:
@@ -26,7 +29,7 @@ def due(schedule: Schedule, now: datetime) -> datetime | None:
 
 
 def request(schedule: Schedule, lineage: str, at: datetime) -> Request:
-    """What is asked for at `at`."""
+    """Return the request of a schedule for the time `at`."""
     uid = uuid.uuid5(uuid.UUID(lineage), f"{schedule.name} {format_time(at)}")
     span = timedelta(seconds=seconds(schedule.deadline) or 0)
     return Request(str(uid), lineage, span, schedule.max_unavailable, schedule.canary, schedule.name)

@@ -40,7 +40,7 @@ def decode(entry: Entry) -> Kept:
 
 
 async def load(store: Store, run_uid: str) -> Kept:
-    """One run. Raises InvalidInput where there is none."""
+    """Read one run. Raises InvalidInput if there is none."""
     entry = await store.get(TASK_RUNS, run_uid)
     if entry.value is None:
         raise _unknown(run_uid)

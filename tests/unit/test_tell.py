@@ -39,7 +39,7 @@ def deployments(*kept: str) -> Any:
         ([], [], GONE, f"nothing is wanted of this device yet; the bucket desired-state is missing since {SINCE}"),
         (["Ready"], ["Held", "", "Fenced"], None, "1 of 1 resources ready; d0 is Held; d2 is Fenced"),
         (["Ready"], ["Held"] * 5, None,
-         "1 of 1 resources ready; d0 is Held; d1 is Held; d2 is Held; 2 more deployments are so"),
+         "1 of 1 resources ready; d0 is Held; d1 is Held; d2 is Held; 2 more deployments are not accepted"),
     ],
 )  # fmt: skip
 def test_sentence(phases: list[str], kept: list[str], lost: Lost | None, text: str) -> None:

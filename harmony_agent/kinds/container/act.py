@@ -181,7 +181,7 @@ class Actor:
 
 
 def former_facts(state: ContainerState) -> dict[str, Any]:
-    """What is recorded of a container that is adopted."""
+    """Collect the facts of an adopted container."""
     return {"id": state.id, "running": state.state in ("running", "paused", "stopping")}
 
 

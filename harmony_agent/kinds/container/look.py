@@ -38,7 +38,7 @@ class Looker:
         self._cache.pop(ident, None)
 
     async def one(self, name: str) -> Observed | None:
-        """What there is of `name`, fresh; None where there is nothing."""
+        """Observe `name` now. None if there is nothing."""
         listed = await self._containers.list({DEVICE: self._device, RESOURCE: f"Container/{name}"})
         states = await self._states(listed, {one.id for one in listed})
         if all(state.name != name for state in states) and (other := await self._by_name(name)) is not None:
@@ -66,7 +66,7 @@ class Looker:
         return found
 
     def _sweep(self, groups: Mapping[str, Collection[Listed]]) -> set[str]:
-        """Which containers to inspect though the list shows them unchanged."""
+        """Choose containers to inspect though the list shows no change."""
         watched = []
         for name, group in groups.items():
             desired = self._store.desired(name)
@@ -146,7 +146,7 @@ def sort_out(
     record: Record | None,
     device: str,
 ) -> Observed:
-    """Which of `states` is ours, and which only has our name. Pure."""
+    """Tell our container in `states` from one that only has our name. Pure."""
     facts = record.facts if record is not None else {}
     ident, former = facts.get("id"), (facts.get("former") or {}).get("id")
     deployments = {record.deployment if record else None, desired.deployment if desired else None}

@@ -18,7 +18,7 @@ class Notes:
         self.store = store
 
     def facts(self, name: str) -> dict[str, Any]:
-        """What is recorded of `name`."""
+        """Facts of `name` in the ledger."""
         record = self.store.record(name)
         return dict(record.facts) if record is not None else {}
 
@@ -30,14 +30,14 @@ class Notes:
             await self.store.note(name, changed)
 
     def id(self, name: str) -> str:
-        """The recorded id. Transient where there is none."""
+        """Return the recorded id. Raises Transient if there is none."""
         ident = str(self.facts(name).get("id", ""))
         if not ident:
             raise Transient("NoContainer", f"cannot find a container of ours for {name}: it isn't made yet")
         return ident
 
     def spec(self, name: str) -> Container | None:
-        """What is wanted of `name`."""
+        """Desired spec of `name`."""
         desired = self.store.desired(name)
         return None if desired is None else desired.spec
 

@@ -41,11 +41,11 @@ WATCHED: Final = ("memory", "cpus", "pids", "healthcheck", "network")
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What there is under a resource's name.
+    """Containers under a resource's name.
 
-    `main` is ours, by the recorded id or, where none is recorded, by its labels. `holder` has our name and isn't ours.
-    `inits` are its init containers by their names, `overdue` those of them that have run for too long. `env_files` are
-    digests by path, of the wanted spec.
+    `main` is ours, by the recorded id; without one, by its labels. `holder` has our name, but isn't
+    ours. `inits` are its init containers by name; those in `overdue` have run for too long.
+    `env_files` are the desired spec's files, digests by path.
     """
 
     main: ContainerState | None = None
@@ -61,7 +61,7 @@ ContainerPlan = Plan[ContainerAction]
 def decide(
     name: str, desired: Desired[Container] | None, record: Record | None, seen: Observed | None, boot_id: str
 ) -> ContainerPlan:
-    """What to do next."""
+    """Plan the next actions."""
     facts: Facts = record.facts if record is not None else {}
     if desired is None:
         return _removal(name, facts, seen)
@@ -84,7 +84,7 @@ def _removal(name: str, facts: Facts, seen: Observed | None) -> ContainerPlan:
 
 
 def owed(facts: Facts) -> bool:
-    """Whether a container that was adopted is still to be put back."""
+    """Return whether a container that was adopted is still to be put back."""
     former: Mapping[str, Any] = facts.get("former") or {}
     return bool(former) and not former.get("back")
 
@@ -112,7 +112,9 @@ class _Decision:
 
     @property
     def ours(self) -> bool:
-        """Whether the ledger shows the name as ours, so that what has our labels may be disturbed."""
+        """Return whether the ledger shows the name as ours, so that what has our labels may be
+        disturbed.
+        """
         return self.record is not None and f"container:{self.name}" in self.record.claims
 
     def plan(self) -> ContainerPlan:  # noqa: PLR0911  # one return a question, in their order
@@ -174,7 +176,7 @@ class _Decision:
         )  # fmt: skip
 
     def _done(self, main: ContainerState) -> int:
-        """How many of its init containers have ended well for this container."""
+        """Count the init containers that ended well for this container."""
         progress: Mapping[str, Any] = self.facts.get("inits") or {}
         return int(progress.get("done", 0)) if progress.get("main") == main.id else 0
 
@@ -185,7 +187,7 @@ class _Decision:
         return [one for name, one in self.seen.inits.items() if name not in waited]
 
     def _differs(self, main: ContainerState) -> tuple[str, tuple[str, ...]] | None:
-        """Why `main` can't stay, and which fields differ; None when it can."""
+        """Reason to replace `main`, and the fields that differ. None if it can stay."""
         digests = {path: found for path, found in self.seen.env_files.items() if found is not None}
         if main.labels.get(SPEC) != spec_label(self.spec, digests):
             return "it was made from another spec", ("env_files",) if self.spec.env_files else ()
@@ -275,7 +277,10 @@ class _Decision:
 
     @property
     def _rebooted(self) -> bool:
-        """Whether it was last started before the device was. What ended since may have been ended by that."""
+        """Return whether it was last started before the device was.
+
+        What ended since may have been ended by that.
+        """
         return bool(self.facts.get("boot", self.boot_id) != self.boot_id)
 
     def _ended(self, main: ContainerState) -> ContainerPlan:

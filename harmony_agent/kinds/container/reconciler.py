@@ -98,7 +98,7 @@ class ContainerReconciler:
         return await self._looker.one(name)
 
     def plan(self, name: str, desired: Desired[Container] | None, observed: Observed | None) -> ContainerPlan:
-        """What to do next."""
+        """Plan the next actions."""
         return decide(name, desired, self._store.record(name), observed, self._boot_id)
 
     async def apply(self, action: ContainerAction) -> None:
@@ -106,7 +106,9 @@ class ContainerReconciler:
         await self._actor.apply(action)
 
     def facts(self, name: str, desired: Desired[Container], observed: Observed | None) -> Facts:
-        """What to record when it is claimed: older facts, and where there are none, how it is now."""
+        """Collect the facts to record at a claim: the previous facts, or the present state if there
+        are none.
+        """
         record = self._store.record(name)
         facts = dict(record.facts) if record is not None else {}
         facts["grace"] = desired.spec.stop_grace_seconds
@@ -186,7 +188,10 @@ class ContainerReconciler:
             raise Transient("ProbeFailed", text) from None
 
     async def marked(self) -> list[Mark]:
-        """What carries this device's labels, whatever the ledger knows of it. One list call."""
+        """List the containers with this device's labels, known to the ledger or not.
+
+        One list call.
+        """
         marks = marks_of(await self._containers.list({DEVICE: self._device}))
         return [replace(mark, known=self._accounted(mark)) for mark in marks]
 

@@ -39,7 +39,7 @@ _DAMAGE: Final = re.compile(
     r"mounting storage for container|getting graph driver info|layer not known|unexpected end of JSON input"
     r"|/(overlay|vfs)(-containers|-layers)?/\S*: no such file or directory|container not known"
 )
-"""What podman says of a container whose files never reached the disk before the power went."""
+"""Podman's words for a container whose files never reached the disk before a power cut."""
 
 
 _HOLDER: Final = re.compile(r"in use by ([0-9a-f]{64})\b")
@@ -50,7 +50,7 @@ class BadEnvFile(ValueError):
 
 
 def spec_label(spec: Container, env_files: Mapping[str, str]) -> str:
-    """What ``io.harmony.spec`` says of a container made from `spec` with env files of these digests."""
+    """Value of ``io.harmony.spec`` for a container of `spec`, with env files of these digests."""
     made = spec.model_dump(mode="json", exclude_unset=True, include=_MADE_OF)
     if spec.env_files:
         made["env_files"] = [[path, env_files[path]] for path in spec.env_files]
@@ -58,7 +58,7 @@ def spec_label(spec: Container, env_files: Mapping[str, str]) -> str:
 
 
 def content_digest(content: bytes) -> str:
-    """How the content of an env file stands in `spec_label`."""
+    """Digest of an env file's content, for `spec_label`."""
     return digest(content)
 
 
@@ -68,7 +68,7 @@ def init_name(name: str, init: str) -> str:
 
 
 def former_name(name: str, ident: str) -> str:
-    """What an adopted container is called while ours has its name."""
+    """Name of an adopted container while ours has its name."""
     return f"{name}.former-{ident[:12]}"
 
 
@@ -108,7 +108,9 @@ def safe(text: str, hidden: Iterable[str]) -> str:
 
 
 def damaged(text: str) -> bool:
-    """Whether podman's words mean that a container's own storage is gone, so that only another one helps."""
+    """Return whether podman's words mean that a container's own storage is gone, so that only
+    another one helps.
+    """
     return _DAMAGE.search(text) is not None
 
 
@@ -189,7 +191,7 @@ def signal_number(name: str) -> int:
 
 
 def known_signal(name: str) -> bool:
-    """Whether this machine has a signal of this name."""
+    """Return whether this machine has a signal of this name."""
     try:
         signal_number(name)
     except (KeyError, ValueError):

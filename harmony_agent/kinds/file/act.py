@@ -52,7 +52,7 @@ class Actor:
                 assert_never(action)
 
     async def let_go(self, name: str) -> None:
-        """What it has become stays, so what was kept aside will never come back."""
+        """Leave the object as it is, and drop its backup."""
         for place in self._surveys.owned(name).places:
             await self._forget_copy(name, place)
 

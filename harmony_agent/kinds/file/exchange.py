@@ -25,14 +25,16 @@ class Exchange:
         """what is wanted, who wants each path, and the directories above what is to stand"""
 
     def needed_by_others(self, name: str, directory: str) -> bool:
-        """Whether another File is wanted below it, or it itself as a directory."""
+        """Return whether another File is wanted below it, or it itself as a directory."""
         at = self._wanted_at(directory)
         if at is not None and at != name and self._store.wanted()[at].spec.type == "directory":
             return True
         return self._wanted_below(name, directory) is not None
 
     def taken(self, spec: File, seen: Seen | None) -> Mapping[str, Place]:
-        """Who holds the place that `spec` wants and doesn't want it any more, with that place as it passes on."""
+        """Find the File that holds the desired place and doesn't want it any more, with the place
+        as it passes on.
+        """
         found = {}
         for holder in self._store.holders(f"path:{spec.path}"):
             place = self._surveys.place(holder, spec.path)
@@ -49,7 +51,9 @@ class Exchange:
         return (desired is None or desired.spec.path != place.path) and place.may_pass(seen, adopt=spec.adopt)
 
     def ties(self, name: str, sights: Iterable[Sight]) -> Ties:
-        """What keeps others from, or hurries, giving up the places that `name` wants no more."""
+        """Collect what delays or hurries others in giving up the places that `name` doesn't want
+        any more.
+        """
         desired = self._store.desired(name)
         here = None if desired is None else desired.spec.path
         if desired is not None and not any(place.path != here for place in self._surveys.owned(name).places):
@@ -78,7 +82,9 @@ class Exchange:
         return tuple(parent for parent in place.made if not self.needed_by_others(name, parent))
 
     def _taker(self, name: str, place: Place, seen: Seen | None) -> str | None:
-        """Who is to have the place: whoever wants it, or what is wanted in a directory and stands in none yet."""
+        """Find the next owner of the place: the File that wants it, or one that wants a path in it
+        and has none yet.
+        """
         taker = self._wanted_at(place.path)
         if taker is not None:
             spec = self._store.wanted()[taker].spec
@@ -91,13 +97,13 @@ class Exchange:
         return next((heir for heir in heirs if self._clears(heir, place.path)), None)
 
     def _passes_on(self, name: str, path: str, seen: Seen | None) -> bool:
-        """Whether the directory stays for other Files that have places in it."""
+        """Return whether the directory stays for other Files that have places in it."""
         if seen is None or not _is_directory(seen) or (seen.empty and self._wanted_below(name, path) is None):
             return False
         return bool(self.heirs(name, path))
 
     def _clears(self, name: str, directory: str) -> bool:
-        """Whether something in the directory is about to go, for its File wants it absent."""
+        """Return whether something in the directory is about to go, for its File wants it absent."""
         places, inside = self._surveys.owned(name).places, directory + "/"
         desired = self._store.desired(name)
         return desired is not None and any(
@@ -117,7 +123,7 @@ class Exchange:
         ]
 
     def _blocks(self, place: Place, seen: Seen | None) -> bool:
-        """Whether another File can't get its path while something stands at this one."""
+        """Return whether another File can't get its path while something stands at this one."""
         wanted = self._store.wanted()
         if not _is_directory(seen) and place.path in self._above():
             return True
@@ -125,7 +131,7 @@ class Exchange:
         return any(name is not None and wanted[name].spec.type != "directory" for name in above)
 
     def _wanted_at(self, path: str) -> str | None:
-        """Who wants `path`."""
+        """Find the File that wants `path`."""
         return self._wanted()[1].get(path)
 
     def _above(self) -> Collection[str]:

@@ -1,6 +1,6 @@
-"""What the ledger holds of a File: the places on the device that are its own, and how each was before.
+"""Facts of a File in the ledger: the paths that it owns, and the previous object at each. Pure.
 
-Pure. Facts are names, numbers and digests; the content of what was there is kept elsewhere, under `copy_name`.
+Facts are names, numbers and digests. The previous content is kept elsewhere, under `copy_name`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MAX_INTENTS: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class Former:
-    """What stood at a path before a Score that says `adopt` took it over."""
+    """Previous object at a path, before a Score with `adopt` took it over."""
 
     type: NodeType
     mode: int
@@ -30,11 +30,11 @@ class Former:
     target: str = ""
 
     def matches(self, seen: Seen | None) -> bool:
-        """Whether it stands there (still, or again)."""
+        """Return whether it stands there (still, or again)."""
         return seen is not None and describe(seen) == self
 
     def node(self, copy: str) -> Node:
-        """How to put it back; `copy` is the name of its content's copy."""
+        """Spec that restores it. `copy` names the backup of its content."""
         return Node(
             type=self.type,
             mode=None if self.type == "symlink" else self.mode,
@@ -52,7 +52,7 @@ class Place:
 
     `proven`: it was once as wanted, so whatever stands there since is ours; unless it was left `vacant`, being wanted
     absent. Besides, what is one of the `intents` can be of this agent's making. `made`: parents that were made for it.
-    `kept`: the copy of a `former` file was complete. A copy that the ledger doesn't say so of is none, for it may be of
+    `kept`: the copy of a `former` file was complete. Without this a copy isn't used, for it may be of
     something older; so this is written before anything is replaced, and taken back before the copy is deleted. `copy`:
     its name, where another File made it.
     """
@@ -69,12 +69,14 @@ class Place:
 
     @property
     def needs_copy(self) -> bool:
-        """Whether what stood there before can only come back from a copy."""
+        """Return whether what stood there before can only come back from a copy."""
         return self.former is not None and self.former.type == "file"
 
     @property
     def untouched(self) -> bool:
-        """Whether it is still its owner's, or again: what stood there isn't kept, so nothing was done to it."""
+        """Return whether it is still its owner's, or again: what stood there isn't kept, so nothing
+        was done to it.
+        """
         return self.needs_copy and not self.kept
 
     def copy_of(self, name: str) -> str:
@@ -86,7 +88,7 @@ class Place:
         return replace(self, copy=self.copy_of(name) if self.former is not None else "")
 
     def may_pass(self, seen: Seen | None, *, adopt: bool) -> bool:
-        """Whether it is this agent's to pass on, or the one who gets it adopts what isn't."""
+        """Return whether it is this agent's to pass on, or the one who gets it adopts what isn't."""
         if adopt or self.proven:
             return True
         return self.may_be_ours(seen) if seen is not None else self.needs_copy and self.kept
@@ -107,20 +109,26 @@ class Place:
         return replace(self, type=spec.type, intents=tuple(intents)[-_MAX_INTENTS:])
 
     def may_be_ours(self, seen: Seen) -> bool:
-        """Whether the agent may have put there what stands there."""
+        """Return whether the agent may have put there what stands there."""
         return (self.proven and not self.vacant) or _token(seen) in self.intents
 
 
 @dataclass(frozen=True, slots=True)
 class Owned:
-    """What the ledger shows of a File. `settled`: the spec in the record has once been reached."""
+    """Paths of a File in the ledger.
+
+    `settled`: the recorded spec has converged once.
+    """
 
     places: tuple[Place, ...] = ()
     settled: bool = False
 
 
 def describe(seen: Seen) -> Former | None:
-    """What stands there as it would be put back; None for what can't be (a FIFO, a name that isn't UTF-8)."""
+    """Describe the object for a later restore.
+
+    None if it can't be restored (a FIFO, a name that isn't UTF-8).
+    """
     if seen.type == "other" or not _is_text(seen.target or ""):
         return None
     mode = 0 if seen.type == "symlink" else seen.mode
@@ -164,7 +172,7 @@ def copy_name(name: str, path: str) -> str:
 
 
 def intent(spec: File, digest: str) -> str:
-    """What stands at the path once `spec` was applied."""
+    """Token of the object that `spec` puts at the path."""
     return {"file": f"file:{digest}", "symlink": f"symlink:{spec.target}"}.get(spec.type, spec.type)
 
 

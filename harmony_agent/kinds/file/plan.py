@@ -1,7 +1,7 @@
-"""How a File gets right: the pure plan that chooses the actions from what was seen and what is ours.
+"""Plan of a File: chooses actions from the observation and the record.
 
-What the ledger doesn't show as this agent's work is never replaced or removed, unless the Score says `adopt`; then it
-is kept first. A directory that holds something is never removed. Nothing is done here.
+An object that the ledger doesn't show as ours is never replaced or removed, unless the Score says
+`adopt`; then it is backed up first. A directory with content is never removed. Pure.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _STANDS: Final = {
 
 
 def plan_wanted(wanted: Wanted, owned: Owned, state: FileState) -> Plan[FileAction]:
-    """What to do so that the path is as the spec says, and older places are given up. New comes before old."""
+    """Plan to bring the path to its spec, then to give up older paths."""
     others = [place for place in owned.places if place.path != wanted.spec.path]
     ahead = release_all(wanted.name, [place for place in others if place.path in state.ties.early], state)
     if isinstance(ahead, Act):
@@ -40,7 +40,7 @@ def plan_wanted(wanted: Wanted, owned: Owned, state: FileState) -> Plan[FileActi
 
 
 def _reach(wanted: Wanted, owned: Owned, others: Sequence[Place], state: FileState) -> Plan[FileAction] | None:
-    """What to do so that the path is as the spec says; None where it is."""
+    """Plan to bring the path to its spec. None if nothing differs."""
     spec, sight = wanted.spec, state.at
     entangled = [place for place in others if below(place.path, spec.path) or below(spec.path, place.path)]
     trouble = sight.trouble
@@ -59,7 +59,7 @@ def _reach(wanted: Wanted, owned: Owned, others: Sequence[Place], state: FileSta
 
 
 def _tidy(wanted: Wanted, owned: Owned, others: Sequence[Place], state: FileState) -> Plan[FileAction]:
-    """What is left to do once the path is as the spec says."""
+    """Plan the rest, once the path is as the spec says."""
     tidy = _copy_former(wanted, owned, state.at) or _sweep(wanted, state.at) or _prune(wanted, state)
     if tidy is not None:
         return Act((tidy,), drift=False)
@@ -90,7 +90,7 @@ def content_field(spec: File) -> str:
 
 
 def _change(wanted: Wanted, owned: Owned, sight: Sight, fields: tuple[str, ...]) -> Plan[FileAction]:
-    """What stands at the path isn't as wanted."""
+    """Plan a change of the object at the path."""
     spec, seen = wanted.spec, sight.seen
     if seen is None:
         return _create(wanted, sight, fields)
@@ -158,7 +158,9 @@ def _put(wanted: Wanted, sight: Sight, reason: str) -> Put:
 
 
 def _disturbs(wanted: Wanted, seen: Seen | None) -> bool:
-    """Whether it changes what somebody else may have put there: not nothing, nor a directory made for Files."""
+    """Return whether it changes what somebody else may have put there: not nothing, nor a directory
+    made for Files.
+    """
     return seen is not None and not (wanted.made and seen.type == "directory")
 
 
@@ -190,7 +192,10 @@ def _copy_former(wanted: Wanted, owned: Owned, sight: Sight) -> Keep | None:
 
 
 def _keep(wanted: Wanted, place: Place, sight: Sight, seen: Seen) -> Wait | tuple[FileAction, ...]:
-    """What must be kept before it is replaced: nothing, if it is ours or has been kept. Or why it can't be replaced."""
+    """Plan the backup of the object before it is replaced.
+
+    Empty if it is ours or backed up; a Wait if it can't be replaced.
+    """
     path, former = wanted.spec.path, describe(seen)
     if place.former is not None and place.former == former:
         stays = former.type == wanted.spec.type == "directory"

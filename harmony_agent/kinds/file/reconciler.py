@@ -115,11 +115,11 @@ class FileReconciler:
         return state
 
     def last_seen(self, name: str) -> FileState | None:
-        """What the last look showed, if the record names no place, and no copy of one, besides those looked at."""
+        """Return the last observation, if the record names no other path or backup than it covers."""
         return self._sightings.last(name, self._surveys.of(name).spots)
 
     def plan(self, name: str, desired: Desired[File] | None, observed: FileState | None) -> Plan[FileAction]:
-        """What to do."""
+        """Plan the next actions."""
         owned = self._surveys.owned(name)
         if desired is None:
             return Converged() if observed is None else plan_removal(name, owned, observed)
@@ -154,7 +154,7 @@ class FileReconciler:
         }
 
     def detail(self, name: str, observed: FileState | None) -> FileDetail | None:  # noqa: ARG002  # the protocol's
-        """What stands at the path; None where it couldn't be looked at."""
+        """Describe the object at the path. None if it couldn't be observed."""
         if observed is None:
             return FileDetail(state="Absent")
         seen = observed.at.seen
@@ -180,7 +180,7 @@ class FileReconciler:
         await self._files.watch(touched)
 
     async def let_go(self, name: str) -> None:
-        """What it has become stays, so what was kept aside will never come back."""
+        """Leave the object as it is, and drop its backup."""
         await self._actor.let_go(name)
 
     async def close(self) -> None:

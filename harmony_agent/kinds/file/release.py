@@ -1,6 +1,7 @@
-"""How a File gives its places up: the pure plan of what is removed, put back, passed on, or let go of.
+"""Plan how a File gives up its places: removed, restored, passed on, or released. Pure.
 
-What the ledger doesn't show as this agent's work is never removed, nor is a directory that holds something.
+What the ledger doesn't show as this agent's work is never removed, nor is a directory that holds
+something.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _SOON: Final = 1.0
 
 
 def plan_removal(name: str, owned: Owned, state: FileState) -> Plan[FileAction]:
-    """What to do so that nothing of ours is left and what stood there before is back.
+    """Plan to remove everything of ours and to restore the previous object.
 
     The present place is the last to go: the record's spec is about the first one that it names.
     """
@@ -32,7 +33,7 @@ def plan_removal(name: str, owned: Owned, state: FileState) -> Plan[FileAction]:
 
 
 def release_all(name: str, places: Sequence[Place], state: FileState) -> Plan[FileAction]:
-    """What to do to give these places up, except those that another File is to have."""
+    """Plan to give up these places, except those that another File is to have."""
     sights = {sight.path: sight for sight in (state.at, *state.old)}
     steps: list[FileAction] = []
     for place in places:
@@ -47,7 +48,7 @@ def release_all(name: str, places: Sequence[Place], state: FileState) -> Plan[Fi
 
 
 def _release(name: str, place: Place, sight: Sight, *, passes_on: bool) -> Release | Wait | None:
-    """How to give one place up; None where nothing of it is left.
+    """Plan to give up one place. None if nothing of it is left.
 
     A directory that holds something is let go of. Where that is other Files', they take it along (`passes_on`).
     """
@@ -80,7 +81,7 @@ def _release(name: str, place: Place, sight: Sight, *, passes_on: bool) -> Relea
 
 
 def _restore(name: str, place: Place, sight: Sight, *, ours: bool) -> bool | Wait:
-    """Whether what stood there before must be put back; a Wait when that can't be."""
+    """Return whether what stood there before must be put back; a Wait when that can't be."""
     former, seen = place.former, sight.seen
     if former is None or former.matches(seen) or place.untouched:
         return False
@@ -100,7 +101,7 @@ def _restore(name: str, place: Place, sight: Sight, *, ours: bool) -> bool | Wai
 
 
 def is_kept(place: Place, sight: Sight) -> bool:
-    """Whether what stood there before can be put back."""
+    """Return whether what stood there before can be put back."""
     return not place.needs_copy or (place.kept and sight.kept)
 
 

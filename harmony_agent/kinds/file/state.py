@@ -1,4 +1,8 @@
-"""What a plan of a File rests on besides the ledger: what is wanted, what was seen, what others want of it. Pure."""
+"""Input of a File's plan besides the ledger: the desired spec, the observation, the wishes of
+others.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from scores.file import File
 
 @dataclass(frozen=True, slots=True)
 class Ties:
-    """What others have to do with the places that a File gives up.
+    """Interests of others in the places that a File gives up.
 
     `held`: (path, name) of places that another File is to have, and waits for. `heirs`: directories in which other
     Files have places; they get them. `early`: places that stand in the way of another File.
@@ -24,7 +28,7 @@ class Ties:
     spare: tuple[str, ...] = ()
 
     def taker(self, path: str) -> str | None:
-        """Who is to have the place at `path`."""
+        """Return the next owner of the place at `path`."""
         return next((name for at, name in self.held if at == path), None)
 
 
@@ -33,7 +37,7 @@ NONE: Final = Ties()
 
 @dataclass(frozen=True, slots=True)
 class FileState:
-    """What was seen at the path that is wanted (or to be given up), and at those that are to be given up besides."""
+    """Observed state of the desired path (or the one to give up), and of older paths to give up."""
 
     at: Sight
     old: tuple[Sight, ...] = ()

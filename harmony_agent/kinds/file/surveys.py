@@ -20,7 +20,7 @@ from scores.file import File
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """Where to look for a name, as long as what is wanted and owned of it stays the same."""
+    """Paths to query for a name, valid while its spec and record stay the same."""
 
     desired: Desired[File] | None
     record: Record | None
@@ -29,7 +29,10 @@ class Survey:
 
 
 class Sightings:
-    """What was seen of each name: `states` by any look, relists as well; besides, what the last close one showed."""
+    """Observations of each name.
+
+    `states` come from any query, relists as well. `last` is the last exact one.
+    """
 
     def __init__(self) -> None:
         self.states: dict[str, FileState] = {}
@@ -51,7 +54,9 @@ class Sightings:
         self._looks[name] = (spots, state)
 
     def last(self, name: str, spots: tuple[Spot, ...]) -> FileState | None:
-        """What the last look showed, if it was at these spots and there was no event since it began."""
+        """Return the last exact observation, if it had the same queries and no event came since it
+        began.
+        """
         seen_at, state = self._looks.get(name, ((), None))
         return state if name not in self._stirred and seen_at == spots else None
 
@@ -111,7 +116,7 @@ class Surveys:
         return survey
 
     def owned(self, name: str) -> Owned:
-        """What the ledger shows of it."""
+        """Paths that the ledger shows as owned."""
         return self.of(name).owned
 
     def place(self, name: str, path: str) -> Place | None:
@@ -151,14 +156,14 @@ class Surveys:
         return tuple(parent for parent in parents(path) if self.is_made(parent))
 
     def is_made(self, path: str) -> bool:
-        """Whether the ledger shows it as a parent that this agent made."""
+        """Return whether the ledger shows it as a parent that this agent made."""
         makers = self._makers.get(path, ())
         return path in self._unclaimed or any(
             path in place.made for name in makers for place in self.owned(name).places
         )
 
     def _forget_others(self, names: Collection[str]) -> None:
-        """What is remembered of names that are gone."""
+        """Drop cached entries of names that are gone."""
         if len(self._known) > len(names):
             gone = self._known.keys() - set(names)
             for name in gone:

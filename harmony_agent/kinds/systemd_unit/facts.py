@@ -1,4 +1,4 @@
-"""What the ledger keeps of a unit, between its JSON and its meaning. Digests, states and names; never content."""
+"""Facts of a unit in the ledger, as JSON and typed. Digests, states and names; never content."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OTHER_FILES = "other"
 
 @dataclass(frozen=True, slots=True)
 class Former:
-    """How the unit was before it was ours, to be put back on removal."""
+    """Previous state of the unit, for its removal."""
 
     active: bool = False
     file_state: str = ""
@@ -47,7 +47,7 @@ class UnitFacts:
     run: str = ""
     changed: int = 0
     moment: str = ""
-    """When that was noted: what became of a one-shot since then can be asked of the log."""
+    """Journal cursor of that note. The log tells the end of a one-shot since then."""
     completed: bool = False
     """A one-shot ended well since it was last started by us."""
     touched: tuple[str, ...] = ()
@@ -76,7 +76,7 @@ def wanted_files(spec: SystemdUnit) -> dict[str, str]:
 
 
 def digest_of(content: str) -> str:
-    """What `Unit.files` shows for a file of that content."""
+    """Digest that `Unit.files` shows for a file of that content."""
     return digest(content.encode())
 
 
@@ -94,14 +94,19 @@ def places(directory: str, name: str, record: Record | None) -> frozenset[str]:
 
 
 def as_wanted(spec: SystemdUnit, unit: Unit, directory: str) -> bool:
-    """Whether every file of `spec` is in place and loaded, so that what runs now may be what is wanted."""
+    """Return whether every file of `spec` is in place and loaded, so that what runs now may be what
+    is wanted.
+    """
     files = wanted_files(spec)
     same = all(unit.files.get(place) == digest_of(text) for place, text in files.items())
     return same and not unit.stale and loaded(unit, frozenset(files), directory)
 
 
 def loaded(unit: Unit, wanted: frozenset[str], directory: str) -> bool:
-    """Whether the manager has loaded the files at `wanted`. Not to be asked of a template, which is never loaded."""
+    """Return whether the manager has loaded the files at `wanted`.
+
+    Not to be asked of a template, which is never loaded.
+    """
     dropins = {f"{directory}/{place}" for place in wanted if place != unit.name}
     if unit.name in wanted and unit.fragment != f"{directory}/{unit.name}":
         return False

@@ -1,6 +1,7 @@
-"""Which units a SystemdUnit may reach: by its name, by what its files say, and by what the manager takes it for.
+"""Units that a SystemdUnit may reach: by its name, by its files, and by the names that the manager
+gives it. Pure.
 
-Pure. This keeps the agent's own hands off: what a unit's program does once it runs is for its user's rights to bound.
+Bounds the agent alone. A running unit's program is bounded by its user's rights.
 """
 
 from __future__ import annotations
@@ -33,17 +34,17 @@ _SPECIFIER: Final = re.compile("%(.)")
 
 
 def own(name: str) -> bool:
-    """Whether it is one of our own units, or stands for some of them."""
+    """Return whether it is one of our own units, or stands for some of them."""
     return any(fnmatchcase(name, pattern) for pattern in FORBIDDEN)
 
 
 def allowed(name: str, patterns: Sequence[str]) -> bool:
-    """Whether the configuration lets this unit be touched."""
+    """Return whether the configuration lets this unit be touched."""
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def breaches(spec: SystemdUnit, patterns: Sequence[str]) -> Iterator[FieldError]:
-    """Where the spec reaches beyond."""
+    """List where the spec reaches further than it may."""
     if own(spec.name):
         yield FieldError("name", "UnitForbidden")
     elif not allowed(spec.name, patterns):
@@ -87,7 +88,7 @@ def _expanded(unit: str, name: str) -> str:
 
 
 def _may_be_own(unit: str, name: str) -> bool:
-    """Whether it is one of ours, or can be by a specifier."""
+    """Return whether it is one of ours, or can be by a specifier."""
     text = _expanded(unit, name)
     if own(text):
         return True

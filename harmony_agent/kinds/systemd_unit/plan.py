@@ -158,13 +158,15 @@ def put_back(unit: Unit, facts: UnitFacts, place: str) -> list[UnitAction]:
 
 
 def _keep(facts: UnitFacts, place: str, stands: str) -> str:
-    """What stands at `place` if it was there before us, and so is to be kept aside."""
+    """Digest to back up, if the file at `place` was there before us. "" else."""
     former = facts.former.files.get(place, "")
     return stands if stands == former and stands.startswith("sha256:") else ""
 
 
 def _elsewhere(unit: Unit, directory: str) -> bool:
-    """Whether the unit exists by a file that isn't in our directory, which one of ours would hide."""
+    """Return whether the unit exists by a file that isn't in our directory, which one of ours would
+    hide.
+    """
     return unit.fragment not in ("", f"{directory}/{unit.name}") or (not unit.load_state and bool(unit.unit_file_state))
 
 
@@ -182,7 +184,7 @@ def _masking(spec: SystemdUnit, unit: Unit, *, mine: bool) -> tuple[UnitAction |
 
 
 def _minds_mask(spec: SystemdUnit) -> bool:
-    """Whether a mask is against what the spec says."""
+    """Return whether a mask is against what the spec says."""
     return "masked" in spec.model_fields_set or spec.wanted_state == "running" or spec.enabled is True
 
 
@@ -219,7 +221,9 @@ def _outdated(spec: SystemdUnit, unit: Unit, directory: str) -> str:
 
 
 def _was_loaded(spec: SystemdUnit, unit: Unit, facts: UnitFacts, goal: running.Goal) -> bool:
-    """Whether files drifted under a unit that is to run, and the manager has loaded them since."""
+    """Return whether files drifted under a unit that is to run, and the manager has loaded them
+    since.
+    """
     return (
         spec.wanted_state == "running" and unit.active_state in RUNNING and not unit.stale and not goal.is_other(facts)
     )

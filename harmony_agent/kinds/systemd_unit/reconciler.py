@@ -79,7 +79,7 @@ class UnitReconciler:
         return real if real and (own(real) or not allowed(real, self._patterns)) else ""
 
     def facts(self, name: str, desired: Desired[SystemdUnit], observed: Unit | None) -> Facts:
-        """How the unit was before us, and for what it was last started."""
+        """Collect the previous state of the unit, and the spec of its last start."""
         record = self._store.record(name)
         return at_claim(record, desired, observed, self._units.directory, self._boot()).json()
 
@@ -197,7 +197,7 @@ class UnitReconciler:
             raise Transient("JobFailed", f"cannot restart {name}: systemd ended the job as {result}")
 
     async def let_go(self, name: str) -> None:
-        """What it has become stays, so what was kept aside will never come back."""
+        """Leave the object as it is, and drop its backup."""
         await self._units.drop_kept(name)
 
     async def logs(self, name: str, lines: int) -> list[str]:

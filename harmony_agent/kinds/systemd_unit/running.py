@@ -1,4 +1,4 @@
-"""What is to be done about a unit that shall run, or shall not. Pure; judges by ActiveState, never by SubState."""
+"""Plan a unit's run state: running or stopped. Pure; judges by ActiveState, never by SubState."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SOON: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What is wanted to run: with these files, after these changes elsewhere."""
+    """Desired run: with these files, after these changes of other resources."""
 
     files: str
     restart: str = ""
@@ -36,7 +36,7 @@ class Goal:
         )
 
     def is_other(self, facts: UnitFacts) -> bool:
-        """Whether the unit was last started for another goal."""
+        """Return whether the unit was last started for another goal."""
         return facts.started != self.files or facts.restart != self.restart
 
 
