@@ -20,21 +20,21 @@ from typing import Any, Final
 import anyio
 
 from harmony_agent import __version__
-from harmony_agent.adapters import host, local, notify
+from harmony_agent.adapters import host, sd_notify, status_socket
 from harmony_agent.adapters.clock import SystemClock
-from harmony_agent.adapters.guarded import Guarded
-from harmony_agent.adapters.ledger import SqliteLedger
-from harmony_agent.adapters.nats_desired import NatsControl
+from harmony_agent.adapters.ledger.ledger import SqliteLedger
+from harmony_agent.adapters.nats.control_plane import NatsControl
 from harmony_agent.adapters.probing import LoopbackProber
-from harmony_agent.core.reconcile import Store
-from harmony_agent.core.trust import Trust
-from harmony_agent.describe import Describer
-from harmony_agent.engine.book import Book
+from harmony_agent.adapters.protected_paths import ProtectedPaths
+from harmony_agent.core.reconciler import KindView
+from harmony_agent.core.signatures import Trust
+from harmony_agent.device_info import DeviceDescription
+from harmony_agent.engine.context import Times
 from harmony_agent.engine.engine import Engine, Intervals
-from harmony_agent.engine.kind import AnyReconciler
-from harmony_agent.engine.parts import Times
+from harmony_agent.engine.kind_instance import AnyReconciler
+from harmony_agent.engine.state.device_state import DeviceState
 from harmony_agent.settings import Settings
-from harmony_agent.topology import Clock, Objects
+from harmony_agent.topology import Clock, ObjectStore
 from scores.names import format_time
 from scores.signatures import key_id, read_key
 
@@ -45,13 +45,13 @@ STOP_SECONDS: Final = 4.0
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class KindContext:
     """Everything that a kind is built from."""
 
     settings: Settings
-    store: Store
+    store: KindView
     clock: Clock
-    objects: Objects
+    objects: ObjectStore
 
     def now(self) -> datetime:
         """The wall clock, as the kinds that show times want it."""
@@ -59,44 +59,44 @@ class Parts:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class KindInstance:
     """A kind, and how to ask its capability for a version (None where it offers none)."""
 
     reconciler: AnyReconciler
     version: Callable[[], Awaitable[str]] | None = None
 
 
-def _file(parts: Parts) -> Made:
-    from harmony_agent.adapters.files import LocalFiles
+def _file(parts: KindContext) -> KindInstance:
+    from harmony_agent.adapters.files.local_files import LocalFiles
     from harmony_agent.kinds.file import FileReconciler
 
     settings = parts.settings
     roots = settings.files.roots
     files = LocalFiles(roots, settings.agent.state_dir, parts.clock)
-    forbidden, allow_setuid = guarded(settings).files, settings.files.setuid
-    return Made(
+    forbidden, allow_setuid = protected_paths(settings).files, settings.files.setuid
+    return KindInstance(
         FileReconciler(files, parts.store, parts.objects, roots=roots, forbidden=forbidden, allow_setuid=allow_setuid)
     )
 
 
-def _systemd_unit(parts: Parts) -> Made:
-    from harmony_agent.adapters.systemd import SystemdUnits
+def _systemd_unit(parts: KindContext) -> KindInstance:
+    from harmony_agent.adapters.systemd.units import SystemdUnits
     from harmony_agent.kinds.systemd_unit import UnitReconciler
 
     settings = parts.settings
     keep = f"{settings.agent.state_dir}/units"
     units = SystemdUnits(settings.systemd.scope, unit_dir(settings), keep)
-    return Made(UnitReconciler(units, parts.store, settings.systemd.units), units.version)
+    return KindInstance(UnitReconciler(units, parts.store, settings.systemd.units), units.version)
 
 
-def _container(parts: Parts) -> Made:
-    from harmony_agent.adapters.env_files import LocalEnvFiles
-    from harmony_agent.adapters.podman import Podman
+def _container(parts: KindContext) -> KindInstance:
+    from harmony_agent.adapters.podman.client import Podman
+    from harmony_agent.adapters.podman.env_files import LocalEnvFiles
     from harmony_agent.kinds.container import ContainerReconciler
 
     settings = parts.settings
     podman = Podman(podman_socket(settings))
-    roots, closed = settings.files.roots, guarded(settings)
+    roots, closed = settings.files.roots, protected_paths(settings)
     reconciler = ContainerReconciler(
         podman,
         LocalEnvFiles(roots),
@@ -108,19 +108,19 @@ def _container(parts: Parts) -> Made:
         closed_mounts=closed.mounts,
         now=parts.now,
     )
-    return Made(reconciler, podman.version)
+    return KindInstance(reconciler, podman.version)
 
 
-def _system_upgrade(parts: Parts) -> Made:
+def _system_upgrade(parts: KindContext) -> KindInstance:
     from harmony_agent.adapters.updater import SocketUpdater
     from harmony_agent.kinds.system_upgrade import SystemUpgradeReconciler
 
     settings = parts.settings
     updater = SocketUpdater(settings.updater.socket)
-    return Made(SystemUpgradeReconciler(updater, parts.store, parts.clock, settings.agent.device_id))
+    return KindInstance(SystemUpgradeReconciler(updater, parts.store, parts.clock, settings.agent.device_id))
 
 
-KINDS: Final[Mapping[str, Callable[[Parts], Made]]] = {
+KINDS: Final[Mapping[str, Callable[[KindContext], KindInstance]]] = {
     "File": _file,
     "SystemdUnit": _systemd_unit,
     "Container": _container,
@@ -147,10 +147,12 @@ def podman_socket(settings: Settings) -> str:
     return "/run/podman/podman.sock" if settings.systemd.scope == "system" else f"{runtime_dir()}/podman/podman.sock"
 
 
-def guarded(settings: Settings) -> Guarded:
+def protected_paths(settings: Settings) -> ProtectedPaths:
     """Collect the paths that no Score may reach."""
     own = [settings.agent.state_dir, unit_dir(settings), podman_socket(settings), settings.updater.socket]
-    return Guarded([*own, settings.nats.credentials, settings.nats.tls_ca], str(Path.home()), settings.files.roots)
+    return ProtectedPaths(
+        [*own, settings.nats.credentials, settings.nats.tls_ca], str(Path.home()), settings.files.roots
+    )
 
 
 def control_plane(settings: Settings, known: Callable[[], Collection[str]] = tuple) -> NatsControl:
@@ -194,23 +196,24 @@ async def run(settings: Settings) -> None:
     held = host.StateLock(state_dir)
     ledger = SqliteLedger(state_dir, held.renew)
     anew, moments = asyncio.Event(), times()
-    book = Book(ledger, moments.wire_now)
-    control = control_plane(settings, lambda: list(book.deployments))
-    made: dict[str, Made] = {
-        kind: KINDS[kind](Parts(settings, book.store(kind), moments.clock, control)) for kind in settings.agent.kinds
+    state = DeviceState(ledger, moments.wire_now)
+    control = control_plane(settings, lambda: list(state.deployments))
+    made: dict[str, KindInstance] = {
+        kind: KINDS[kind](KindContext(settings, state.store(kind), moments.clock, control))
+        for kind in settings.agent.kinds
     }
     engine = Engine(
         device=settings.agent.device_id,
-        book=book,
+        state=state,
         kinds={kind: part.reconciler for kind, part in made.items()},
         control=control,
         prober=LoopbackProber(),
         times=moments,
         intervals=Intervals(settings.intervals.heartbeat, settings.intervals.relist),
-        describe=Describer(settings, made),
+        describe=DeviceDescription(settings, made),
         refresh=control.refresh,
         agent_version=__version__,
-        say=lambda sentence: notify.notify(f"STATUS={sentence}"),
+        say=lambda sentence: sd_notify.notify(f"STATUS={sentence}"),
         rebuilt=anew.set,
         trust=trust(settings),
     )
@@ -227,11 +230,11 @@ async def _serve(control: NatsControl, engine: Engine, state_dir: Path, anew: as
     """All loops, until a signal says to stop."""
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(control.run)
-        tasks.start_soon(local.serve, state_dir, lambda: _told(control, engine), anew)
-        tasks.start_soon(engine.run, lambda: notify.notify("READY=1"))
-        tasks.start_soon(notify.feed_watchdog, engine.progress.stuck)
+        tasks.start_soon(status_socket.serve, state_dir, lambda: _told(control, engine), anew)
+        tasks.start_soon(engine.run, lambda: sd_notify.notify("READY=1"))
+        tasks.start_soon(sd_notify.feed_watchdog, engine.progress.stalled)
         await _until_signal()
-        notify.notify("STOPPING=1\nSTATUS=stopping; what runs goes on")
+        sd_notify.notify("STOPPING=1\nSTATUS=stopping; what runs goes on")
         _bound_the_stop()
         tasks.cancel_scope.cancel()
 

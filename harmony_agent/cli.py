@@ -17,9 +17,9 @@ from typing import Final
 import anyio
 
 from harmony_agent import __version__
-from harmony_agent.adapters import local, notify
+from harmony_agent.adapters import sd_notify, status_socket
 from harmony_agent.adapters.host import AlreadyRunning
-from harmony_agent.adapters.ledger import LedgerUnreadable, read_only
+from harmony_agent.adapters.ledger.ledger import LedgerUnreadable, read_only
 from harmony_agent.settings import DEFAULT_PATH, InvalidSettings, Settings, load
 
 OK: Final = 0
@@ -80,11 +80,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _dispatch(arguments, settings)
     except (AlreadyRunning, LedgerUnreadable) as error:
         print(f"harmony-agent: {error}", file=sys.stderr)
-        notify.notify(f"STATUS={error}")
+        sd_notify.notify(f"STATUS={error}")
         return NOT_CONVERGED
     except (OSError, sqlite3.Error) as error:
         print(f"harmony-agent: cannot {arguments.verb}: {error}", file=sys.stderr)
-        notify.notify(f"STATUS=cannot {arguments.verb}: {error}")
+        sd_notify.notify(f"STATUS=cannot {arguments.verb}: {error}")
         return NOT_CONVERGED
     except KeyboardInterrupt:
         return 130
@@ -93,7 +93,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _unconfigured(arguments: argparse.Namespace) -> int:
     """Run a verb that needs no configuration."""
     if arguments.verb == "join":
-        from harmony_agent import join
+        from harmony_agent.commands import join
 
         return join.run(arguments.bundle, seconds=arguments.wait, replace=arguments.replace)
     print(__version__)
@@ -104,15 +104,15 @@ def _dispatch(arguments: argparse.Namespace, settings: Settings) -> int:
     if arguments.verb == "run":
         from harmony_agent import app
 
-        notify.set_up_logging(settings.agent.device_id, verbose=arguments.verbose)
+        sd_notify.set_up_logging(settings.agent.device_id, verbose=arguments.verbose)
         anyio.run(app.run, settings)
         return OK
     if arguments.verb == "check":
-        from harmony_agent import check
+        from harmony_agent.commands import check
 
         return anyio.run(check.run, settings)
     if arguments.verb == "plan":
-        from harmony_agent import plan
+        from harmony_agent.commands import plan
 
         return anyio.run(plan.run, settings, arguments.manifest)
     return _status(settings, arguments.output)
@@ -121,7 +121,7 @@ def _dispatch(arguments: argparse.Namespace, settings: Settings) -> int:
 def _status(settings: Settings, output: str) -> int:
     state_dir = Path(settings.agent.state_dir)
     try:
-        told = local.ask(state_dir)
+        told = status_socket.ask(state_dir)
     except OSError:
         return _stopped(state_dir)
     statuses, lost = told["statuses"], told.get("lost", "")

@@ -18,9 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from harmony_fleet import secret
 from harmony_fleet.errors import InvalidInput
-from harmony_fleet.roster import durable
+from harmony_fleet.storage import durable, secret
 from scores.channel import needs_tls
 from scores.toml import NotToml, read_toml
 

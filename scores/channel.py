@@ -1,4 +1,4 @@
-"""Which connections to NATS must be TLS: decided from an address and from what was configured. Connects nowhere."""
+"""Decides which connections to NATS must be TLS, from an address and from the configuration. Connects nowhere."""
 
 from __future__ import annotations
 

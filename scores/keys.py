@@ -93,7 +93,7 @@ def name_hash(name: str) -> int:
 
 
 def news_subject(device: str, deployment: str = "*") -> str:
-    """Where it is told that a key of ``desired-state`` was stored; `deployment` may be a wildcard.
+    """The subject that tells that a key of ``desired-state`` was stored; `deployment` may be a wildcard.
 
     Between the two names stand the rests of the deployment's hash divided by 2, 4, 8…: so whoever may read the newest
     below a subject, and nothing else, can still find all: see `news_branch`.
@@ -105,12 +105,12 @@ def news_subject(device: str, deployment: str = "*") -> str:
 
 
 def news_branch(device: str, level: int, rest: int) -> str:
-    """Where all deployments are told whose hash has this `rest` at this `level`, from 1 to `INDEX_LEVELS`."""
+    """The subject of all deployments whose hash has this `rest` at this `level`, from 1 to `INDEX_LEVELS`."""
     return kv_subject(INDEX, f"{device}.{'*.' * (level - 1)}{rest}.>")
 
 
 def news_source() -> dict[str, object]:
-    """What makes the stream of ``desired-state`` tell what it has stored."""
+    """The setting by which the stream of ``desired-state`` tells what it has stored."""
     rests = ".".join(f"{{{{partition({2**level},2)}}}}" for level in range(1, INDEX_LEVELS + 1))
     dest = kv_subject(INDEX, f"{{{{wildcard(1)}}}}.{rests}.{{{{wildcard(2)}}}}")
     return {"src": kv_subject(DESIRED, "*.*"), "dest": dest, "headers_only": True}

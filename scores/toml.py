@@ -30,6 +30,6 @@ def read_toml(data: bytes) -> dict[str, Any]:
 
 
 def _place(text: str, error: Exception) -> str:
-    """Where the parser was, which no error but its own tells: its innermost frame that knows."""
+    """The place where the parser was: only its innermost frame knows it."""
     found = [frame.f_locals.get("pos") for frame, _ in traceback.walk_tb(error.__traceback__)]
     return place_of(text, next((at for at in reversed(found) if isinstance(at, int)), 0))

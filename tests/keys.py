@@ -10,7 +10,7 @@ from typing import Any
 from nacl.signing import SigningKey
 
 from harmony_agent.adapters.ed25519 import Ed25519
-from harmony_agent.core.trust import Trust
+from harmony_agent.core.signatures import Trust
 from scores.signatures import key_id, signed_bytes, spell_key
 
 

@@ -11,12 +11,12 @@ from typing import Any
 
 from nats.aio.client import Client
 
-from harmony_fleet import signing
 from harmony_fleet.authority import enroll, setup
-from harmony_fleet.authority.enroll import Asked
-from harmony_fleet.authority.keep import Authority
-from harmony_fleet.authority.setup import Wanted
+from harmony_fleet.authority.authority_store import Authority
+from harmony_fleet.authority.enroll import EnrollOptions
+from harmony_fleet.authority.setup import ServerRequest
 from harmony_fleet.context import Context, load_context
+from harmony_fleet.manifests import signing
 from scores.bundle import Bundle
 from tests.natsserver import NatsServer, free_ports
 
@@ -30,7 +30,7 @@ class GuardedServer(NatsServer):
         super().__init__(folder)
         self.home = folder / "home"
         self.home.mkdir(parents=True)
-        wanted = Wanted("fleet", folder / "nats", ("localhost",), objects=(OBJECTS,))
+        wanted = ServerRequest("fleet", folder / "nats", ("localhost",), objects=(OBJECTS,))
         setup.init(self.home, setup.checked(wanted))
         signing.new(self.home)
         self._made = (folder / "nats" / "server.conf").read_text()
@@ -70,7 +70,7 @@ class GuardedServer(NatsServer):
         """Enroll a device; the servers need not know."""
         authority = self.authority()
         with authority.locked():
-            return enroll.enroll(authority, self.home, device, Asked(servers=(self.url,), **asked))
+            return enroll.enroll(authority, self.home, device, EnrollOptions(servers=(self.url,), **asked))
 
     def creds(self, device: str) -> Path:
         """A device's .creds file."""
@@ -112,7 +112,7 @@ class GuardedCluster:
         port, route_port = free_ports(2)
         hosts = tuple(f"127.0.0.{number}" for number in (1, 2, 3))
         nodes = setup.init(
-            self.home, setup.checked(Wanted("fleet", folder / "nats", hosts, port=port, route_port=route_port))
+            self.home, setup.checked(ServerRequest("fleet", folder / "nats", hosts, port=port, route_port=route_port))
         )
         signing.new(self.home)
         self.servers = [

@@ -16,7 +16,7 @@ KeepPhase = Literal["Rejected", "Fenced", "Held"]
 
 
 @dataclass(frozen=True, slots=True)
-class Last:
+class EnforcedVersion:
     """The manifest that is enforced or, where the device's own state was lost, that ``actual-state`` shows."""
 
     lineage: str
@@ -30,12 +30,12 @@ class Accept:
 
 
 @dataclass(frozen=True, slots=True)
-class Same:
+class Unchanged:
     """Already accepted: nothing to do."""
 
 
 @dataclass(frozen=True, slots=True)
-class Keep:
+class NotAccepted:
     """Keep what is enforced and say why. `generation` is the newcomer's, if known."""
 
     phase: KeepPhase
@@ -45,11 +45,11 @@ class Keep:
     generation: int | None = None
 
 
-Verdict = Accept | Same | Keep
+Admission = Accept | Unchanged | NotAccepted
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class KindRules:
     """Rules of a kind for admission: what the configuration forbids of a Score, and what a Score
     occupies.
     """
@@ -59,19 +59,19 @@ class Kind:
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class DeviceView:
     """The device as admission sees it: its kinds, the deployment's records there, the owners of
     claims.
     """
 
-    kinds: Mapping[str, Kind]
+    kinds: Mapping[str, KindRules]
     has: Mapping[str, str]
     """resource key -> its `on_remove`: of what the deployment owns, and of what is wanted and not made yet"""
     taken: Mapping[str, str]
     """claim -> the deployment that wants or owns it; a resource's own name is the claim ``<Kind>/<name>``."""
 
 
-def judge(last: Last | None, manifest: WireManifest, digest: str, device: Device) -> Verdict:
+def admit_manifest(last: EnforcedVersion | None, manifest: WireManifest, digest: str, device: DeviceView) -> Admission:
     """Decide on a manifest that was decoded. `digest` is that of its content, by which a generation is known."""
     verdict = _fence(last, manifest, digest)
     if verdict is not None:
@@ -80,29 +80,29 @@ def judge(last: Last | None, manifest: WireManifest, digest: str, device: Device
     if errors:
         codes = {error.code for error in errors}
         reason = codes.pop() if len(codes) == 1 else "Invalid"
-        return Keep("Rejected", reason, _list(errors), tuple(errors[:MAX_ERRORS]), manifest.generation)
+        return NotAccepted("Rejected", reason, _list(errors), tuple(errors[:MAX_ERRORS]), manifest.generation)
     return _prune_guard(manifest, device) or Accept()
 
 
-def rejected(error: InvalidManifest, generation: int | None) -> Keep:
+def rejected(error: InvalidManifest, generation: int | None) -> NotAccepted:
     """The verdict on bytes that are no manifest."""
-    return Keep("Rejected", error.code, _list(error.errors), error.errors, generation)
+    return NotAccepted("Rejected", error.code, _list(error.errors), error.errors, generation)
 
 
-def _fence(last: Last | None, manifest: WireManifest, digest: str) -> Verdict | None:
+def _fence(last: EnforcedVersion | None, manifest: WireManifest, digest: str) -> Admission | None:
     """The rows on lineage and generation; None where it may go on."""
     if last is None:
         return None
     generation = manifest.generation
     if last.lineage not in (manifest.lineage, manifest.supersedes):
-        return Keep(
+        return NotAccepted(
             "Fenced",
             "LineageChanged",
             f"lineage {manifest.lineage} does not supersede the enforced one, {last.lineage}",
             generation=generation,
         )
     if generation < last.generation:
-        return Keep(
+        return NotAccepted(
             "Fenced",
             "StaleGeneration",
             f"generation {generation} is older than the enforced one, {last.generation}",
@@ -110,8 +110,8 @@ def _fence(last: Last | None, manifest: WireManifest, digest: str) -> Verdict | 
         )
     if generation == last.generation:
         if digest == last.digest:
-            return Same()
-        return Keep(
+            return Unchanged()
+        return NotAccepted(
             "Rejected",
             "GenerationReused",
             f"generation {generation} was accepted with other content: write the next generation",
@@ -121,7 +121,7 @@ def _fence(last: Last | None, manifest: WireManifest, digest: str) -> Verdict | 
     return None
 
 
-def _forbidden(manifest: WireManifest, device: Device) -> Iterable[FieldError]:
+def _forbidden(manifest: WireManifest, device: DeviceView) -> Iterable[FieldError]:
     """List what this device's configuration forbids, or another deployment owns."""
     occupied: dict[str, str] = {}
     for index, score in enumerate(manifest.scores):
@@ -148,7 +148,7 @@ def _field_of(claim: str) -> str:
     return {"path": "path", "port": "ports"}.get(claim.partition(":")[0], "name")
 
 
-def _prune_guard(manifest: WireManifest, device: Device) -> Keep | None:
+def _prune_guard(manifest: WireManifest, device: DeviceView) -> NotAccepted | None:
     """Held where more than half (and more than one) of what the deployment owns would go, and nobody said so."""
     if manifest.removed:
         return None
@@ -156,7 +156,7 @@ def _prune_guard(manifest: WireManifest, device: Device) -> Keep | None:
     going = sum(1 for key, on_remove in device.has.items() if key not in wanted and on_remove == "delete")
     if going <= 1 or going * 2 <= len(device.has) or going <= (manifest.allow_prune or 0):
         return None
-    return Keep(
+    return NotAccepted(
         "Held",
         "PruneGuard",
         f"generation {manifest.generation} would remove {going} of {len(device.has)} resources: "

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from harmony_agent.core.decide import NAMED, Case, Hold
-from harmony_agent.core.reconcile import Facts, Key, Record
+from harmony_agent.core.decide import NAMED, DecisionInput, Hold
+from harmony_agent.core.reconciler import Facts, Key, OwnershipRecord
 
 
-def claimed(case: Case, facts: Facts) -> Record:
+def claimed(case: DecisionInput, facts: Facts) -> OwnershipRecord:
     """Make the record for a `Claim`."""
     desired, old = case.desired, case.record
     if desired is None:
         raise ValueError(f"cannot claim {case.key}: it is not wanted")
-    return Record(
+    return OwnershipRecord(
         kind=case.key.kind,
         name=case.key.name,
         deployment=desired.deployment,
@@ -28,8 +28,8 @@ def claimed(case: Case, facts: Facts) -> Record:
     )
 
 
-def given_up(case: Case, facts: Mapping[str, Facts]) -> list[Record]:
-    """Make the records of `Case.taken` as they are once `case` has claimed; `facts` by name."""
+def given_up(case: DecisionInput, facts: Mapping[str, Facts]) -> list[OwnershipRecord]:
+    """Make the records of `DecisionInput.taken` as they are once `case` has claimed; `facts` by name."""
     return [
         replace(
             record,
@@ -42,7 +42,7 @@ def given_up(case: Case, facts: Mapping[str, Facts]) -> list[Record]:
     ]
 
 
-def _reached(case: Case, record: Record) -> bool:
+def _reached(case: DecisionInput, record: OwnershipRecord) -> bool:
     return record.reached == record.spec_digest == case.others.digests.get(record.key)
 
 

@@ -1,6 +1,6 @@
 """The next step for one resource, decided once: the engine carries it out, ``harmony-agent plan`` prints it.
 
-Pure: every fact that a decision rests on is a field of `Case`. Nothing here observes, writes, waits or logs.
+Pure: every fact that a decision rests on is a field of `DecisionInput`. Nothing here observes, writes, waits or logs.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Any, Final, Literal
 
 from harmony_agent.core import drift
 from harmony_agent.core.backoff import CrashLoop
-from harmony_agent.core.order import in_the_way, outlives, unmet
-from harmony_agent.core.reconcile import Act, Action, Converged, Desired, Key, Plan, Record, Wait
+from harmony_agent.core.dependencies import in_the_way, outlives, unmet
+from harmony_agent.core.reconciler import Act, Action, Converged, Desired, Key, OwnershipRecord, Plan, Wait
 from harmony_agent.core.status import Outcome
 from scores.manifest import FieldError
 from scores.status import ResourcePhase, ResourceStatus
@@ -31,7 +31,7 @@ class RetryState:
     version: str = ""
     tries: int = 0
     failed: Outcome | None = None
-    episode: drift.Episode | None = None
+    episode: drift.DriftEpisode | None = None
     crash: CrashLoop | None = None
 
 
@@ -41,7 +41,7 @@ class Others:
 
     digests: Mapping[Key, str]
     statuses: Mapping[Key, ResourceStatus]
-    leaving: Sequence[Record] = ()
+    leaving: Sequence[OwnershipRecord] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Now:
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class DecisionInput:
     """One resource as it stands.
 
     `claims` are those of the spec. `idle` says that a kind which runs processes has none of this resource now. `acted`
@@ -63,7 +63,7 @@ class Case:
 
     key: Key
     desired: Desired[Any] | None
-    record: Record | None
+    record: OwnershipRecord | None
     plan: Plan[Any]
     others: Others
     now: Now
@@ -72,7 +72,7 @@ class Case:
     memory: RetryState = field(default_factory=RetryState)
     acted: bool = False
     restarted: tuple[type[Action], ...] = ()
-    taken: Sequence[Record] = ()
+    taken: Sequence[OwnershipRecord] = ()
 
     @property
     def owned(self) -> bool:
@@ -110,7 +110,7 @@ class Execute:
 
     plan: Act[Any]
     paced: Literal["", "crash", "drift"] = ""
-    episode: drift.Episode | None = None
+    episode: drift.DriftEpisode | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class Report:
     """Leave the difference as it is and tell it."""
 
     message: str
-    episode: drift.Episode
+    episode: drift.DriftEpisode
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class Hold:
     seconds: float | None = None
     backoff: bool = False
     waits_for: tuple[str, ...] = ()
-    episode: drift.Episode | None = None
+    episode: drift.DriftEpisode | None = None
 
 
 Step = Settled | Gone | Release | Claim | Execute | Report | Hold
@@ -159,7 +159,7 @@ def refused(errors: Iterable[FieldError]) -> Hold | None:
     return Hold("Blocked", error.code, message)
 
 
-def without_a_look(record: Record | None) -> Release | Gone | None:
+def without_a_look(record: OwnershipRecord | None) -> Release | Gone | None:
     """The step for a resource that is not wanted, where observing it would change nothing."""
     if record is None:
         return Gone()
@@ -169,7 +169,7 @@ def without_a_look(record: Record | None) -> Release | Gone | None:
 # -- after it was observed and planned
 
 
-def next_step(case: Case) -> Step:
+def next_step(case: DecisionInput) -> Step:
     """Decide what one look and its plan lead to."""
     if case.desired is None:
         return _remove(case)
@@ -188,7 +188,7 @@ def crash_loop(reasons: str, wait: float) -> Hold:
     return Hold("Degraded", "CrashLoop", f"{reasons}; next start in {wait:.0f} s", wait, backoff=True)
 
 
-def _remove(case: Case) -> Step:
+def _remove(case: DecisionInput) -> Step:
     """The same order of questions as for a wanted one; the ledger's record stands for the spec."""
     plan, record = case.plan, case.record
     if record is None or isinstance(plan, Converged):
@@ -202,7 +202,7 @@ def _remove(case: Case) -> Step:
     return Execute(plan)
 
 
-def _wait_for_others(case: Case, desired: Desired[Any]) -> Hold | None:
+def _wait_for_others(case: DecisionInput, desired: Desired[Any]) -> Hold | None:
     """Needs come first, and what leaves and is in the way. What was reached once and runs waits for nothing."""
     if case.record is not None and case.record.applied == desired.version and not case.idle:
         return None
@@ -220,11 +220,11 @@ def _waits_for(others: Sequence[str], phase: ResourcePhase) -> Hold:
     return Hold(phase, "WaitsFor", message, waits_for=tuple(others))
 
 
-def _conflict(case: Case, desired: Desired[Any]) -> Hold | None:
+def _conflict(case: DecisionInput, desired: Desired[Any]) -> Hold | None:
     """Nothing that is somebody else's is changed or stopped, unless the Score says `adopt`."""
     if not isinstance(case.plan, Act) or desired.spec.adopt or case.owned:
         return None
-    disturbing = next((action.reason for action in case.plan.actions if action.disturbs), None)
+    disturbing = next((action.reason for action in case.plan.actions if action.is_disruptive), None)
     if disturbing is None:
         return None
     what = ", ".join(sorted(case.claims - (case.record.claims if case.record else frozenset())))
@@ -232,7 +232,7 @@ def _conflict(case: Case, desired: Desired[Any]) -> Hold | None:
     return Hold("Blocked", "OwnershipConflict", message)
 
 
-def _own(case: Case, desired: Desired[Any]) -> Step:
+def _own(case: DecisionInput, desired: Desired[Any]) -> Step:
     """Claim first; a plan that only waits on what isn't ours needs no claim."""
     current = case.record is not None and case.owned and case.record.spec_digest == desired.digest
     current = current and not case.taken
@@ -241,7 +241,7 @@ def _own(case: Case, desired: Desired[Any]) -> Step:
     return _carry_out(case, desired)
 
 
-def _carry_out(case: Case, desired: Desired[Any]) -> Step:
+def _carry_out(case: DecisionInput, desired: Desired[Any]) -> Step:
     plan = case.plan
     if isinstance(plan, Wait):
         return Hold(plan.phase, plan.reason, plan.message, plan.seconds)
@@ -250,16 +250,16 @@ def _carry_out(case: Case, desired: Desired[Any]) -> Step:
     if not plan.drift:
         return Execute(plan)
     # Otherwise it ended by itself, or a new spec is on its way.
-    drifted = not plan.again and case.record is not None and case.record.applied == desired.version
+    drifted = not plan.is_restart and case.record is not None and case.record.applied == desired.version
     reasons = "; ".join(action.reason for action in plan.actions)
     if drifted and desired.spec.drift == "report":
         return Report(reasons, _episode(case, plan, report=True))
-    if plan.again:
+    if plan.is_restart:
         return _start_anew(case, plan, reasons)
     return _repair(case, plan, reasons) if drifted and not case.acted else Execute(plan)
 
 
-def _start_anew(case: Case, plan: Act[Any], reasons: str) -> Step:
+def _start_anew(case: DecisionInput, plan: Act[Any], reasons: str) -> Step:
     # By the same steps: it was started in this very pass and ended again. By others: it isn't started yet.
     if case.restarted not in ((), tuple(type(action) for action in plan.actions)):
         return Execute(plan)
@@ -267,7 +267,7 @@ def _start_anew(case: Case, plan: Act[Any], reasons: str) -> Step:
     return Execute(plan, "crash") if wait <= 0 else crash_loop(reasons, wait)
 
 
-def _repair(case: Case, plan: Act[Any], reasons: str) -> Step:
+def _repair(case: DecisionInput, plan: Act[Any], reasons: str) -> Step:
     episode = _episode(case, plan, report=False)
     wait = episode.wait(case.now.monotonic)
     if wait <= 0:
@@ -276,7 +276,7 @@ def _repair(case: Case, plan: Act[Any], reasons: str) -> Step:
     return Hold("Degraded", "Contended", message, wait, backoff=True, episode=episode)
 
 
-def _episode(case: Case, plan: Act[Any], *, report: bool) -> drift.Episode:
+def _episode(case: DecisionInput, plan: Act[Any], *, report: bool) -> drift.DriftEpisode:
     """A copy of the remembered episode with what differs now."""
     old = case.memory.episode
     old = replace(old, repairs=list(old.repairs)) if old is not None else None

@@ -18,7 +18,7 @@ QUIET: Final = 600.0
 
 
 @dataclass(slots=True)
-class Episode:
+class DriftEpisode:
     """The drift of one resource. Times are monotonic seconds, and wire times where they are shown."""
 
     first_seen: str
@@ -60,10 +60,10 @@ class Episode:
         )
 
 
-def seen(old: Episode | None, fields: tuple[str, ...], now: float, wire_now: str, *, report: bool) -> Episode:
+def seen(old: DriftEpisode | None, fields: tuple[str, ...], now: float, wire_now: str, *, report: bool) -> DriftEpisode:
     """The episode after the resource was found otherwise in `fields`."""
     if old is None or now - old.last > QUIET:
-        return Episode(wire_now, wire_now, fields, "reported" if report else "repaired", now)
+        return DriftEpisode(wire_now, wire_now, fields, "reported" if report else "repaired", now)
     old.last_seen, old.last = wire_now, now
     old.fields = tuple(sorted({*old.fields, *fields}))
     if report:

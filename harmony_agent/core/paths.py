@@ -13,7 +13,7 @@ def below(path: str, directory: str) -> bool:
     return path == directory or path.startswith(directory + "/")
 
 
-class Places:
+class PathSet:
     """Paths that nothing may touch. They are asked for a thousand paths at each manifest, so none of them is walked."""
 
     def __init__(self, paths: Iterable[str]) -> None:

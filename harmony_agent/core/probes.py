@@ -8,7 +8,7 @@ from scores.probes import Probe
 
 
 @dataclass(slots=True)
-class Tally:
+class ProbeCounter:
     """The state of one probe of one instance: `good` flips after as many results in a row as its threshold says."""
 
     probe: Probe

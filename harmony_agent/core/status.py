@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from harmony_agent.core.admission import Keep
+from harmony_agent.core.admission import NotAccepted
 from scores.status import (
     DeploymentPhase,
     DeploymentStatus,
@@ -89,13 +89,13 @@ def deployment_status(
     device: str,
     deployment: str,
     enforced: Enforced | None,
-    kept: Keep | None,
+    not_accepted: NotAccepted | None,
     resources: Mapping[str, ResourceStatus],
 ) -> DeploymentStatus:
     """Fold a deployment. A manifest that was not accepted (`kept`) is what its phase tells first."""
     phase, reason, message = _fold(enforced, resources)
-    if kept is not None:
-        phase, reason, message = kept.phase, kept.reason, kept.message
+    if not_accepted is not None:
+        phase, reason, message = not_accepted.phase, not_accepted.reason, not_accepted.message
     return DeploymentStatus(
         device=device,
         deployment=deployment,
@@ -106,24 +106,24 @@ def deployment_status(
         reason=reason,
         message=message[:MAX_MESSAGE],
         resources=_fitting(resources),
-        rejected=rejection(kept),
+        rejected=rejection(not_accepted),
     )
 
 
-def rejection(kept: Keep | None) -> Rejection | None:
+def rejection(not_accepted: NotAccepted | None) -> Rejection | None:
     """Describe a manifest that was not accepted. None if there is none."""
-    if kept is None or (kept.generation is None and not kept.errors):
+    if not_accepted is None or (not_accepted.generation is None and not not_accepted.errors):
         return None
-    fields = [RejectedField(field=error.field, code=error.code) for error in kept.errors]
-    return Rejection(generation=kept.generation, reason=kept.reason, errors=fields)
+    fields = [RejectedField(field=error.field, code=error.code) for error in not_accepted.errors]
+    return Rejection(generation=not_accepted.generation, reason=not_accepted.reason, errors=fields)
 
 
 def deployment_phase(
-    enforced: Enforced | None, kept: Keep | None, phases: Collection[ResourcePhase]
+    enforced: Enforced | None, not_accepted: NotAccepted | None, phases: Collection[ResourcePhase]
 ) -> DeploymentPhase:
     """The phase that `deployment_status` gives, from the phases of the resources alone: the fold costs much more."""
-    if kept is not None:
-        return kept.phase
+    if not_accepted is not None:
+        return not_accepted.phase
     if enforced is not None and enforced.removed:
         return "Removing" if phases else "Removed"
     return _FOLDED[max((_WEIGHT[phase] for phase in phases), default=0)]

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from harmony_agent.core.errors import ResourceError
-from harmony_agent.core.reconcile import Key
-from harmony_agent.engine.book import Book
-from harmony_agent.engine.kind import KindInstance
+from harmony_agent.core.reconciler import Key
+from harmony_agent.engine.kind_instance import KindInstance
+from harmony_agent.engine.state.device_state import DeviceState
 
 MAX_LINES: Final = 1000
 MAX_BYTES: Final = 512 * 1024
@@ -32,13 +32,13 @@ class Commands:
 
     def __init__(
         self,
-        book: Book,
+        state: DeviceState,
         kinds: Mapping[str, KindInstance],
         hello: Mapping[str, str],
         resync: Callable[[], None],
     ) -> None:
         """`hello` is what ping answers; `resync` makes everything be read and looked at again."""
-        self._book = book
+        self._state = state
         self._kinds = kinds
         self._hello = hello
         self._resync = resync
@@ -66,7 +66,7 @@ class Commands:
         resource, lines = _logs_request(request)
         key = Key.parse(resource)
         reconciler = self._kinds.get(key.kind)
-        if reconciler is None or (key not in self._book.desired and key not in self._book.records):
+        if reconciler is None or (key not in self._state.desired and key not in self._state.records):
             raise BadRequest("unknown-resource", "this device has no such resource")
         found = await reconciler.logs(key.name, lines)
         return _bounded(found[-lines:])
@@ -89,12 +89,12 @@ def _logs_request(request: bytes) -> tuple[str, int]:
 
 def _bounded(lines: list[str]) -> list[str]:
     """The newest lines whose JSON fits; a line that alone is too long is cut."""
-    kept: list[str] = []
+    not_accepted: list[str] = []
     left = MAX_BYTES - 1024
     for line in reversed(lines):
         text = line[: 16 * 1024]
         left -= len(json.dumps(text)) + 2
         if left < 0:
             break
-        kept.append(text)
-    return kept[::-1]
+        not_accepted.append(text)
+    return not_accepted[::-1]

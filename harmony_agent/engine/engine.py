@@ -8,27 +8,27 @@ from dataclasses import dataclass
 
 import anyio
 
-from harmony_agent.core.admission import Kind
+from harmony_agent.core.admission import KindRules
 from harmony_agent.core.errors import ResourceError
-from harmony_agent.core.reconcile import Key
-from harmony_agent.core.trust import Trust
-from harmony_agent.engine.book import Book
+from harmony_agent.core.reconciler import Key
+from harmony_agent.core.signatures import Trust
 from harmony_agent.engine.commands import Commands
-from harmony_agent.engine.converge import Converger
-from harmony_agent.engine.health import Health
-from harmony_agent.engine.intake import Intake
-from harmony_agent.engine.kind import AnyReconciler, KindInstance
+from harmony_agent.engine.context import Times
+from harmony_agent.engine.desired.intake import Intake
+from harmony_agent.engine.desired.remains import Remains
+from harmony_agent.engine.kind_instance import AnyReconciler, KindInstance
 from harmony_agent.engine.loops import every
-from harmony_agent.engine.parts import Times
-from harmony_agent.engine.progress import Progress
-from harmony_agent.engine.publish import Publisher
-from harmony_agent.engine.queue import WorkQueue
-from harmony_agent.engine.relist import Relister
-from harmony_agent.engine.remains import Remains
-from harmony_agent.engine.tell import Teller
-from harmony_agent.engine.unsettled import Unsettled
-from harmony_agent.engine.vitals import Vitals
-from harmony_agent.topology.control import ControlPlane
+from harmony_agent.engine.reconcile.health import Health
+from harmony_agent.engine.reconcile.relist import Relister
+from harmony_agent.engine.reconcile.watchdog import Watchdog
+from harmony_agent.engine.reconcile.work_queue import WorkQueue
+from harmony_agent.engine.reconcile.worker import Worker
+from harmony_agent.engine.report.heartbeat import HeartbeatLoop
+from harmony_agent.engine.report.oldest_unsettled import OldestUnsettled
+from harmony_agent.engine.report.status import Publisher
+from harmony_agent.engine.report.status_line import StatusLine
+from harmony_agent.engine.state.device_state import DeviceState
+from harmony_agent.topology.control_plane import ControlPlane
 from harmony_agent.topology.probing import Prober
 from scores.status import DeploymentStatus, DeviceInfo, Heartbeat
 
@@ -50,7 +50,7 @@ class Engine:
         self,
         *,
         device: str,
-        book: Book,
+        state: DeviceState,
         kinds: Mapping[str, AnyReconciler],
         control: ControlPlane,
         prober: Prober,
@@ -65,11 +65,11 @@ class Engine:
     ) -> None:
         """Put the loops together; `kinds` were made with `book.store(kind)`.
 
-        `describe` makes the DeviceInfo; `refresh` makes desired state be read anew; `say` is for people nearby;
+        `device_info` makes the DeviceInfo; `refresh` makes desired state be read anew; `say` is for people nearby;
         `rebuilt` is called when the state directory had to be made anew.
         """
         self.device = device
-        self.book = book
+        self.state = state
         self.kinds = {name: KindInstance(reconciler) for name, reconciler in kinds.items()}
         self._control = control
         self._times = times
@@ -77,43 +77,43 @@ class Engine:
         self._refresh = refresh
         self._rebuilt = rebuilt
         self._ledger_lost = False
-        self._unsettled = Unsettled(times.clock)
+        self._unsettled = OldestUnsettled(times.clock)
         self._describe = describe
-        fresh = not book.ledger.manifests() and not book.ledger.records()
-        self.remains = remains = Remains(book, self.kinds, fresh=fresh)
-        self.publisher = Publisher(device, book, control, times.clock, remains.recall)
-        self.teller = Teller(book, times.clock, say)
+        fresh = not state.ledger.manifests() and not state.ledger.records()
+        self.remains = remains = Remains(state, self.kinds, fresh=fresh)
+        self.publisher = Publisher(device, state, control, times.clock, remains.recall)
+        self.status_line = StatusLine(state, times.clock, say)
         self.queue = WorkQueue(times.clock)
-        self.vitals = Vitals(
+        self.heartbeats = HeartbeatLoop(
             device,
             control,
             times.clock,
             beat=self._heartbeat,
             describe=self._described,
-            statuses_lost=self.publisher.doubt,
+            statuses_lost=self.publisher.invalidate,
             statuses_look=self.publisher.look,
             twin=self.publisher.say_twin,
         )
         self.health = Health(prober, self.kinds, times.clock, self.queue.add)
-        self.converger = Converger(book, self.kinds, self.queue, times, health=self.health)
+        self.converger = Worker(state, self.kinds, self.queue, times, health=self.health)
         self.relisters = [
-            Relister(reconciler, self.converger.seen[name], book, self.queue, times)
+            Relister(reconciler, self.converger.seen[name], state, self.queue, times)
             for name, reconciler in self.kinds.items()
         ]
-        self.progress = Progress(self.queue, self.relisters, intervals.relist)
+        self.progress = Watchdog(self.queue, self.relisters, intervals.relist)
         self.intake = Intake(
             device=device,
-            book=book,
+            state=state,
             control=control,
             clock=times.clock,
-            kinds={name: Kind(one.admit, one.claims) for name, one in self.kinds.items()},
+            kinds={name: KindRules(one.admit, one.claims) for name, one in self.kinds.items()},
             queue=self._queue_changed,
-            on_snapshot=self._doubt,
-            on_lost=lambda lost: self.teller.lost(lost, times.wire_now()),
+            on_snapshot=self._invalidate,
+            on_lost=lambda lost: self.status_line.lost(lost, times.wire_now()),
             trust=trust or Trust(),
             remains=remains,
         )
-        self.commands = Commands(book, self.kinds, {"device": device, "agent_version": agent_version}, self.resync)
+        self.commands = Commands(state, self.kinds, {"device": device, "agent_version": agent_version}, self.resync)
 
     async def run(self, ready: Callable[[], None]) -> None:
         """Run until cancelled; `ready` is called once work goes on from what is persisted."""
@@ -125,9 +125,9 @@ class Engine:
             tasks.start_soon(self.health.run)
             tasks.start_soon(self.intake.run)
             tasks.start_soon(self.publisher.run)
-            tasks.start_soon(self.teller.run)
+            tasks.start_soon(self.status_line.run)
             tasks.start_soon(self._control.serve, self.commands.answer)
-            tasks.start_soon(self.vitals.run, intervals.heartbeat)
+            tasks.start_soon(self.heartbeats.run, intervals.heartbeat)
             tasks.start_soon(every, clock, intervals.relist, self._guard_ledger, "the ledger's guard")
             for relister in self.relisters:
                 tasks.start_soon(every, clock, intervals.relist, relister.relist, f"the relist of {relister.kind}")
@@ -142,7 +142,7 @@ class Engine:
     def resync(self) -> None:
         """Read desired state and look at everything again."""
         self._refresh()
-        for key in list(self.book.desired):
+        for key in list(self.state.desired):
             self.queue.add(key)
 
     async def close(self) -> None:
@@ -152,35 +152,35 @@ class Engine:
 
     def statuses(self) -> list[DeploymentStatus]:
         """Every deployment as it is now."""
-        found = [self.publisher.status(name) for name in sorted(self.book.deployments)]
+        found = [self.publisher.status(name) for name in sorted(self.state.deployments)]
         return [status for status in found if status is not None]
 
     def _queue_changed(self, keys: Collection[Key]) -> None:
         """A newly accepted manifest changes these."""
         for name, reconciler in self.kinds.items():
-            reconciler.expect([key.name for key in keys if key.kind == name])
+            reconciler.batch_begin([key.name for key in keys if key.kind == name])
         for key in sorted(keys):
             self.queue.release(key)
             self.queue.add(key)
 
-    def _doubt(self) -> None:
+    def _invalidate(self) -> None:
         """A new snapshot: whatever stands in the other buckets may be another's."""
-        self.publisher.doubt()
-        self.vitals.doubt()
+        self.publisher.invalidate()
+        self.heartbeats.invalidate()
 
     async def _guard_ledger(self) -> bool:
         """The files of the ledger taken away under a running agent: say so, and write them anew from memory.
 
         Until that is possible, what was accepted is kept up from memory, and every status says that it is.
         """
-        if self.book.ledger.intact():
+        if self.state.ledger.intact():
             return True
         if not self._ledger_lost:
             log.error(
                 "the ledger's files were taken away: writing them anew from memory", extra={"reason": "LedgerLost"}
             )
         try:
-            await self.book.rebuild()
+            await self.state.rebuild()
         except ResourceError as error:
             if not self._ledger_lost:
                 log.error("%s", error, extra={"reason": "LedgerLost"})  # noqa: TRY400  # no defect: the words say all
@@ -195,14 +195,14 @@ class Engine:
         if lost != self._ledger_lost:
             self._ledger_lost = lost
             self.publisher.say_ledger_lost(lost)
-            self.teller.say_ledger_lost(lost)
+            self.status_line.say_ledger_lost(lost)
 
     def _heartbeat(self, seq: int) -> Heartbeat:
         return Heartbeat(
             device=self.device,
             seq=seq,
             desired_revision=self.intake.revision,
-            oldest_unsettled_seconds=self._unsettled.oldest(self.book.statuses),
+            oldest_unsettled_seconds=self._unsettled.oldest(self.state.statuses),
             relist_age_seconds=int(max((relister.age() for relister in self.relisters), default=0.0)),
             clock_synchronized=self._times.clock.synchronized(),
         )

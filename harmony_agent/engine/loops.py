@@ -21,13 +21,13 @@ AGAIN: Final = 1.0
 """Seconds until work that could not be done now is tried again."""
 
 
-class Alarm:
+class Signal:
     """Wakes the loop that waits for it; a ring between two waits isn't lost."""
 
     def __init__(self) -> None:
         self._event = anyio.Event()
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         """Wake the loop."""
         self._event.set()
 
@@ -57,7 +57,7 @@ class Changes:
             subscriber.add(name)
 
 
-class Subscription(Alarm):
+class Subscription(Signal):
     """Names that changed; it rings with each."""
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class Subscription(Alarm):
     def add(self, name: str) -> None:
         """Note one and wake the loop."""
         self._names.add(name)
-        self.ring()
+        self.notify()
 
     def take(self) -> set[str]:
         """All since the last call."""
@@ -83,10 +83,10 @@ def defect(what: str, error: Exception) -> str:
 
 
 async def every(
-    clock: Clock, seconds: float, work: Callable[[], Awaitable[bool]], what: str, alarm: Alarm | None = None
+    clock: Clock, seconds: float, work: Callable[[], Awaitable[bool]], what: str, signal: Signal | None = None
 ) -> None:
     """Do `work` now, each `seconds` counted from its beginning, and when `alarm` rings; sooner again while it fails."""
-    alarm = alarm or Alarm()
+    signal = signal or Signal()
     while True:
         began = clock.monotonic()
         try:
@@ -95,4 +95,4 @@ async def every(
             defect(what, error)
             good = False
         wait = seconds if good else min(seconds, AGAIN)
-        await alarm.wait(max(0.05, began + wait - clock.monotonic()))
+        await signal.wait(max(0.05, began + wait - clock.monotonic()))

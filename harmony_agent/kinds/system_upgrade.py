@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from harmony_agent.core.errors import Terminal, Transient
-from harmony_agent.core.reconcile import Act, Action, Converged, Desired, Facts, Plan, Store, Wait
+from harmony_agent.core.reconciler import Act, Action, Converged, Desired, Facts, KindView, Plan, Wait
 from harmony_agent.topology import Clock
 from harmony_agent.topology.updater import Ask, Attempt, Updater, UpdaterRefused
 from scores.manifest import FieldError
@@ -49,7 +49,7 @@ class RequestUpgrade(Action):
     """Ask the updater for the attempt."""
 
     ask: Ask
-    disturbs: bool = False
+    is_disruptive: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class SystemUpgradeReconciler:
     kind = "SystemUpgrade"
     spec_type = SystemUpgrade
 
-    def __init__(self, updater: Updater, store: Store, clock: Clock, device: str) -> None:
+    def __init__(self, updater: Updater, store: KindView, clock: Clock, device: str) -> None:
         self._updater = updater
         self._store = store
         self._clock = clock

@@ -33,7 +33,7 @@ class Clock(Protocol):
         ...
 
 
-class Objects(Protocol):
+class ObjectStore(Protocol):
     """Content in a NATS object store."""
 
     async def fetch(self, bucket: str, name: str, limit: int, write: Callable[[bytes], Awaitable[None]]) -> None:

@@ -1,8 +1,10 @@
-"""Containers: what the device's container engine can do, and what it shows of a container. No library, no I/O.
+"""Containers: what the device's container engine can do, and what it shows of a container.
 
-`Containers` is implemented over podman's API and by a fake in memory; both pass one contract suite. Its methods raise
-`Refused` where the engine answered with an error, and `core.errors.Transient` (PodmanUnavailable, PodmanUnreachable,
-Timeout) where it did not answer.
+No library, no I/O.
+
+`Containers` is implemented over podman's API and by a fake in memory; both pass one contract suite.
+Its methods raise `EngineRefused` where the engine answered with an error, and
+`core.errors.Transient` (PodmanUnavailable, PodmanUnreachable, Timeout) where it did not answer.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ State = Literal["created", "running", "paused", "stopping", "exited", "removing"
 Health = Literal["", "starting", "healthy", "unhealthy"]
 
 
-class Refused(Exception):
+class EngineRefused(Exception):
     """The engine answered with an error. `text` is its own and may repeat what it was given: sanitise before showing.
 
     `status` is the HTTP status, 0 where the error came inside a stream.

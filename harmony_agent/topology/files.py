@@ -24,8 +24,8 @@ No Score may claim such a name.
 """
 
 NodeType = Literal["file", "directory", "symlink"]
-SeenType = Literal["file", "directory", "symlink", "other"]
-Mark = tuple[int, ...]
+ObjectType = Literal["file", "directory", "symlink", "other"]
+StatFingerprint = tuple[int, ...]
 """Fingerprint of an object's state, without its content (device, inode, times, …). Opaque."""
 Write = Callable[[bytes], Awaitable[None]]
 Fetch = Callable[[Write], Awaitable[None]]
@@ -33,7 +33,7 @@ Fetch = Callable[[Write], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
+class PathQuery:
     """Path to observe.
 
     `backup` names a backup of the previous object, "" if there is none. `owner` and `group` are
@@ -41,26 +41,26 @@ class Spot:
     """
 
     path: str
-    former: str = ""
+    backup: str = ""
     owner: str | None = None
     group: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ObjectStat:
     """An object at a path. `mode` holds the lower 12 bits; `owner` and `group` are names, or numbers that have none.
 
     `digest` is of a regular file's content, None where it can't be read or is larger than MAX_READ. `type` "other" is
     a FIFO, socket or device. `empty` is of a directory.
     """
 
-    type: SeenType
+    type: ObjectType
     mode: int
     uid: int
     gid: int
     owner: str
     group: str
-    mark: Mark
+    fingerprint: StatFingerprint
     size: int = 0
     digest: str | None = None
     target: str | None = None
@@ -68,7 +68,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class PathError:
     """Error of a query of a path: a code of ``docs/reasons``, for a `Wait`."""
 
     reason: str
@@ -78,7 +78,7 @@ class Trouble:
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class PathState:
     """Observed state of a path.
 
     `missing`: parents below the root that don't exist, outermost first. `leftover`: a killed
@@ -88,14 +88,14 @@ class Sight:
     """
 
     path: str
-    seen: Seen | None = None
+    stat: ObjectStat | None = None
     missing: tuple[str, ...] = ()
     leftover: bool = False
-    kept: bool = False
+    has_backup: bool = False
     uid: int | None = None
     gid: int | None = None
     unknown: str = ""
-    trouble: Trouble | None = None
+    error: PathError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class Attributes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class FileSpec:
     """Object to put at a path.
 
     None for `mode`, `uid` or `gid` keeps the present one; a new object gets 0644 (directory 0755)
@@ -122,7 +122,7 @@ class Node:
     gid: int | None = None
     content: bytes | None = field(default=None, repr=False)
     fetch: Fetch | None = field(default=None, repr=False, compare=False)
-    former: str = ""
+    backup: str = ""
     digest: str = ""
     target: str = ""
 
@@ -133,23 +133,23 @@ class Files(Protocol):
     Where something else is found there, a call changes nothing and raises Transient ``ChangedMeanwhile``.
     """
 
-    async def look(self, spot: Spot) -> Sight:
+    async def stat_exact(self, spot: PathQuery) -> PathState:
         """Look closely: content is read (unless it is large and unchanged since it was). Never raises for a path."""
         ...
 
-    async def glance(self, spots: Sequence[Spot]) -> Sequence[Sight]:
+    async def stat_cached(self, spots: Sequence[PathQuery]) -> Sequence[PathState]:
         """Look at all that there are: what is unchanged costs an lstat, all else as `look`. `kept` may be old."""
         ...
 
-    async def put(self, path: str, node: Node, expect: Mark | None) -> None:
+    async def put(self, path: str, node: FileSpec, expect: StatFingerprint | None) -> None:
         """Put `node` at `path`, in place of what was expected there (a directory only when it is empty)."""
         ...
 
-    async def amend(self, path: str, attributes: Attributes, expect: Mark) -> None:
+    async def set_attributes(self, path: str, attributes: Attributes, expect: StatFingerprint) -> None:
         """Change mode and owner of the file or directory there; a file with other names gets an inode of its own."""
         ...
 
-    async def remove(self, path: str, expect: Mark) -> None:
+    async def remove(self, path: str, expect: StatFingerprint) -> None:
         """Remove what is there; a directory only when it is empty."""
         ...
 
@@ -165,7 +165,7 @@ class Files(Protocol):
         """Remove those of these directories that are empty, innermost first; which ones hold something and stay."""
         ...
 
-    async def keep(self, path: str, former: str, digest: str, expect: Mark) -> None:
+    async def back_up(self, path: str, former: str, digest: str, expect: StatFingerprint) -> None:
         """Keep a copy of the file at `path` (which has `digest`) under the name `former`, in place of an older one."""
         ...
 

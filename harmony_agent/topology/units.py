@@ -25,7 +25,7 @@ class Unit:
     name: str
     files: Mapping[str, str] = field(default_factory=dict)
     """Every place of this unit that isn't empty, ours or not; ``x.service.d`` alone where that is no directory."""
-    kept: frozenset[str] = frozenset()
+    backups: frozenset[str] = frozenset()
     """Digests of former files that were kept aside for this unit."""
     linked: bool = False
     """Links in our directory pull the unit in: it was enabled there, even if its file is gone."""
@@ -92,7 +92,7 @@ class Units(Protocol):
         """Absolute path of the unit directory."""
         ...
 
-    async def survey(self, names: Collection[str]) -> Mapping[str, Unit]:
+    async def list_units(self, names: Collection[str]) -> Mapping[str, Unit]:
         """Those of `names` of which anything exists. Cheap: what seems unchanged isn't looked at again."""
         ...
 
@@ -120,15 +120,15 @@ class Units(Protocol):
         """Put `former` (a link, or a digest that was kept aside) back at `place`."""
         ...
 
-    async def drop_kept(self, name: str) -> None:
+    async def drop_backups(self, name: str) -> None:
         """Let go of everything that was kept aside for `name`."""
         ...
 
-    def expect(self, names: Collection[str]) -> None:
+    def batch_begin(self, names: Collection[str]) -> None:
         """These may write files soon: one reload shall serve them all."""
         ...
 
-    def done(self, name: str) -> None:
+    def batch_end(self, name: str) -> None:
         """`name` writes no more files for now."""
         ...
 
@@ -176,7 +176,7 @@ class Units(Protocol):
         """The last lines that it logged, oldest first."""
         ...
 
-    def moment(self) -> str:
+    def journal_cursor(self) -> str:
         """Now, as `finished` wants it."""
         ...
 

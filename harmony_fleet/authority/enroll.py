@@ -13,10 +13,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from harmony_fleet import signing
-from harmony_fleet.authority.keep import FOREVER, Authority, Issued
+from harmony_fleet.authority.authority_store import FOREVER, Authority, Issued
 from harmony_fleet.errors import Conflict, InvalidInput, Refused
-from harmony_fleet.roster import durable
+from harmony_fleet.manifests import signing
+from harmony_fleet.storage import durable
 from scores.bundle import Bundle
 from scores.canonical import canonical
 from scores.manifest import InvalidManifest, validate
@@ -24,7 +24,7 @@ from scores.names import format_time, is_name
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class EnrollOptions:
     """Settings for a device besides its credentials.
 
     None keeps the present ones, or the agent's defaults.
@@ -38,7 +38,7 @@ class Asked:
     profile: str | None = None
 
 
-def enroll(authority: Authority, home: Path, device: str, asked: Asked) -> Bundle:
+def enroll(authority: Authority, home: Path, device: str, asked: EnrollOptions) -> Bundle:
     """A new device's bundle. Raises Refused where it has credentials already."""
     _must_be_name(device)
     if device in authority.state.devices:
@@ -50,7 +50,7 @@ def enroll(authority: Authority, home: Path, device: str, asked: Asked) -> Bundl
     return _issue(authority, home, device, asked, before=())
 
 
-def rotate(authority: Authority, home: Path, device: str, asked: Asked, *, at_once: bool) -> Bundle:
+def rotate(authority: Authority, home: Path, device: str, asked: EnrollOptions, *, at_once: bool) -> Bundle:
     """New credentials; the ones before hold until `settle`, or are withdrawn at once."""
     issued = _known(authority, device)
     before = (*issued.before, issued.user)
@@ -137,7 +137,7 @@ def _trusted(home: Path) -> list[str]:
 
 
 def _issue(
-    authority: Authority, home: Path, device: str, asked: Asked, *, before: tuple[str, ...], **changes: Any
+    authority: Authority, home: Path, device: str, asked: EnrollOptions, *, before: tuple[str, ...], **changes: Any
 ) -> Bundle:
     """Save nothing, and withdraw nothing (`changes`), before the bundle is known to be good."""
     public, text = authority.device(device)

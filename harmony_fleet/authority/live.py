@@ -9,11 +9,11 @@ import dataclasses
 import json
 from typing import Final
 
-from harmony_fleet import secret
-from harmony_fleet.authority.keep import FOLDER, Authority
-from harmony_fleet.connection import ApiError, Connection, NoResponders
+from harmony_fleet.authority.authority_store import FOLDER, Authority
 from harmony_fleet.context import ANEW, Context
 from harmony_fleet.errors import Unreachable
+from harmony_fleet.nats.connection import ApiError, Connection, NoResponders
+from harmony_fleet.storage import secret
 from scores.keys import DESIRED, device_reader, kv_stream
 
 _UPDATE: Final = "$SYS.REQ.CLAIMS.UPDATE"

@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Final
 
 from harmony_fleet.authority import nodes, tls
+from harmony_fleet.authority.authority_store import FOLDER, Authority, State, busy, exists, has_keys
 from harmony_fleet.authority.enroll import is_bucket
-from harmony_fleet.authority.keep import FOLDER, Authority, State, busy, exists, has_keys
 from harmony_fleet.authority.nodes import Bounds, Node
 from harmony_fleet.errors import InvalidInput, Refused
-from harmony_fleet.roster import durable
-from harmony_fleet.roster.lock import LOCK_SECONDS, alone
+from harmony_fleet.storage import durable
+from harmony_fleet.storage.lock import LOCK_SECONDS, alone
 from scores.names import is_name
 
 CONTEXT: Final = "context.toml"
@@ -36,7 +36,7 @@ _LOCAL: Final = ("localhost", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ServerRequest:
     """Request of the operator.
 
     `at`: the later place of the folder on the server, if it isn't `folder`.
@@ -52,7 +52,7 @@ class Wanted:
     bounds: Bounds = field(default_factory=Bounds)
 
 
-def checked(wanted: Wanted) -> Wanted:
+def checked(wanted: ServerRequest) -> ServerRequest:
     """The same, where all of it can go into files as it is. Raises InvalidInput."""
     odd = [host for host in wanted.hosts if not _HOST.fullmatch(host)]
     odd += [wanted.name] if not is_name(wanted.name) else []
@@ -71,7 +71,7 @@ def checked(wanted: Wanted) -> Wanted:
     return wanted
 
 
-def init(home: Path, wanted: Wanted) -> list[Node]:
+def init(home: Path, wanted: ServerRequest) -> list[Node]:
     """Make all of it, or nothing. Raises Refused where there is an authority or a context already: nothing is written
     over.
     """
@@ -88,7 +88,7 @@ def init(home: Path, wanted: Wanted) -> list[Node]:
         ) from None
 
 
-def _make(home: Path, wanted: Wanted, locks: Sequence[int]) -> list[Node]:
+def _make(home: Path, wanted: ServerRequest, locks: Sequence[int]) -> list[Node]:
     servers = tuple(f"tls://{host}:{wanted.port}" for host in wanted.hosts)
     replicas = 3 if len(wanted.hosts) >= 3 else 1
     state = State(name=wanted.name, servers=servers, replicas=replicas, objects=wanted.objects)
@@ -157,7 +157,7 @@ def _must_be_new(home: Path, folder: Path) -> None:
         raise Refused("FolderNotEmpty", f"cannot write into {folder}: it isn't empty", "name a new folder")
 
 
-def _nodes(wanted: Wanted) -> list[Node]:
+def _nodes(wanted: ServerRequest) -> list[Node]:
     at = wanted.at or str(wanted.folder)
     ports = wanted.port, wanted.route_port
     if len(wanted.hosts) == 1:
@@ -168,7 +168,7 @@ def _nodes(wanted: Wanted) -> list[Node]:
     ]
 
 
-def _write_servers(authority: Authority, wanted: Wanted, made: Sequence[Node]) -> None:
+def _write_servers(authority: Authority, wanted: ServerRequest, made: Sequence[Node]) -> None:
     now = datetime.now(UTC)
     ca = tls.make_ca(wanted.name, now)
     authority.put("ca.pem", ca.certificate)

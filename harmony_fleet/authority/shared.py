@@ -15,15 +15,15 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from harmony_fleet.authority.authority_store import FOREVER, Authority, Issued
 from harmony_fleet.authority.claims import Identity
-from harmony_fleet.authority.keep import FOREVER, Authority, Issued
 from harmony_fleet.authority.live import as_system
-from harmony_fleet.bounded import each
-from harmony_fleet.connection import Connection, NoResponders
-from harmony_fleet.consumer import Entry
 from harmony_fleet.context import Context
 from harmony_fleet.errors import Conflict, Unreachable
-from harmony_fleet.kv import Store
+from harmony_fleet.nats.bounded import gather_bounded
+from harmony_fleet.nats.connection import Connection, NoResponders
+from harmony_fleet.nats.consumer import Entry
+from harmony_fleet.nats.kv import Store
 from scores.base import Model
 from scores.canonical import NotCanonical, canonical, read
 from scores.keys import FLEET
@@ -130,7 +130,7 @@ async def _write(
             return False
         return True
 
-    return all(await each(one, [record for name, record in whole.items() if record != known.get(name)]))
+    return all(await gather_bounded(one, [record for name, record in whole.items() if record != known.get(name)]))
 
 
 def _encode(operator: Identity, record: Record) -> bytes:

@@ -7,15 +7,15 @@ from typing import Final
 
 from rich.text import Text
 
-from harmony_fleet import render
-from harmony_fleet.apply import gone
 from harmony_fleet.commands.common import Common, hint, note, run, write
 from harmony_fleet.errors import DeviceFailed, ExitCode, InvalidInput, Unreachable
-from harmony_fleet.kv import Store
-from harmony_fleet.progress import Progress
-from harmony_fleet.render import Output
-from harmony_fleet.state import Deployment, check_name, read_deployment, told
-from harmony_fleet.wait import Target, Verdict, target_of, wait_for
+from harmony_fleet.nats.kv import Store
+from harmony_fleet.observe.state import Deployment, check_name, read_deployment, told
+from harmony_fleet.observe.wait import Target, Verdict, target_of, wait_for
+from harmony_fleet.output import render
+from harmony_fleet.output.progress import Progress
+from harmony_fleet.output.render import Output
+from harmony_fleet.rollout.apply import gone
 from scores.canonical import NotCanonical, canonical
 from scores.keys import DeploymentKey, command_subject
 from scores.manifest import SCORE_TYPES

@@ -12,20 +12,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from harmony_fleet import buckets as buckets_of
-from harmony_fleet import render, signing
 from harmony_fleet.authority import enroll, live, setup, shared
-from harmony_fleet.authority.enroll import Asked
-from harmony_fleet.authority.keep import FOLDER, Authority
+from harmony_fleet.authority.authority_store import FOLDER, Authority
+from harmony_fleet.authority.enroll import EnrollOptions
 from harmony_fleet.authority.nodes import CONFIG, UNIT
-from harmony_fleet.authority.setup import Wanted
+from harmony_fleet.authority.setup import ServerRequest
 from harmony_fleet.authority.shared import Told
 from harmony_fleet.commands.common import Common, note, write
-from harmony_fleet.connection import Connection
 from harmony_fleet.context import Context
 from harmony_fleet.errors import ExitCode, HarmonyError, InvalidInput, Unreachable
-from harmony_fleet.kv import Store
-from harmony_fleet.render import Output, plain
+from harmony_fleet.manifests import signing
+from harmony_fleet.nats import buckets as buckets_of
+from harmony_fleet.nats.connection import Connection
+from harmony_fleet.nats.kv import Store
+from harmony_fleet.output import render
+from harmony_fleet.output.render import Output, plain
 from scores.keys import DESIRED
 
 _POLL_SECONDS: Final = 1.0
@@ -33,7 +34,7 @@ _TRIES: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Old:
+class OldCredentials:
     """Fate of the previous credentials: withdrawn at once, or up to `seconds` after the new ones
     are used.
     """
@@ -42,7 +43,7 @@ class Old:
     seconds: float | None = None
 
 
-def init(common: Common, wanted: Wanted) -> ExitCode:
+def init(common: Common, wanted: ServerRequest) -> ExitCode:
     """`harmony server init`."""
     home = common.home()
     signs = bool(signing.trusted_keys(home))  # a key that can't be used is told before anything is made
@@ -121,7 +122,7 @@ def objects(common: Common, buckets: list[str]) -> ExitCode:
     return ExitCode.DONE
 
 
-def enroll_device(common: Common, device: str, asked: Asked, path: Path) -> ExitCode:
+def enroll_device(common: Common, device: str, asked: EnrollOptions, path: Path) -> ExitCode:
     """`harmony device enroll`."""
     context, authority = _authority(common)
     with authority.locked():
@@ -140,7 +141,7 @@ async def _ready(authority: Authority, context: Context) -> None:
         await buckets_of.renew(connection)
 
 
-def rotate(common: Common, device: str, asked: Asked, path: Path, old: Old) -> ExitCode:
+def rotate(common: Common, device: str, asked: EnrollOptions, path: Path, old: OldCredentials) -> ExitCode:
     """`harmony device rotate`."""
     context, authority = _authority(common)
     with authority.locked():

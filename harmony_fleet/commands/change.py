@@ -6,21 +6,21 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
-from harmony_fleet import render, tables
-from harmony_fleet.apply import Options, Result, Run, Show, plan_all
-from harmony_fleet.apply import apply as apply_manifests
-from harmony_fleet.apply import delete as delete_deployment
 from harmony_fleet.commands.common import Common, hint, note, run, write
 from harmony_fleet.context import load_lineage
 from harmony_fleet.errors import ExitCode, InvalidInput
-from harmony_fleet.kv import Store
-from harmony_fleet.load import load
-from harmony_fleet.plan import Plan
-from harmony_fleet.progress import Progress
-from harmony_fleet.remains import adopt as take_back
-from harmony_fleet.render import Output
-from harmony_fleet.signing import load as load_signing
-from harmony_fleet.state import check_name, choose_devices
+from harmony_fleet.manifests.load import load
+from harmony_fleet.manifests.signing import load as load_signing
+from harmony_fleet.nats.kv import Store
+from harmony_fleet.observe.state import check_name, choose_devices
+from harmony_fleet.output import render, tables
+from harmony_fleet.output.progress import Progress
+from harmony_fleet.output.render import Output
+from harmony_fleet.rollout.apply import Options, Result, Run, Show, plan_all
+from harmony_fleet.rollout.apply import apply as apply_manifests
+from harmony_fleet.rollout.apply import delete as delete_deployment
+from harmony_fleet.rollout.plan import Plan
+from harmony_fleet.rollout.remains import adopt as take_back
 from scores.keys import parse_deployment_key
 
 

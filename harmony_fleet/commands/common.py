@@ -14,11 +14,12 @@ from typing import Any, Final
 
 from rich.text import Text
 
-from harmony_fleet import connection, render
 from harmony_fleet.context import Context, home_of, load_context
 from harmony_fleet.errors import ExitCode, HarmonyError
-from harmony_fleet.kv import Store
-from harmony_fleet.render import Output
+from harmony_fleet.nats import connection
+from harmony_fleet.nats.kv import Store
+from harmony_fleet.output import render
+from harmony_fleet.output.render import Output
 
 _INSIST_SECONDS: Final = 2.0
 

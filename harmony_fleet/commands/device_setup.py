@@ -12,7 +12,7 @@ from typing import Final
 from harmony_fleet.authority.ssh import Remote
 from harmony_fleet.commands.common import Common, note
 from harmony_fleet.errors import ExitCode, HarmonyError, InvalidInput, Unreachable
-from harmony_fleet.kv import Store
+from harmony_fleet.nats.kv import Store
 from scores.bundle import InvalidBundle, decode
 from scores.keys import HEARTBEAT, heartbeat_key
 

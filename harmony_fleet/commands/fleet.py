@@ -1,4 +1,4 @@
-"""`harmony fleet status`, `doctor`, `verify`, `plan`, `apply`, `reconcile`."""
+"""`harmony fleet status`, `doctor`, `verify`, `plan`, `apply`, `reconciler`."""
 
 from __future__ import annotations
 
@@ -8,15 +8,30 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from harmony_fleet import render, render_fleet, tables, view
-from harmony_fleet.apply import Refusal, Result, Run, Show
 from harmony_fleet.commands.common import Common, hint, note, run, write
 from harmony_fleet.commands.roster import roster_file
-from harmony_fleet.copies import admit, claim, confirm, take_over
-from harmony_fleet.copies import pull as pull_roster
-from harmony_fleet.drift import Finding, Fleet, classify
 from harmony_fleet.errors import ExitCode, InvalidInput, worst
-from harmony_fleet.fleetplan import (
+from harmony_fleet.nats.kv import Store
+from harmony_fleet.observe import view
+from harmony_fleet.observe.state import Device
+from harmony_fleet.observe.wait import Target, Verdict
+from harmony_fleet.output import fleet_tables, render, tables
+from harmony_fleet.output.progress import Progress
+from harmony_fleet.output.render import Output
+from harmony_fleet.rollout.apply import Refusal, Result, Run, Show
+from harmony_fleet.rollout.copies import admit, claim, confirm, take_over
+from harmony_fleet.rollout.copies import pull as pull_roster
+from harmony_fleet.rollout.drift import Finding, Fleet, classify
+from harmony_fleet.rollout.fleet_apply import (
+    collecting_later,
+    read_fleet,
+    resync,
+    server_time,
+    settle,
+    unwritten,
+    write_fleet,
+)
+from harmony_fleet.rollout.fleet_plan import (
     FleetPlan,
     Scope,
     check_refusals,
@@ -26,16 +41,10 @@ from harmony_fleet.fleetplan import (
     save,
     saved_scope,
 )
-from harmony_fleet.fleetwork import collecting_later, read_fleet, resync, server_time, settle, unwritten, write_fleet
-from harmony_fleet.kv import Store
-from harmony_fleet.progress import Progress
-from harmony_fleet.render import Output
-from harmony_fleet.roster.durable import replace
 from harmony_fleet.roster.file import RosterFile
 from harmony_fleet.roster.mark import Behind
 from harmony_fleet.roster.model import Roster
-from harmony_fleet.state import Device
-from harmony_fleet.wait import Target, Verdict
+from harmony_fleet.storage.durable import replace
 from scores.keys import DeploymentKey
 from scores.status import DeploymentStatus
 
@@ -60,10 +69,10 @@ def status(common: Common) -> ExitCode:
         to = render.out()
         to.print(f"roster generation {roster.generation}, {len(roster.devices)} devices", style="dim")
         if roster.devices:
-            render_fleet.members_table(roster, devices, now, to)
+            fleet_tables.members_table(roster, devices, now, to)
         if tallies := seen.deployments():
             to.print()
-            render_fleet.tallies_table(tallies, to)
+            fleet_tables.deployments_table(tallies, to)
         return ExitCode.DONE
 
     with collecting_later():
@@ -99,7 +108,7 @@ def _show_findings(common: Common, roster: Roster, findings: Sequence[Finding]) 
         told = [finding.as_json() for finding in findings]
         write({"generation": roster.generation, "findings": told}, common.output)
     elif findings:
-        render_fleet.findings_table(findings, render.out())
+        fleet_tables.findings_table(findings, render.out())
     else:
         note(f"the fleet is as roster generation {roster.generation} says")
 
@@ -116,9 +125,9 @@ def plan(common: Common, scope: Scope, save_to: str | None) -> ExitCode:
         fleet = await read_fleet(store, roster, file.folder)
         made, findings = plan_fleet(fleet, scope), classify(fleet)
         if common.output is Output.TABLE:
-            render_fleet.plan_table(made, render.out())
+            fleet_tables.plan_table(made, render.out())
             if findings:
-                render_fleet.findings_table(findings, render.out())
+                fleet_tables.findings_table(findings, render.out())
         else:
             write({**made.as_json(), "findings": [finding.as_json() for finding in findings]}, common.output)
         if save_to is not None and all(error.alone for _, error in made.refusals):
@@ -178,7 +187,7 @@ class _Watching:
 
 
 def apply(common: Common, how: Apply) -> ExitCode:
-    """`harmony fleet apply` and `reconcile`: from the roster as it stands, under its lock until all is written."""
+    """`harmony fleet apply` and `reconciler`: from the roster as it stands, under its lock until all is written."""
     progress = _Watching(Progress(render.err(), live=common.output is Output.TABLE))
     under_way = Run(Show(waiting=progress.waiting, observe=progress.observe))
     saved = None if how.saved is None else _read_plan(how.saved)
@@ -197,7 +206,7 @@ def apply(common: Common, how: Apply) -> ExitCode:
             if saved is not None:
                 check_saved(saved, made)
             if common.output is Output.TABLE:
-                render_fleet.plan_table(made, render.out())
+                fleet_tables.plan_table(made, render.out())
             check_refusals(made)
             await store.ensure_buckets(common.context().replicas)
             under_way.refused = [Refusal(*item) for item in made.refusals]
@@ -248,7 +257,7 @@ async def _settled(common: Common, store: Store, before: Fleet, folder: Path) ->
     """Return whether anything differs still."""
     findings = classify(await read_fleet(store, before.roster, folder))
     if findings and common.output is Output.TABLE:
-        render_fleet.findings_table(findings, render.out())
+        fleet_tables.findings_table(findings, render.out())
     return ExitCode.NOT_CONVERGED if findings else ExitCode.DONE
 
 

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harmony_fleet import render, tables
 from harmony_fleet.commands.common import Common, note, run, write
 from harmony_fleet.errors import ExitCode, InvalidInput
-from harmony_fleet.kv import Store
-from harmony_fleet.render import Output
-from harmony_fleet.state import Deployment, check_name, list_deployments, list_devices, parse_selectors
-from harmony_fleet.status import Row, device_json, masked, rows
+from harmony_fleet.nats.kv import Store
+from harmony_fleet.observe.state import Deployment, check_name, list_deployments, list_devices, parse_selectors
+from harmony_fleet.observe.status import Row, device_json, masked, rows
+from harmony_fleet.output import render, tables
+from harmony_fleet.output.render import Output
 from scores.manifest import SCORE_TYPES, Manifest
 
 

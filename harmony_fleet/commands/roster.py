@@ -9,13 +9,13 @@ from typing import Any
 
 from harmony_fleet.commands.common import Common, note, write
 from harmony_fleet.errors import ExitCode, InvalidInput
-from harmony_fleet.projection import project
-from harmony_fleet.render import Output
+from harmony_fleet.observe.state import check_name, parse_selectors
+from harmony_fleet.output.render import Output
 from harmony_fleet.roster.edit import UNSET, Edit, Section, add, change, remove
 from harmony_fleet.roster.file import RosterFile
 from harmony_fleet.roster.model import Roster
+from harmony_fleet.roster.projection import project
 from harmony_fleet.roster.sources import kept_name, load_scores, load_sources, scores_digest
-from harmony_fleet.state import check_name, parse_selectors
 
 Values = dict[tuple[str, ...], Any]
 

@@ -10,18 +10,18 @@ from typing import Any, Final
 
 from rich.text import Text
 
-from harmony_fleet import render
 from harmony_fleet.commands.common import Common, note, run, write
 from harmony_fleet.commands.roster import roster_file, selector
 from harmony_fleet.errors import ExitCode, InvalidInput
-from harmony_fleet.kv import Store
-from harmony_fleet.render import Output, plain
+from harmony_fleet.manifests.signing import load as load_signing
+from harmony_fleet.nats.kv import Store
+from harmony_fleet.observe.state import Device, check_name, list_devices
+from harmony_fleet.output import render
+from harmony_fleet.output.render import Output, plain
+from harmony_fleet.rollout.runs import store as kept_runs
+from harmony_fleet.rollout.runs.follow import follow
+from harmony_fleet.rollout.runs.plan import Request, freeze
 from harmony_fleet.roster.model import Roster, RosterDevice, Selector
-from harmony_fleet.runs import store as kept_runs
-from harmony_fleet.runs.follow import follow
-from harmony_fleet.runs.plan import Request, freeze
-from harmony_fleet.signing import load as load_signing
-from harmony_fleet.state import Device, check_name, list_devices
 from scores.task_run import TaskRun, TaskTarget
 
 _STYLES: Final = {"succeeded": "green", "failed": "red", "repair-required": "red", "skipped": "dim", "pending": "dim"}

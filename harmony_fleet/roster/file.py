@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from harmony_fleet.errors import Conflict, InvalidInput
-from harmony_fleet.regular import read_regular
-from harmony_fleet.roster import durable, text
+from harmony_fleet.roster import text
 from harmony_fleet.roster.edit import Edit
-from harmony_fleet.roster.fence import Seal, Version, admit, expect, from_bytes, seal_of, to_bytes
-from harmony_fleet.roster.lock import LOCK_SECONDS, alone
 from harmony_fleet.roster.model import Roster
+from harmony_fleet.roster.seal import RosterSeal, Version, admit, expect, from_bytes, seal_of, to_bytes
+from harmony_fleet.storage import durable
+from harmony_fleet.storage.lock import LOCK_SECONDS, alone
+from harmony_fleet.storage.regular import read_regular
 from scores.canonical import digest
 
 Check = Callable[[Roster], None]
@@ -121,7 +122,7 @@ class RosterFile:
             self._write(self.seal_path, to_bytes(seal_of(roster, data, history)), lock)
         return roster
 
-    def _read(self) -> tuple[Roster, bytes, Seal | None]:
+    def _read(self) -> tuple[Roster, bytes, RosterSeal | None]:
         sealed = _bytes(self.seal_path)  # first: it is written last, so that it is never newer than the roster
         data = _bytes(self.path)
         if data is None:
@@ -131,7 +132,7 @@ class RosterFile:
         admit(seal, roster)
         return roster, data, seal
 
-    def _seal(self, roster: Roster, data: bytes, seal: Seal | None, lock: int) -> None:
+    def _seal(self, roster: Roster, data: bytes, seal: RosterSeal | None, lock: int) -> None:
         """Seal what was found where that is news: the first, one changed by hand, or after a kill before the seal."""
         if seal is None or seal.text != digest(data):
             self._write(self.seal_path, to_bytes(seal_of(roster, data, _before(roster, data, seal))), lock)
@@ -178,7 +179,7 @@ class RosterFile:
             yield lock
 
 
-def _before(roster: Roster, data: bytes, seal: Seal | None) -> tuple[Version, ...]:
+def _before(roster: Roster, data: bytes, seal: RosterSeal | None) -> tuple[Version, ...]:
     """The versions up to `roster`, also where it was changed by hand since it was sealed."""
     return seal_of(roster, data, seal.history if seal else ()).history
 

@@ -13,8 +13,8 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field
 
 from harmony_fleet.errors import Conflict
-from harmony_fleet.roster.fence import MAX_HISTORY, Version
 from harmony_fleet.roster.model import Roster
+from harmony_fleet.roster.seal import MAX_HISTORY, Version
 from scores.base import Model
 from scores.manifest import Generation
 from scores.names import Digest, Lineage

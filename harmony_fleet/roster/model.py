@@ -15,8 +15,8 @@ from cronsim import CronSim, CronSimError
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
-from harmony_fleet import duration
 from harmony_fleet.errors import InvalidInput
+from harmony_fleet.manifests import duration
 from scores.base import Model, fault, repeated
 from scores.canonical import canonical, digest
 from scores.manifest import MAX_SCORES, Generation, InvalidManifest, validate

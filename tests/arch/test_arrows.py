@@ -31,16 +31,20 @@ def _lint(place: Path) -> subprocess.CompletedProcess[str]:
 
 
 FORBIDDEN = [
+    ("harmony_agent/engine/desired/intake.py", "harmony_agent.engine.report.status"),
+    ("harmony_agent/adapters/podman/client.py", "harmony_agent.adapters.ledger.wal"),
+    ("harmony_agent/adapters/posix/syscalls.py", "harmony_agent.adapters.ledger.wal"),
+    ("harmony_fleet/storage/lock.py", "harmony_fleet.nats.kv"),
     ("harmony_agent/kinds/file/plan.py", "os"),
     ("harmony_agent/kinds/file/plan.py", "harmony_agent.kinds.container"),
-    ("harmony_agent/core/order.py", "time"),
-    ("harmony_agent/engine/queue.py", "nats"),
-    ("harmony_agent/adapters/local.py", "harmony_agent.engine.queue"),
-    ("harmony_agent/adapters/local.py", "harmony_updater.protocol"),
+    ("harmony_agent/core/dependencies.py", "time"),
+    ("harmony_agent/engine/reconcile/work_queue.py", "nats"),
+    ("harmony_agent/adapters/status_socket.py", "harmony_agent.engine.reconcile.work_queue"),
+    ("harmony_agent/adapters/status_socket.py", "harmony_updater.protocol"),
     ("harmony_agent/adapters/updater.py", "harmony_updater.machine"),
     ("scores/keys.py", "socket"),
-    ("scores/keys.py", "harmony_fleet.kv"),
-    ("harmony_fleet/kv.py", "harmony_agent.settings"),
+    ("scores/keys.py", "harmony_fleet.nats.kv"),
+    ("harmony_fleet/nats/kv.py", "harmony_agent.settings"),
     ("harmony_updater/lock.py", "scores.names"),
 ]
 

@@ -23,12 +23,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from harmony_fleet import view as fleet_view
-from harmony_fleet.consumer import Entry
 from harmony_fleet.context import Context
-from harmony_fleet.kv import Store
+from harmony_fleet.nats.consumer import Entry
+from harmony_fleet.nats.kv import Store
+from harmony_fleet.observe import view as fleet_view
+from harmony_fleet.observe.view import WATCHED, FleetView, keep
 from harmony_fleet.roster.file import RosterFile
-from harmony_fleet.view import WATCHED, FleetView, keep
 from scores.keys import ACTUAL, kv_subject
 from tests.integration.simfleet import SimFleet
 from tests.natsserver import NatsServer

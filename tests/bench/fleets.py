@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from harmony_fleet.context import Context
-from harmony_fleet.kv import Store
+from harmony_fleet.nats.kv import Store
 from harmony_fleet.roster.file import RosterFile
 from tests.bench import fleet
 from tests.bench.report import Row

@@ -65,12 +65,12 @@ async def watch(url: str, folder: str) -> None:
 
 async def repair(folder: str) -> None:
     """Each file that is closed after writing and isn't as it was at the start is put back durably."""
-    from harmony_agent.adapters import linux
+    from harmony_agent.adapters.posix import syscalls
 
     wanted = {path.name: path.read_bytes() for path in Path(folder).iterdir()}
     directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    fd = linux.inotify_init()
-    linux.inotify_add(fd, folder, _IN_CLOSE_WRITE)
+    fd = syscalls.inotify_init()
+    syscalls.inotify_add(fd, folder, _IN_CLOSE_WRITE)
 
     def changed() -> None:
         data, offset = os.read(fd, 65536), 0

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from harmony_agent.adapters.clock import SystemClock
-from harmony_agent.adapters.files import LocalFiles
-from harmony_agent.adapters.filetree import Job
-from harmony_agent.engine.book import Book
+from harmony_agent.adapters.files.local_files import LocalFiles
+from harmony_agent.adapters.posix.safe_path import Job
+from harmony_agent.engine.context import Times
 from harmony_agent.engine.engine import Engine, Intervals
-from harmony_agent.engine.parts import Times
+from harmony_agent.engine.state.device_state import DeviceState
 from harmony_agent.kinds.file import FileReconciler
 from scores.canonical import canonical
 from scores.keys import ACTUAL, DESIRED
@@ -44,12 +44,12 @@ class Inside:
         clock = SystemClock()
         self.plane = FakePlane("pi-01")
         times = Times(clock, lambda: format_time(datetime.fromtimestamp(clock.now(), UTC)), lambda: 0.5)
-        book = Book(FakeLedger(), times.wire_now)
+        book = DeviceState(FakeLedger(), times.wire_now)
         self.files = LocalFiles([str(self.root)], str(folder / "state"), clock)
         store: Any = book.store("File")
         self.engine = Engine(
             device="pi-01",
-            book=book,
+            state=book,
             kinds={"File": FileReconciler(self.files, store, self.plane, roots=[str(self.root)])},  # type: ignore[arg-type]
             control=self.plane,
             prober=None,  # type: ignore[arg-type]  # a File has no probes
@@ -80,11 +80,11 @@ class Inside:
 
     def read_all(self) -> float:
         """Processor seconds of reading and hashing every file, as each is at least once an hour."""
-        sights, reconciler = self.files._sights, self.engine.kinds["File"]
+        sights, reconciler = self.files._cache, self.engine.kinds["File"]
         spots = reconciler._surveys.all()[2]  # type: ignore[attr-defined]
         begun = time.process_time()
         for spot in spots:
-            sights.look(spot, Job())
+            sights.stat_exact(spot, Job())
         return time.process_time() - begun
 
 

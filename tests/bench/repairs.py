@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-from harmony_agent.adapters import linux
+from harmony_agent.adapters.posix import syscalls
 from tests.bench.report import Row, compare, median, quantile
 from tests.bench.world import Device, Follower, Plane, end, spawn
 
@@ -24,9 +24,9 @@ class Seen:
     """Waits for the rename that puts a file right. The sync of the directory after it can't be seen by anybody."""
 
     def __init__(self, *folders: Path) -> None:
-        self._fd = linux.inotify_init()
+        self._fd = syscalls.inotify_init()
         for folder in folders:
-            linux.inotify_add(self._fd, str(folder), linux.IN_MOVED_TO)
+            syscalls.inotify_add(self._fd, str(folder), syscalls.IN_MOVED_TO)
         os.set_blocking(self._fd, True)
 
     def edit(self, path: Path) -> float:

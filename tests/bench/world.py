@@ -168,9 +168,9 @@ async def plane(server: NatsServer, *more: str) -> AsyncIterator[Plane]:
 
 def said(device: Device) -> list[dict[str, Any]]:
     """What the running agent says of its deployments, asked beside NATS."""
-    from harmony_agent.adapters import local
+    from harmony_agent.adapters import status_socket
 
-    answer: list[dict[str, Any]] = local.ask(device.state)["statuses"]
+    answer: list[dict[str, Any]] = status_socket.ask(device.state)["statuses"]
     return answer
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol
 
-from harmony_agent.adapters.podman import Podman
+from harmony_agent.adapters.podman.client import Podman
 from harmony_agent.topology.containers import Containers
 from tests.device.machine import Device
 from tests.device.nspawn import Nspawn

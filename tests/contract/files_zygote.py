@@ -21,9 +21,9 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from harmony_agent.adapters.files import LocalFiles
+from harmony_agent.adapters.files.local_files import LocalFiles
 from harmony_agent.core.errors import ResourceError
-from harmony_agent.core.reconcile import Converged, Facts, Record
+from harmony_agent.core.reconciler import Converged, Facts, OwnershipRecord
 from harmony_agent.kinds.file import FileReconciler
 from scores.file import File
 from tests.fakes import drive
@@ -52,11 +52,11 @@ class Clock:
 class Ledger(FakeStore):
     """Tells of the record after each change, as a real ledger makes it durable."""
 
-    def __init__(self, tell: Callable[[Record | None], None]) -> None:
+    def __init__(self, tell: Callable[[OwnershipRecord | None], None]) -> None:
         super().__init__("File")
         self._tell = tell
 
-    def claim(self, name: str, *args: Any, **kwargs: Any) -> Record:
+    def claim(self, name: str, *args: Any, **kwargs: Any) -> OwnershipRecord:
         record = super().claim(name, *args, **kwargs)
         self._tell(record)
         return record
@@ -77,7 +77,7 @@ class Ledger(FakeStore):
 class Agent:
     """A File reconciler over a real directory. `tell` hears of the ledger's record."""
 
-    def __init__(self, directory: str, tell: Callable[[Record | None], None] = lambda _record: None) -> None:
+    def __init__(self, directory: str, tell: Callable[[OwnershipRecord | None], None] = lambda _record: None) -> None:
         self.root = f"{directory}/root"
         self.store = Ledger(tell)
         files = LocalFiles([self.root], f"{directory}/state", Clock())
@@ -99,14 +99,14 @@ class Agent:
             self.store.set_desired(File(name="a", **{**fields, "path": f"{self.root}/{fields['path']}"}))
 
 
-def unpack(record: str) -> Record | None:
+def unpack(record: str) -> OwnershipRecord | None:
     """The record that a child told of."""
-    found: Record | None = pickle.loads(base64.b64decode(record))
+    found: OwnershipRecord | None = pickle.loads(base64.b64decode(record))
     return found
 
 
 def _child(out: socket.socket, scenario: dict[str, Any]) -> None:
-    def tell(record: Record | None) -> None:
+    def tell(record: OwnershipRecord | None) -> None:
         _send(out, "record", base64.b64encode(pickle.dumps(record)).decode())
 
     ctypes.CDLL(None).prctl(_PR_SET_PTRACER, ctypes.c_ulong(-1), 0, 0, 0)

@@ -13,14 +13,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from harmony_agent.adapters import threads
-from harmony_agent.adapters.filedraft import Changed
-from harmony_agent.adapters.files import LocalFiles
-from harmony_agent.adapters.filetree import Abandoned, Job, MissingParents, Obstacle
-from harmony_agent.core.reconcile import Key, Record
-from harmony_agent.engine.book import Book
+from harmony_agent.adapters.files.atomic_write import Changed
+from harmony_agent.adapters.files.local_files import LocalFiles
+from harmony_agent.adapters.posix import executor
+from harmony_agent.adapters.posix.safe_path import Abandoned, Job, MissingParents, PathRefused
+from harmony_agent.core.reconciler import Key, OwnershipRecord
+from harmony_agent.engine.state.device_state import DeviceState
 from harmony_agent.kinds.file import FileReconciler
-from harmony_agent.topology.control import Stored
+from harmony_agent.topology.control_plane import StoredManifest
 from tests.fakes.files import FakeObjects
 from tests.fakes.ledger import FakeLedger
 from tests.unit.engine.world import World
@@ -49,7 +49,7 @@ class Knife:
 
 
 class InLoop:
-    """`threads.Threads` without threads."""
+    """`threads.BoundedExecutor` without threads."""
 
     def __init__(self, knife: Knife) -> None:
         self._knife = knife
@@ -59,8 +59,8 @@ class InLoop:
         await self._knife.step()
         try:
             return work(Job())
-        except (OSError, Changed, Obstacle, MissingParents, Abandoned) as error:
-            raise threads._transient(error, doing) from error  # what the real ones do
+        except (OSError, Changed, PathRefused, MissingParents, Abandoned) as error:
+            raise executor._transient(error, doing) from error  # what the real ones do
 
 
 class CutLedger(FakeLedger):
@@ -74,7 +74,7 @@ class CutLedger(FakeLedger):
         await self._knife.step()
         await super()._write()
 
-    async def accept(self, manifest: Stored) -> None:
+    async def accept(self, manifest: StoredManifest) -> None:
         await super().accept(manifest)
 
     async def put(self, records: Any) -> None:
@@ -93,7 +93,7 @@ class Folder(World):
         self.knife = Knife()
         self.ledger = CutLedger(self.knife)
 
-    def _make(self, book: Book) -> dict[str, Any]:
+    def _make(self, book: DeviceState) -> dict[str, Any]:
         self.adapter = LocalFiles([str(self.root)], str(self.state), self.clock)
         self.adapter._threads = InLoop(self.knife)  # type: ignore[assignment]  # instead of threads
         store = book.store("File")
@@ -138,7 +138,7 @@ class Folder(World):
         """Copies of what others had, below the state directory."""
         return sorted(path.name for path in self.state.glob("former/*"))
 
-    def records(self) -> dict[Key, Record]:
+    def records(self) -> dict[Key, OwnershipRecord]:
         return dict(self.ledger.owned)
 
 

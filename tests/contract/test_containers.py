@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from harmony_agent.kinds.container.spec import damaged, name_holder
-from harmony_agent.topology.containers import ContainerState, Refused
+from harmony_agent.kinds.container.payload import damaged, name_holder
+from harmony_agent.topology.containers import ContainerState, EngineRefused
 from tests.contract.containers_world import MISSING_COMMAND, FakeWorld, RealWorld, World
 from tests.device.image import SUITES
 from tests.device.lab import Lab, missing
@@ -73,8 +73,8 @@ async def until(world: World, ref: str, condition: Callable[[ContainerState], bo
     raise AssertionError(f"never so: {found}")
 
 
-async def refusal(call: Any) -> Refused:
-    with pytest.raises(Refused) as caught:
+async def refusal(call: Any) -> EngineRefused:
+    with pytest.raises(EngineRefused) as caught:
         await call
     return caught.value
 
@@ -167,7 +167,7 @@ async def test_images(world: World) -> None:
 
 
 async def test_a_pull_from_nowhere_brings_no_image(world: World) -> None:
-    with suppress(Refused):  # or nothing at all is said
+    with suppress(EngineRefused):  # or nothing at all is said
         await world.containers.pull("127.0.0.1:9/nope:1", 20.0)
     assert await world.containers.image("127.0.0.1:9/nope:1") is None
 

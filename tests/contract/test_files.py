@@ -12,9 +12,9 @@ from typing import Any, Protocol
 
 import pytest
 
-from harmony_agent.adapters.files import LocalFiles
+from harmony_agent.adapters.files.local_files import LocalFiles
 from harmony_agent.core.errors import Transient
-from harmony_agent.topology.files import Attributes, Fetch, Files, Node, Seen, Sight, Spot, Write
+from harmony_agent.topology.files import Attributes, Fetch, Files, FileSpec, ObjectStat, PathQuery, PathState, Write
 from tests.fakes.files import AGENT, FakeFiles
 
 
@@ -113,21 +113,21 @@ def digest(content: bytes) -> str:
     return "sha256:" + hashlib.sha256(content).hexdigest()
 
 
-def file(content: bytes, **fields: Any) -> Node:
-    return Node(type="file", content=content, digest=digest(content), **fields)
+def file(content: bytes, **fields: Any) -> FileSpec:
+    return FileSpec(type="file", content=content, digest=digest(content), **fields)
 
 
-def stream(content: bytes, said: str = "", **fields: Any) -> Node:
+def stream(content: bytes, said: str = "", **fields: Any) -> FileSpec:
     async def fetch(write: Write) -> None:
         for start in range(0, len(content), 400_000):
             await write(content[start : start + 400_000])
 
     source: Fetch = fetch
-    return Node(type="file", fetch=source, digest=said or digest(content), **fields)
+    return FileSpec(type="file", fetch=source, digest=said or digest(content), **fields)
 
 
-async def seen(device: Device, path: str) -> Seen:
-    found = (await device.files.look(Spot(path))).seen
+async def seen(device: Device, path: str) -> ObjectStat:
+    found = (await device.files.stat_exact(PathQuery(path))).stat
     assert found is not None
     return found
 
@@ -144,14 +144,14 @@ async def refused(doing: Any) -> str:
 
 async def test_nothing_is_there(device: Device) -> None:
     path = f"{device.root}/a"
-    assert await device.files.look(Spot(path)) == Sight(path)
-    assert list(await device.files.glance([Spot(path)])) == [Sight(path)]
+    assert await device.files.stat_exact(PathQuery(path)) == PathState(path)
+    assert list(await device.files.stat_cached([PathQuery(path)])) == [PathState(path)]
 
 
 async def test_missing_parents_are_named_outermost_first(device: Device) -> None:
     device.place(f"{device.root}/x", type="directory", mode=0o755)
-    sight = await device.files.look(Spot(f"{device.root}/x/y/z/a"))
-    assert (sight.seen, sight.missing) == (None, (f"{device.root}/x/y", f"{device.root}/x/y/z"))
+    sight = await device.files.stat_exact(PathQuery(f"{device.root}/x/y/z/a"))
+    assert (sight.stat, sight.missing) == (None, (f"{device.root}/x/y", f"{device.root}/x/y/z"))
 
 
 @pytest.mark.parametrize("content", [b"", b"hi\n", b"\0\xff\xfe", b"x" * 3_000_000])
@@ -161,8 +161,8 @@ async def test_a_file_is_seen_with_all_that_it_has(device: Device, content: byte
     found = await seen(device, path)
     assert (found.type, found.mode, found.uid, found.gid) == ("file", 0o640, device.uid, device.gid)
     assert (found.size, found.digest, found.target) == (len(content), digest(content), None)
-    (sight,) = await device.files.glance([Spot(path)])
-    assert sight.seen == found
+    (sight,) = await device.files.stat_cached([PathQuery(path)])
+    assert sight.stat == found
 
 
 async def test_other_things_are_seen_for_what_they_are(device: Device) -> None:
@@ -187,22 +187,22 @@ async def test_no_link_in_a_parent_is_followed(device: Device) -> None:
     device.place(f"{root}/plain", b"")
     for parent, reason in (("link", "SymlinkInPath"), ("plain", "NotADirectory")):
         path = f"{root}/{parent}/a"
-        sight = await device.files.look(Spot(path))
-        assert sight.trouble is not None
-        assert (sight.trouble.reason, sight.trouble.phase, sight.seen) == (reason, "Blocked", None)
-        (glance,) = await device.files.glance([Spot(path)])
-        assert glance.trouble == sight.trouble
+        sight = await device.files.stat_exact(PathQuery(path))
+        assert sight.error is not None
+        assert (sight.error.reason, sight.error.phase, sight.stat) == (reason, "Blocked", None)
+        (glance,) = await device.files.stat_cached([PathQuery(path)])
+        assert glance.error == sight.error
         assert await refused(device.files.put(path, file(b"x"), None)) == reason
     assert device.content(f"{root}/real/a") == b"theirs"
 
 
 async def test_accounts_by_name_and_number(device: Device) -> None:
     path = f"{device.root}/a"
-    sight = await device.files.look(Spot(path, owner="root", group="0"))
+    sight = await device.files.stat_exact(PathQuery(path, owner="root", group="0"))
     assert (sight.uid, sight.gid, sight.unknown) == (0, 0, "")
-    sight = await device.files.look(Spot(path, owner="no-such-user"))
+    sight = await device.files.stat_exact(PathQuery(path, owner="no-such-user"))
     assert (sight.uid, sight.unknown) == (None, "user no-such-user")
-    sight = await device.files.look(Spot(path, owner="4242", group="no-such-group"))
+    sight = await device.files.stat_exact(PathQuery(path, owner="4242", group="no-such-group"))
     assert (sight.uid, sight.gid, sight.unknown) == (4242, None, "group no-such-group")
 
 
@@ -210,33 +210,33 @@ async def test_a_glance_shows_every_change(device: Device) -> None:
     paths = [f"{device.root}/{name}" for name in "abcd"]
     for path in paths[:3]:
         device.place(path, b"one")
-    spots = [Spot(path) for path in paths]
-    first = list(await device.files.glance(spots))
-    assert list(await device.files.glance(spots)) == first
+    spots = [PathQuery(path) for path in paths]
+    first = list(await device.files.stat_cached(spots))
+    assert list(await device.files.stat_cached(spots)) == first
     device.place(paths[0], b"two")  # of the same size, and perhaps within the same tick of the clock
     device.drop(paths[1])
     device.place(paths[3], type="directory", mode=0o755)
-    second = list(await device.files.glance(spots))
-    assert [sight.seen.digest if sight.seen else None for sight in second] == [
+    second = list(await device.files.stat_cached(spots))
+    assert [sight.stat.digest if sight.stat else None for sight in second] == [
         digest(b"two"),
         None,
         digest(b"one"),
         None,
     ]
     assert second[2] == first[2]
-    assert list(await device.files.glance([])) == []
+    assert list(await device.files.stat_cached([])) == []
 
 
 # -- putting
 
 
 @pytest.mark.parametrize("make", [file, stream])
-async def test_a_file_is_put_and_replaced(device: Device, make: Callable[..., Node]) -> None:
+async def test_a_file_is_put_and_replaced(device: Device, make: Callable[..., FileSpec]) -> None:
     path, large = f"{device.root}/a", b"\0y" * 1_300_000
     await device.files.put(path, make(b"one"), None)
     found = await seen(device, path)
     assert (device.content(path), found.mode) == (b"one", 0o644)
-    await device.files.put(path, make(large, mode=0o400), found.mark)
+    await device.files.put(path, make(large, mode=0o400), found.fingerprint)
     found = await seen(device, path)
     assert (device.content(path), found.mode, found.digest) == (large, 0o400, digest(large))
     assert device.names() == {path}
@@ -245,14 +245,14 @@ async def test_a_file_is_put_and_replaced(device: Device, make: Callable[..., No
 async def test_a_mode_that_is_not_asked_for_stays_without_setuid(device: Device) -> None:
     path = f"{device.root}/a"
     device.place(path, b"one", mode=0o4751)
-    await device.files.put(path, file(b"two"), (await seen(device, path)).mark)
+    await device.files.put(path, file(b"two"), (await seen(device, path)).fingerprint)
     assert (await seen(device, path)).mode == 0o751
 
 
 async def test_a_stream_of_another_content_changes_nothing(device: Device) -> None:
     path = f"{device.root}/a"
     device.place(path, b"one")
-    mark = (await seen(device, path)).mark
+    mark = (await seen(device, path)).fingerprint
     assert await refused(device.files.put(path, stream(b"two", digest(b"three")), mark)) == "DigestMismatch"
     assert (device.content(path), device.names()) == (b"one", {path})
 
@@ -263,7 +263,7 @@ async def test_a_stream_that_breaks_changes_nothing(device: Device) -> None:
         raise Transient("ObjectMissing", "cannot fetch it")
 
     path = f"{device.root}/a"
-    node = Node(type="file", fetch=fetch, digest=digest(b""))
+    node = FileSpec(type="file", fetch=fetch, digest=digest(b""))
     assert await refused(device.files.put(path, node, None)) == "ObjectMissing"
     assert device.names() == set()
 
@@ -271,14 +271,14 @@ async def test_a_stream_that_breaks_changes_nothing(device: Device) -> None:
 async def test_what_appeared_or_changed_meanwhile_is_left_alone(device: Device) -> None:
     path = f"{device.root}/a"
     device.place(path, b"one")
-    mark = (await seen(device, path)).mark
+    mark = (await seen(device, path)).fingerprint
     assert await refused(device.files.put(path, file(b"x"), None)) == "ChangedMeanwhile"
     device.place(path, b"another")
     for call in (
         device.files.put(path, file(b"x"), mark),
-        device.files.amend(path, Attributes(mode=0o600), mark),
+        device.files.set_attributes(path, Attributes(mode=0o600), mark),
         device.files.remove(path, mark),
-        device.files.keep(path, "copy", digest(b"one"), mark),
+        device.files.back_up(path, "copy", digest(b"one"), mark),
     ):
         assert await refused(call) == "ChangedMeanwhile"
     assert (device.content(path), device.names()) == (b"another", {path})
@@ -292,9 +292,9 @@ async def test_a_missing_parent(device: Device) -> None:
 
 
 KINDS = {
-    "file": Node(type="file", content=b"x", digest=digest(b"x")),
-    "directory": Node(type="directory"),
-    "symlink": Node(type="symlink", target="t"),
+    "file": FileSpec(type="file", content=b"x", digest=digest(b"x")),
+    "directory": FileSpec(type="directory"),
+    "symlink": FileSpec(type="symlink", target="t"),
 }
 
 
@@ -305,7 +305,7 @@ async def test_any_type_for_any_other(device: Device, before: str, after: str) -
     device.place(path, b"old", type=before, target="old", **({} if before == "symlink" else {"mode": 0o700}))
     if before == after == "directory":
         return  # is amended, never put
-    await device.files.put(path, KINDS[after], (await seen(device, path)).mark)
+    await device.files.put(path, KINDS[after], (await seen(device, path)).fingerprint)
     found = await seen(device, path)
     assert (found.type, found.target) == (after, "t" if after == "symlink" else None)
     assert found.mode == {"file": 0o700 if before == "file" else 0o644, "directory": 0o755, "symlink": 0o777}[after]
@@ -316,7 +316,7 @@ async def test_any_type_for_any_other(device: Device, before: str, after: str) -
 async def test_a_directory_that_holds_something_is_not_replaced(device: Device, after: str) -> None:
     path = f"{device.root}/a"
     device.place(f"{path}/held", b"x")
-    mark = (await seen(device, path)).mark
+    mark = (await seen(device, path)).fingerprint
     assert await refused(device.files.put(path, KINDS[after], mark)) == "DirectoryNotEmpty"
     assert await refused(device.files.remove(path, mark)) == "DirectoryNotEmpty"
     assert device.names() == {path, f"{path}/held"}
@@ -329,8 +329,8 @@ async def test_a_directory_that_holds_something_is_not_replaced(device: Device, 
 async def test_a_mode_is_changed_in_place(device: Device, kind: str) -> None:
     path = f"{device.root}/a"
     device.place(path, b"", type=kind, mode=0o700)
-    await device.files.amend(
-        path, Attributes(mode=0o750, uid=device.uid, gid=device.gid), (await seen(device, path)).mark
+    await device.files.set_attributes(
+        path, Attributes(mode=0o750, uid=device.uid, gid=device.gid), (await seen(device, path)).fingerprint
     )
     found = await seen(device, path)
     assert (found.type, found.mode, found.uid) == (kind, 0o750, device.uid)
@@ -340,7 +340,7 @@ async def test_a_mode_is_changed_in_place(device: Device, kind: str) -> None:
 async def test_anything_is_removed_by_its_name(device: Device, kind: str) -> None:
     path = f"{device.root}/a"
     device.place(path, b"", type=kind, target="t")
-    await device.files.remove(path, (await seen(device, path)).mark)
+    await device.files.remove(path, (await seen(device, path)).fingerprint)
     assert device.names() == set()
 
 
@@ -370,24 +370,24 @@ async def test_parents_come_and_go(device: Device) -> None:
 async def test_a_copy_is_kept_put_back_and_forgotten(device: Device) -> None:
     path, content = f"{device.root}/a", b"theirs\0" * 200_000
     device.place(path, content, mode=0o640)
-    await device.files.keep(path, "copy", digest(content), (await seen(device, path)).mark)
-    assert (await device.files.look(Spot(path, "copy"))).kept
-    assert not (await device.files.look(Spot(path, "other"))).kept
-    await device.files.put(path, file(b"ours"), (await seen(device, path)).mark)
-    node = Node(type="file", former="copy", digest=digest(content), mode=0o640)
-    await device.files.put(path, node, (await seen(device, path)).mark)
+    await device.files.back_up(path, "copy", digest(content), (await seen(device, path)).fingerprint)
+    assert (await device.files.stat_exact(PathQuery(path, "copy"))).has_backup
+    assert not (await device.files.stat_exact(PathQuery(path, "other"))).has_backup
+    await device.files.put(path, file(b"ours"), (await seen(device, path)).fingerprint)
+    node = FileSpec(type="file", backup="copy", digest=digest(content), mode=0o640)
+    await device.files.put(path, node, (await seen(device, path)).fingerprint)
     assert (device.content(path), (await seen(device, path)).mode) == (content, 0o640)
     await device.files.forget("copy")
     await device.files.forget("copy")
-    assert not (await device.files.look(Spot(path, "copy"))).kept
+    assert not (await device.files.stat_exact(PathQuery(path, "copy"))).has_backup
 
 
 async def test_a_newer_copy_takes_the_place_of_an_older(device: Device) -> None:
     path = f"{device.root}/a"
     for content in (b"one", b"two"):
         device.place(path, content)
-        await device.files.keep(path, "copy", digest(content), (await seen(device, path)).mark)
-    node = Node(type="file", former="copy", digest=digest(b"two"))
+        await device.files.back_up(path, "copy", digest(content), (await seen(device, path)).fingerprint)
+    node = FileSpec(type="file", backup="copy", digest=digest(b"two"))
     await device.files.put(f"{device.root}/b", node, None)
     assert device.content(f"{device.root}/b") == b"two"
 
@@ -413,10 +413,10 @@ async def test_events_name_what_was_looked_at(device: Device) -> None:
                 await arrived.wait()
         changed.clear()
 
-    await device.files.look(Spot(paths[0]))
+    await device.files.stat_exact(PathQuery(paths[0]))
     task = asyncio.create_task(device.files.watch(note))
     await asyncio.sleep(0.01)
-    await device.files.glance([Spot(path) for path in paths])
+    await device.files.stat_cached([PathQuery(path) for path in paths])
     device.place(paths[0], b"made")
     await told(paths[0])
     device.place(paths[0], b"edited")

@@ -24,7 +24,7 @@ from typing import Any
 
 import pytest
 
-from harmony_agent.core.reconcile import Record
+from harmony_agent.core.reconciler import OwnershipRecord
 from tests.contract.files_zygote import Agent, unpack
 
 pytestmark = [
@@ -85,7 +85,7 @@ class Zygote:
         self._answers.close()
         self._socket.close()
 
-    def run(self, directory: Path, record: Record | None, case: Case, fault: str = "") -> Run:
+    def run(self, directory: Path, record: OwnershipRecord | None, case: Case, fault: str = "") -> Run:
         """One agent's pass, with `fault` as strace's inject takes it."""
         assert self._process.stdin is not None
         packed = base64.b64encode(pickle.dumps(record)).decode()
@@ -121,7 +121,7 @@ class Zygote:
 class Run:
     """The ledger as it was left, how the pass ended (None: it didn't), and the trace."""
 
-    record: Record | None
+    record: OwnershipRecord | None
     ended: str | None
     killed: bool
     log: str
@@ -147,7 +147,7 @@ def zygote() -> Iterator[Zygote]:
     made.close()
 
 
-async def prepare(directory: Path, case: Case) -> Record | None:
+async def prepare(directory: Path, case: Case) -> OwnershipRecord | None:
     """The device as it is before, and the ledger."""
     shutil.rmtree(directory, ignore_errors=True)
     (directory / "root").mkdir(parents=True)
@@ -180,7 +180,7 @@ def is_whole(directory: Path, before: dict[str, object], after: dict[str, object
     return True
 
 
-async def settle(directory: Path, record: Record | None, case: Case) -> None:
+async def settle(directory: Path, record: OwnershipRecord | None, case: Case) -> None:
     """The next agent."""
     agent = Agent(str(directory))
     if record is not None:
@@ -259,7 +259,7 @@ async def test_killed_while_giving_back_then_adopted_again(zygote: Zygote, tmp_p
         assert list(former.iterdir()) == [], (call, number)
 
 
-async def adopted(directory: Path, record: Record | None, case: Case) -> Record | None:
+async def adopted(directory: Path, record: OwnershipRecord | None, case: Case) -> OwnershipRecord | None:
     """The ledger once the next agent has `before` again."""
     agent = Agent(str(directory))
     if record is not None:

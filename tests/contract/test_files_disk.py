@@ -12,13 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from harmony_agent.adapters import filelook, linux
-from harmony_agent.adapters.files import LocalFiles
-from harmony_agent.adapters.filetree import Job, temp_name
-from harmony_agent.adapters.inotify import Watcher
-from harmony_agent.adapters.threads import Threads
+from harmony_agent.adapters.files import read as filelook
+from harmony_agent.adapters.files.local_files import LocalFiles
+from harmony_agent.adapters.posix import syscalls
+from harmony_agent.adapters.posix.executor import BoundedExecutor
+from harmony_agent.adapters.posix.inotify import Watcher
+from harmony_agent.adapters.posix.safe_path import Job, temp_name
 from harmony_agent.core.errors import Transient
-from harmony_agent.topology.files import MAX_READ, Attributes, Node, Seen, Spot
+from harmony_agent.topology.files import MAX_READ, Attributes, FileSpec, ObjectStat, PathQuery
 
 
 class Clock:
@@ -49,15 +50,15 @@ class Disk:
         self.clock = Clock()
         self.files = self.agent()
 
-    def agent(self, roots: list[str] | None = None, rename: object = linux.renameat2) -> LocalFiles:
+    def agent(self, roots: list[str] | None = None, rename: object = syscalls.renameat2) -> LocalFiles:
         """Another one, as after a start."""
         return LocalFiles(roots or [str(self.root)], str(self.state), self.clock, rename=rename)  # type: ignore[arg-type]
 
     def path(self, name: str = "a") -> str:
         return str(self.root / name)
 
-    async def seen(self, name: str = "a") -> Seen:
-        found = (await self.files.look(Spot(self.path(name)))).seen
+    async def seen(self, name: str = "a") -> ObjectStat:
+        found = (await self.files.stat_exact(PathQuery(self.path(name)))).stat
         assert found is not None
         return found
 
@@ -67,8 +68,8 @@ def disk(tmp_path: Path) -> Disk:
     return Disk(tmp_path)
 
 
-def file(content: bytes, **fields: int) -> Node:
-    return Node(type="file", content=content, digest="sha256:" + hashlib.sha256(content).hexdigest(), **fields)  # type: ignore[arg-type]
+def file(content: bytes, **fields: int) -> FileSpec:
+    return FileSpec(type="file", content=content, digest="sha256:" + hashlib.sha256(content).hexdigest(), **fields)  # type: ignore[arg-type]
 
 
 def unlike_renameat2(_old: str, _new: str, _fd: int, _flags: int) -> bool:
@@ -85,12 +86,12 @@ async def test_other_names_of_a_file_are_not_touched(disk: Disk) -> None:
     outside.chmod(0o600)
     os.link(outside, disk.path())
     before = outside.stat()
-    await disk.files.amend(disk.path(), Attributes(mode=0o644), (await disk.seen()).mark)
+    await disk.files.set_attributes(disk.path(), Attributes(mode=0o644), (await disk.seen()).fingerprint)
     assert ((await disk.seen()).mode, Path(disk.path()).read_bytes()) == (0o644, b"theirs")
     assert Path(disk.path()).stat().st_ino != before.st_ino
     os.unlink(disk.path())
     os.link(outside, disk.path())
-    await disk.files.put(disk.path(), file(b"ours"), (await disk.seen()).mark)
+    await disk.files.put(disk.path(), file(b"ours"), (await disk.seen()).fingerprint)
     after = outside.stat()
     assert (outside.read_bytes(), after.st_mode, after.st_ino) == (b"theirs", before.st_mode, before.st_ino)
     assert os.listdir(disk.root) == ["a"]
@@ -101,9 +102,9 @@ async def test_a_link_at_the_path_is_replaced_not_followed(disk: Disk) -> None:
     outside.write_bytes(b"theirs")
     outside.chmod(0o600)
     os.symlink(outside, disk.path())
-    mark = (await disk.seen()).mark
+    mark = (await disk.seen()).fingerprint
     with pytest.raises(Transient) as caught:
-        await disk.files.amend(disk.path(), Attributes(mode=0o777), mark)
+        await disk.files.set_attributes(disk.path(), Attributes(mode=0o777), mark)
     assert caught.value.reason == "SymlinkInPath"
     await disk.files.put(disk.path(), file(b"ours", mode=0o644), mark)
     assert (outside.read_bytes(), outside.stat().st_mode & 0o777) == (b"theirs", 0o600)
@@ -114,7 +115,7 @@ async def test_a_fifo_is_neither_read_nor_written(disk: Disk) -> None:
     os.mkfifo(disk.path())
     found = await disk.seen()
     assert (found.type, found.digest) == ("other", None)
-    await disk.files.put(disk.path(), file(b"ours"), found.mark)
+    await disk.files.put(disk.path(), file(b"ours"), found.fingerprint)
     assert Path(disk.path()).read_bytes() == b"ours"
 
 
@@ -122,16 +123,16 @@ async def test_a_parent_that_becomes_a_link_fools_no_glance(disk: Disk) -> None:
     inside = disk.root / "x"
     inside.mkdir()
     (inside / "a").write_bytes(b"same")
-    spot = Spot(disk.path("x/a"))
+    spot = PathQuery(disk.path("x/a"))
     await asyncio.sleep(0.15)
     for _ in range(2):
-        (sight,) = await disk.files.glance([spot])
-    assert sight.seen is not None
+        (sight,) = await disk.files.stat_cached([spot])
+    assert sight.stat is not None
     inside.rename(disk.state / "x")
     inside.symlink_to(disk.state / "x")  # the very same file, by another way
-    (sight,) = await disk.files.glance([spot])
-    assert sight.trouble is not None
-    assert sight.trouble.reason == "SymlinkInPath"
+    (sight,) = await disk.files.stat_cached([spot])
+    assert sight.error is not None
+    assert sight.error.reason == "SymlinkInPath"
     for call in (
         disk.files.put(spot.path, file(b"ours"), None),
         disk.files.sweep(spot.path),
@@ -147,13 +148,13 @@ async def test_a_root_may_be_reached_by_a_link(disk: Disk) -> None:
     other = disk.state / "link"
     other.symlink_to(disk.root)
     files = disk.agent([str(other)])
-    files._tree.administrator = os.geteuid()
+    files._paths.administrator = os.geteuid()
     await files.put(f"{other}/a", file(b"ours"), None)
     assert (disk.root / "a").read_bytes() == b"ours"
     await asyncio.sleep(0.15)
     for _ in range(3):
-        (sight,) = await files.glance([Spot(f"{other}/a")])
-    assert sight.seen is not None
+        (sight,) = await files.stat_cached([PathQuery(f"{other}/a")])
+    assert sight.stat is not None
 
 
 @pytest.mark.parametrize("where", ["root", "above"])
@@ -163,10 +164,10 @@ async def test_a_link_of_anybody_else_leads_to_no_root(disk: Disk, where: str) -
     other.symlink_to(disk.root if where == "root" else disk.root.parent)
     root = str(other) if where == "root" else f"{other}/{disk.root.name}"
     files = disk.agent([root])
-    files._tree.administrator = os.geteuid() + 1
-    sight = await files.look(Spot(f"{root}/a"))
-    assert sight.trouble is not None
-    assert sight.trouble.reason == "SymlinkInPath"
+    files._paths.administrator = os.geteuid() + 1
+    sight = await files.stat_exact(PathQuery(f"{root}/a"))
+    assert sight.error is not None
+    assert sight.error.reason == "SymlinkInPath"
     with pytest.raises(Transient) as caught:
         await files.put(f"{root}/a", file(b"ours"), None)
     assert caught.value.reason == "SymlinkInPath"
@@ -176,9 +177,9 @@ async def test_a_link_of_anybody_else_leads_to_no_root(disk: Disk, where: str) -
 async def test_no_root_holds_the_path_or_the_root_is_missing(disk: Disk) -> None:
     for path, reason in (("/elsewhere/a", "PathOutsideRoots"), (f"{disk.state}/no/a", "RootMissing")):
         files = disk.agent([str(disk.root), f"{disk.state}/no"])
-        sight = await files.look(Spot(path))
-        assert sight.trouble is not None
-        assert sight.trouble.reason == reason
+        sight = await files.stat_exact(PathQuery(path))
+        assert sight.error is not None
+        assert sight.error.reason == reason
         with pytest.raises(Transient) as caught:
             await files.put(path, file(b"x"), None)
         assert (caught.value.reason, caught.value.phase) == (reason, "Blocked")
@@ -197,10 +198,10 @@ async def test_what_a_killed_agent_left_is_found_replaced_and_swept(disk: Disk, 
     }
     make[kind]()
     files = disk.agent()
-    assert (await files.look(Spot(disk.path()))).leftover
+    assert (await files.stat_exact(PathQuery(disk.path()))).leftover
     await files.put(disk.path(), file(b"ours"), None)
     assert os.listdir(disk.root) == ["a"]
-    assert not (await files.look(Spot(disk.path()))).leftover
+    assert not (await files.stat_exact(PathQuery(disk.path()))).leftover
     make[kind]()
     await files.sweep(disk.path())
     assert os.listdir(disk.root) == ["a"]
@@ -215,15 +216,15 @@ async def test_what_is_unfinished_and_holds_something_stays(disk: Disk) -> None:
     assert caught.value.reason == "DirectoryNotEmpty"
     with pytest.raises(Transient):
         await disk.files.put(disk.path(), file(b"ours"), None)
-    assert (await disk.files.look(Spot(disk.path()))).leftover
+    assert (await disk.files.stat_exact(PathQuery(disk.path()))).leftover
 
 
 # -- a file system without renameat2
 
 
 @pytest.mark.parametrize("before", ["nothing", "file", "directory", "link"])
-@pytest.mark.parametrize("node", [file(b"x"), Node(type="directory"), Node(type="symlink", target="t")])
-async def test_without_renameat2(disk: Disk, before: str, node: Node) -> None:
+@pytest.mark.parametrize("node", [file(b"x"), FileSpec(type="directory"), FileSpec(type="symlink", target="t")])
+async def test_without_renameat2(disk: Disk, before: str, node: FileSpec) -> None:
     files = disk.agent(rename=unlike_renameat2)
     path = Path(disk.path())
     mark = None
@@ -234,7 +235,7 @@ async def test_without_renameat2(disk: Disk, before: str, node: Node) -> None:
             "link": lambda: path.symlink_to("u"),
         }
         make[before]()
-        mark = (await disk.seen()).mark
+        mark = (await disk.seen()).fingerprint
     if before != "directory" or node.type != "directory":
         await files.put(str(path), node, mark)
     assert os.listdir(disk.root) == ["a"]
@@ -246,7 +247,7 @@ async def test_without_renameat2_what_appears_is_left_alone(disk: Disk) -> None:
         (disk.root / new).write_bytes(b"theirs")
         return False
 
-    for node in (file(b"x"), Node(type="directory"), Node(type="symlink", target="t")):
+    for node in (file(b"x"), FileSpec(type="directory"), FileSpec(type="symlink", target="t")):
         with pytest.raises(Transient) as caught:
             await disk.agent(rename=appear).put(disk.path(), node, None)
         assert caught.value.reason == "ChangedMeanwhile"
@@ -258,10 +259,10 @@ async def test_a_directory_that_comes_to_hold_something_while_it_is_exchanged_co
     def late(old: str, new: str, fd: int, flags: int) -> bool:
         if (disk.root / new).is_dir() and not os.listdir(disk.root / new):
             (disk.root / new / "theirs").write_bytes(b"")
-        return linux.renameat2(old, new, fd, flags)
+        return syscalls.renameat2(old, new, fd, flags)
 
     os.mkdir(disk.path())
-    mark = (await disk.seen()).mark
+    mark = (await disk.seen()).fingerprint
     with pytest.raises(Transient) as caught:
         await disk.agent(rename=late).put(disk.path(), file(b"x"), mark)
     assert caught.value.reason == "DirectoryNotEmpty"
@@ -272,9 +273,9 @@ def test_renameat2_says_what_is_wrong(tmp_path: Path) -> None:
     fd = os.open(tmp_path, os.O_RDONLY)
     try:
         with pytest.raises(FileNotFoundError):
-            linux.renameat2("no", "such", fd, linux.NOREPLACE)
+            syscalls.renameat2("no", "such", fd, syscalls.NOREPLACE)
         (tmp_path / "a").touch()
-        assert linux.renameat2("a", "b", fd, 1 << 30) is False  # a flag that no file system knows
+        assert syscalls.renameat2("a", "b", fd, 1 << 30) is False  # a flag that no file system knows
     finally:
         os.close(fd)
 
@@ -283,7 +284,7 @@ def test_renameat2_says_what_is_wrong(tmp_path: Path) -> None:
 
 
 async def test_content_is_read_again_within_the_hour(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
-    spots = [Spot(disk.path(f"{number}")) for number in range(20)]
+    spots = [PathQuery(disk.path(f"{number}")) for number in range(20)]
     for spot in spots:
         Path(spot.path).write_bytes(b"x")
     await asyncio.sleep(0.15)
@@ -296,25 +297,25 @@ async def test_content_is_read_again_within_the_hour(disk: Disk, monkeypatch: py
         return opened(path, flags, *args, **kwargs)  # type: ignore[arg-type]
 
     monkeypatch.setattr(os, "open", count)
-    await disk.files.glance(spots)
+    await disk.files.stat_cached(spots)
     assert len(reads) == 20
     reads.clear()
-    await disk.files.glance(spots)
+    await disk.files.stat_cached(spots)
     assert reads == []
     disk.clock.ahead = 2700
-    await disk.files.glance(spots)
+    await disk.files.stat_cached(spots)
     assert 0 < len(reads) < 20  # spread
     disk.clock.ahead = 3600
-    await disk.files.glance(spots)
+    await disk.files.stat_cached(spots)
     assert set(reads) == {str(number) for number in range(20)}
 
 
 async def test_a_change_within_the_same_tick_is_seen(disk: Disk) -> None:
     for number in range(50):
         Path(disk.path()).write_bytes(b"%02d" % number)
-        (sight,) = await disk.files.glance([Spot(disk.path())])
-        assert sight.seen is not None
-        assert sight.seen.digest == "sha256:" + hashlib.sha256(b"%02d" % number).hexdigest()
+        (sight,) = await disk.files.stat_cached([PathQuery(disk.path())])
+        assert sight.stat is not None
+        assert sight.stat.digest == "sha256:" + hashlib.sha256(b"%02d" % number).hexdigest()
 
 
 async def test_a_large_file_is_read_once_and_one_beyond_the_limit_never(
@@ -352,10 +353,10 @@ async def test_a_look_leaves_no_access_time(disk: Disk) -> None:
 async def test_what_is_no_longer_glanced_at_is_forgotten(disk: Disk) -> None:
     for name in "xyz":
         Path(disk.path(name)).mkdir()
-    spots = [Spot(disk.path(f"{name}/file")) for name in "xyz"]
-    await disk.files.glance(spots)
-    await disk.files.glance(spots[:1])
-    sights = disk.files._sights
+    spots = [PathQuery(disk.path(f"{name}/file")) for name in "xyz"]
+    await disk.files.stat_cached(spots)
+    await disk.files.stat_cached(spots[:1])
+    sights = disk.files._cache
     assert set(sights._memory) == sights._swept == {disk.path("x/file")}
     assert sights._synced == {disk.path("x")}
 
@@ -363,9 +364,9 @@ async def test_what_is_no_longer_glanced_at_is_forgotten(disk: Disk) -> None:
 async def test_what_was_put_back_and_is_not_looked_at_again_is_forgotten(disk: Disk) -> None:
     node = file(b"theirs")
     for name in "ab":
-        await disk.files.look(Spot(disk.path(name)))
+        await disk.files.stat_exact(PathQuery(disk.path(name)))
         await disk.files.put(disk.path(name), node, None)
-    await disk.files.glance([Spot(disk.path("a"))])
+    await disk.files.stat_cached([PathQuery(disk.path("a"))])
     assert set(disk.files._fresh) == {disk.path("a")}
 
 
@@ -375,16 +376,16 @@ async def test_several_roots_at_one_glance(disk: Disk) -> None:
     files = disk.agent([str(disk.root), str(inner)])
     (inner / "b").write_bytes(b"")
     paths = [f"{inner}/b", disk.path("a"), "/elsewhere/c"]
-    sights = list(await files.glance([Spot(path) for path in paths]))
+    sights = list(await files.stat_cached([PathQuery(path) for path in paths]))
     assert [sight.path for sight in sights] == paths
-    assert [sight.seen is not None for sight in sights] == [True, False, False]
+    assert [sight.stat is not None for sight in sights] == [True, False, False]
 
 
 # -- disks that hang
 
 
 async def test_a_disk_that_hangs_holds_up_nothing_else() -> None:
-    threads, release = Threads(), threading.Event()
+    threads, release = BoundedExecutor(), threading.Event()
     changed: list[str] = []
 
     def hang(job: Job) -> None:
@@ -458,7 +459,7 @@ async def test_lost_events_are_events_of_all(disk: Disk) -> None:
     watcher = Watcher()
     paths = [disk.path(name) for name in "ab"]
     watcher.retain(paths, {})
-    overflow = b"\xff\xff\xff\xff" + linux.IN_Q_OVERFLOW.to_bytes(4, "little") + bytes(8)
+    overflow = b"\xff\xff\xff\xff" + syscalls.IN_Q_OVERFLOW.to_bytes(4, "little") + bytes(8)
     assert sorted(watcher._affected(overflow)) == paths
     assert watcher._affected(b"\x07\0\0\0" + bytes(12)) == []  # of a watch that was given up
 
@@ -469,7 +470,7 @@ async def test_where_no_watch_is_left_the_relist_must_do(
     def none_left(_fd: int, _path: str, _mask: int) -> int:
         raise OSError(28, "no space")
 
-    monkeypatch.setattr(linux, "inotify_add", none_left)
+    monkeypatch.setattr(syscalls, "inotify_add", none_left)
     watcher = Watcher()
     task = asyncio.create_task(watcher.run(lambda _path: None))
     await asyncio.sleep(0)

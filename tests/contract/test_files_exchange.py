@@ -98,7 +98,7 @@ def lives(wanted: list[Wants], foreign: Mapping[str, str], steps: int = 0) -> No
                 await folder.told("Converged", number)
                 await folder.until(lambda: folder.snapshot() == expected(foreign, wants.values()), 30)  # noqa: B023
             assert folder.kept() == []
-            assert not folder.engine.book.records
+            assert not folder.engine.state.records
 
         folder.run(test())
 

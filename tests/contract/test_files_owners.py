@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from harmony_agent.adapters.filetree import mark
+from harmony_agent.adapters.posix.safe_path import fingerprint
 from harmony_agent.core.errors import Transient
-from harmony_agent.core.reconcile import Converged
+from harmony_agent.core.reconciler import Converged
 from harmony_agent.kinds.file import FileReconciler
-from harmony_agent.topology.files import Attributes, Node, Spot
+from harmony_agent.topology.files import Attributes, FileSpec, PathQuery
 from scores.file import File
 from tests.contract.test_files_disk import Disk, file
 from tests.fakes import drive
@@ -59,31 +59,31 @@ async def test_owner_and_group_are_given_and_kept(disk: Disk) -> None:
     path = disk.path()
     await disk.files.put(path, file(b"one", uid=11, gid=12, mode=0o4750), None)
     assert owner(path) == (11, 12, 0o4750)
-    await disk.files.put(path, file(b"two"), (await disk.seen()).mark)
+    await disk.files.put(path, file(b"two"), (await disk.seen()).fingerprint)
     assert owner(path) == (11, 12, 0o750)
-    await disk.files.put(path, file(b"three", gid=13), (await disk.seen()).mark)
+    await disk.files.put(path, file(b"three", gid=13), (await disk.seen()).fingerprint)
     assert owner(path) == (11, 13, 0o750)
-    await disk.files.amend(path, Attributes(uid=14, mode=0o2755), (await disk.seen()).mark)
+    await disk.files.set_attributes(path, Attributes(uid=14, mode=0o2755), (await disk.seen()).fingerprint)
     assert owner(path) == (14, 13, 0o2755)
     os.link(path, disk.path("b"))
-    await disk.files.amend(path, Attributes(uid=15), (await disk.seen()).mark)
+    await disk.files.set_attributes(path, Attributes(uid=15), (await disk.seen()).fingerprint)
     assert (owner(path), owner(disk.path("b"))) == ((15, 13, 0o2755), (14, 13, 0o2755))
 
 
 async def test_a_link_has_an_owner_of_its_own(disk: Disk) -> None:
     target = disk.state / "theirs"
     target.write_bytes(b"")
-    await disk.files.put(disk.path(), Node(type="symlink", target=str(target), uid=11, gid=12), None)
+    await disk.files.put(disk.path(), FileSpec(type="symlink", target=str(target), uid=11, gid=12), None)
     assert owner(disk.path())[:2] == (11, 12)
-    await disk.files.put(disk.path(), Node(type="symlink", target="t"), (await disk.seen()).mark)
+    await disk.files.put(disk.path(), FileSpec(type="symlink", target="t"), (await disk.seen()).fingerprint)
     assert owner(disk.path())[:2] == (11, 12)
     assert target.stat().st_uid == 0
 
 
 async def test_a_directory_changes_hands(disk: Disk) -> None:
-    await disk.files.put(disk.path(), Node(type="directory", uid=11, mode=0o2770), None)
+    await disk.files.put(disk.path(), FileSpec(type="directory", uid=11, mode=0o2770), None)
     assert owner(disk.path()) == (11, 0, 0o2770)
-    await disk.files.amend(disk.path(), Attributes(gid=12), (await disk.seen()).mark)
+    await disk.files.set_attributes(disk.path(), Attributes(gid=12), (await disk.seen()).fingerprint)
     assert owner(disk.path())[:2] == (11, 12)
 
 
@@ -92,28 +92,30 @@ async def test_what_was_kept_comes_back_with_its_owner(disk: Disk) -> None:
     os.chown(disk.path(), 11, 12)
     os.chmod(disk.path(), 0o4711)
     digest = "sha256:" + hashlib.sha256(b"theirs").hexdigest()
-    await disk.files.keep(disk.path(), "copy", digest, (await disk.seen()).mark)
+    await disk.files.back_up(disk.path(), "copy", digest, (await disk.seen()).fingerprint)
     assert owner(f"{disk.state}/former/copy") == (0, 0, 0o600)
-    await disk.files.put(disk.path(), file(b"ours", uid=0), (await disk.seen()).mark)
-    node = Node(type="file", former="copy", digest=digest, uid=11, gid=12, mode=0o4711)
-    await disk.files.put(disk.path(), node, (await disk.seen()).mark)
+    await disk.files.put(disk.path(), file(b"ours", uid=0), (await disk.seen()).fingerprint)
+    node = FileSpec(type="file", backup="copy", digest=digest, uid=11, gid=12, mode=0o4711)
+    await disk.files.put(disk.path(), node, (await disk.seen()).fingerprint)
     assert owner(disk.path()) == (11, 12, 0o4711)
 
 
 async def test_an_owner_that_is_so_already_needs_no_permission(unprivileged: Disk) -> None:
     disk = unprivileged
     await disk.files.put(disk.path(), file(b"x", uid=NOBODY, gid=NOBODY, mode=0o600), None)
-    await disk.files.amend(disk.path(), Attributes(uid=NOBODY, gid=NOBODY, mode=0o640), (await disk.seen()).mark)
+    await disk.files.set_attributes(
+        disk.path(), Attributes(uid=NOBODY, gid=NOBODY, mode=0o640), (await disk.seen()).fingerprint
+    )
     assert owner(disk.path()) == (NOBODY, NOBODY, 0o640)
 
 
 async def test_what_may_not_be_is_refused_and_changes_nothing(unprivileged: Disk) -> None:
     disk = unprivileged
     await disk.files.put(disk.path(), file(b"x"), None)
-    mark = (await disk.seen()).mark
+    mark = (await disk.seen()).fingerprint
     for call in (
         disk.files.put(disk.path(), file(b"y", uid=0), mark),
-        disk.files.amend(disk.path(), Attributes(gid=0), mark),
+        disk.files.set_attributes(disk.path(), Attributes(gid=0), mark),
     ):
         with pytest.raises(Transient) as caught:
             await call
@@ -128,9 +130,9 @@ async def test_what_may_not_be_is_refused_and_changes_nothing(unprivileged: Disk
     os.seteuid(0)
     disk.root.chmod(0o000)
     os.seteuid(NOBODY)
-    sight = await disk.files.look(Spot(disk.path()))
-    assert sight.trouble is not None
-    assert sight.trouble.reason == "PermissionDenied"
+    sight = await disk.files.stat_exact(PathQuery(disk.path()))
+    assert sight.error is not None
+    assert sight.error.reason == "PermissionDenied"
 
 
 async def test_an_owner_that_nobody_asked_for_yields_to_the_content(unprivileged: Disk) -> None:
@@ -138,7 +140,7 @@ async def test_an_owner_that_nobody_asked_for_yields_to_the_content(unprivileged
     os.seteuid(0)
     Path(disk.path()).write_bytes(b"theirs")
     os.seteuid(NOBODY)
-    await disk.files.put(disk.path(), file(b"ours"), (await disk.seen()).mark)
+    await disk.files.put(disk.path(), file(b"ours"), (await disk.seen()).fingerprint)
     assert (owner(disk.path()), Path(disk.path()).read_bytes()) == ((NOBODY, NOBODY, 0o644), b"ours")
 
 
@@ -149,7 +151,7 @@ async def test_a_file_that_could_not_be_given_back_is_not_kept(unprivileged: Dis
     os.seteuid(NOBODY)
     digest = "sha256:" + hashlib.sha256(b"theirs").hexdigest()
     with pytest.raises(Transient) as caught:
-        await disk.files.keep(disk.path(), "copy", digest, (await disk.seen()).mark)
+        await disk.files.back_up(disk.path(), "copy", digest, (await disk.seen()).fingerprint)
     assert caught.value.reason == "PermissionDenied"
     assert os.listdir(disk.state / "former") == []
 
@@ -160,13 +162,13 @@ async def test_a_file_that_its_owner_may_not_read(unprivileged: Disk) -> None:
     await disk.files.put(disk.path(), node, None)
     for _ in range(2):
         assert (await disk.seen()).digest == node.digest  # as it was put
-        (sight,) = await disk.files.glance([Spot(disk.path())])
-        assert sight.seen is not None
-        assert sight.seen.digest == node.digest
-    await disk.files.amend(disk.path(), Attributes(mode=0o600), (await disk.seen()).mark)
+        (sight,) = await disk.files.stat_cached([PathQuery(disk.path())])
+        assert sight.stat is not None
+        assert sight.stat.digest == node.digest
+    await disk.files.set_attributes(disk.path(), Attributes(mode=0o600), (await disk.seen()).fingerprint)
     assert owner(disk.path())[2] == 0o600
     os.chmod(disk.path(), 0o200)
-    found = (await disk.agent().look(Spot(disk.path()))).seen
+    found = (await disk.agent().stat_exact(PathQuery(disk.path()))).stat
     assert found is not None
     assert found.digest is None  # nobody can tell
 
@@ -178,8 +180,8 @@ async def test_a_directory_that_may_be_written_but_not_listed(unprivileged: Disk
     assert (await disk.seen("x/a")).mode == 0o644
     found = await disk.seen("x")
     assert not found.empty  # it can't be told
-    await disk.files.remove(disk.path("x/a"), (await disk.seen("x/a")).mark)
-    await disk.files.remove(disk.path("x"), found.mark)
+    await disk.files.remove(disk.path("x/a"), (await disk.seen("x/a")).fingerprint)
+    await disk.files.remove(disk.path("x"), found.fingerprint)
     assert os.listdir(disk.root) == []
 
 
@@ -193,15 +195,15 @@ async def test_what_could_not_be_given_back_is_not_adopted(unprivileged: Disk, k
     store = FakeStore("File")
     kind_ = FileReconciler(disk.files, store, FakeObjects(), roots=[str(disk.root)])
     store.set_desired(File(name="a", path=disk.path(), content="ours", adopt=True))
-    before = mark(os.lstat(disk.path()))
+    before = fingerprint(os.lstat(disk.path()))
     with pytest.raises(Transient) as caught:
         await drive.run(kind_, store, "a")
     assert (caught.value.reason, caught.value.phase) == ("PermissionDenied", "Blocked")
-    assert mark(os.lstat(disk.path())) == before
+    assert fingerprint(os.lstat(disk.path())) == before
     assert os.listdir(disk.state / "former") == []
     store.unset("a")
     await drive.run(kind_, store, "a")
-    assert mark(os.lstat(disk.path())) == before
+    assert fingerprint(os.lstat(disk.path())) == before
 
 
 async def test_what_root_took_is_made_anew(unprivileged: Disk) -> None:

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from harmony_agent.adapters import podman_link
-from harmony_agent.adapters.podman import Podman
+from harmony_agent.adapters.podman import transport
+from harmony_agent.adapters.podman.client import Podman
 from harmony_agent.core.errors import Transient
-from harmony_agent.topology.containers import Refused
+from harmony_agent.topology.containers import EngineRefused
 from tests.contract.containers_world import RealWorld, socket_of
 from tests.contract.test_containers import SLEEP, asked
 from tests.device.image import SUITES
@@ -55,8 +55,8 @@ def descriptors() -> int:
 async def test_a_hanging_service_times_out_quickly_and_by_name(
     world: RealWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(podman_link, "CALL_SECONDS", 1.0)
-    monkeypatch.setattr(podman_link, "PING_SECONDS", 0.5)
+    monkeypatch.setattr(transport, "CALL_SECONDS", 1.0)
+    monkeypatch.setattr(transport, "PING_SECONDS", 0.5)
     podman = Podman(socket_of(world.device))
     await podman.list({})
     before = descriptors()
@@ -156,7 +156,7 @@ async def test_the_service_dies_under_a_call(world: RealWorld) -> None:
 async def test_what_a_creation_carries_is_in_no_error(world: RealWorld) -> None:
     """Podman's words of a refused creation are apart from the message."""
     payload = {**asked(world, "web"), "env": {"P": "hunter2"}, "netns": {"nsmode": "bridge"}, "networks": {"nope": {}}}
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(EngineRefused) as caught:
         await world.containers.create(payload)
     assert "hunter2" not in str(caught.value)
     assert caught.value.__cause__ is None

@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Awaitable, Callable
 
 from harmony_agent.core.errors import Transient
-from harmony_agent.core.reconcile import Act, Converged, Wait
+from harmony_agent.core.reconciler import Act, Converged, Wait
 from harmony_agent.topology.units import MASK
 from scores.systemd_unit import SystemdUnit
 from tests.contract.units_world import World, gone, seen, settle, want
@@ -50,7 +50,7 @@ async def comes_up_and_a_second_pass_does_nothing(world: World) -> None:
     again = await drive.run(world.kind, world.store, "web.service")
     assert (again.plan, again.actions) == (Converged("Ready"), [])
     assert await seen(world, "web.service") == unit
-    assert await world.units.survey(["web.service", "none.service"]) == {"web.service": unit}
+    assert await world.units.list_units(["web.service", "none.service"]) == {"web.service": unit}
     assert await world.reloads() == 1
     detail = world.kind.detail("web.service", unit)
     assert detail is not None
@@ -132,7 +132,7 @@ async def foreign_dropins_are_left_alone(world: World) -> None:
 async def removal_leaves_nothing(world: World) -> None:
     await want(world, web(enabled=True, dropins={"10-a.conf": "[Service]\nNice=5\n"}))
     await gone(world, "web.service")
-    await world.units.survey([])
+    await world.units.list_units([])
     assert await world.units.look("web.service") is None
 
 
@@ -199,7 +199,7 @@ async def what_fails_is_started_again_at_a_pace(world: World) -> None:
     await asyncio.sleep(0.1)
     plan = world.kind.plan("bad.service", world.store.desired("bad.service"), await seen(world, "bad.service"))
     assert isinstance(plan, Act)
-    assert plan.again
+    assert plan.is_restart
     for _ in range(3):  # systemd's own limit on starts never stands in the way
         await drive.run(world.kind, world.store, "bad.service")
     assert (await want(world, SystemdUnit(name="bad.service", content=SLEEP))).plan == Converged("Ready")
@@ -214,7 +214,7 @@ async def a_killed_process_is_started_again(world: World) -> None:
     assert failed.active_state == "failed"
     plan = world.kind.plan("web.service", world.store.desired("web.service"), failed)
     assert isinstance(plan, Act)
-    assert (plan.again, plan.fields) == (True, ("state",))
+    assert (plan.is_restart, plan.fields) == (True, ("state",))
     await settle(world, "web.service")
     after = await seen(world, "web.service")
     assert after.active_state == "active"
@@ -306,14 +306,14 @@ async def what_was_adopted_is_put_back(world: World) -> None:
     )
     assert (await want(world, spec)).plan == Converged("Ready")
     mine = await seen(world, "sys.service")
-    assert mine.kept == {before.files["sys.service"], before.files["sys.service.d/10-a.conf"]}
+    assert mine.backups == {before.files["sys.service"], before.files["sys.service.d/10-a.conf"]}
     assert mine.unit_file_state == "disabled"
     assert mine.invocation != before.invocation
     await world.crash()
     await gone(world, "sys.service")
     after = await seen(world, "sys.service")
     assert after.files == before.files
-    assert (after.unit_file_state, after.active_state, after.kept) == ("enabled", "active", frozenset())
+    assert (after.unit_file_state, after.active_state, after.backups) == ("enabled", "active", frozenset())
     assert after.loaded_dropins == before.loaded_dropins
     assert after.invocation != mine.invocation
 
@@ -380,7 +380,7 @@ async def a_template_is_installed_and_an_instance_started(world: World) -> None:
     assert (await want(world, instance)).plan == Converged("Ready")
     unit = await seen(world, "x@a\\x2db.service")
     assert unit.active_state == "active"
-    assert set(await world.units.survey(["x@.service", "x@a\\x2db.service"])) == {"x@.service", "x@a\\x2db.service"}
+    assert set(await world.units.list_units(["x@.service", "x@a\\x2db.service"])) == {"x@.service", "x@a\\x2db.service"}
     await gone(world, "x@a\\x2db.service")
     await gone(world, "x@.service")
     assert await world.units.look("x@.service") is None
@@ -417,7 +417,7 @@ async def a_burst_has_one_reload(world: World) -> None:
     async def burst(text: str) -> None:
         for name in names:
             world.store.set_desired(SystemdUnit(name=name, content=SLEEP.format(text)))
-        world.kind.expect(names)
+        world.kind.batch_begin(names)
         await asyncio.gather(*(settle(world, name) for name in names))
 
     before = await world.reloads()

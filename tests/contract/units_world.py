@@ -17,7 +17,7 @@ import traceback
 from pathlib import Path
 from typing import Any, Protocol
 
-from harmony_agent.core.reconcile import Converged, Wait
+from harmony_agent.core.reconciler import Converged, Wait
 from harmony_agent.kinds.systemd_unit import UnitReconciler
 from harmony_agent.topology.units import MASK, Unit, Units
 from scores.systemd_unit import SystemdUnit
@@ -154,8 +154,8 @@ class RealWorld:
     """systemd on this machine, in the scope of who runs this."""
 
     def __init__(self) -> None:
-        from harmony_agent.adapters.systemd import SystemdUnits
-        from harmony_agent.adapters.systemd_bus import Bus
+        from harmony_agent.adapters.systemd.bus import Bus
+        from harmony_agent.adapters.systemd.units import SystemdUnits
 
         self._user = os.getuid() != 0
         home = Path.home()

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from harmony_fleet import signing
 from harmony_fleet.authority import setup
-from harmony_fleet.authority.setup import Wanted
+from harmony_fleet.authority.setup import ServerRequest
 from harmony_fleet.cli import main
+from harmony_fleet.manifests import signing
 from tests.device.lab import ServedLan
 from tests.device.network import NATS_HOST
 
@@ -27,7 +27,7 @@ class Authority:
     def __init__(self, folder: Path, lan: ServedLan) -> None:
         self.folder, self.home, self._lan = folder, folder / "home", lan
         self.home.mkdir(parents=True)
-        setup.init(self.home, setup.checked(Wanted("fleet", folder / "nats", (NATS_HOST,))))
+        setup.init(self.home, setup.checked(ServerRequest("fleet", folder / "nats", (NATS_HOST,))))
         signing.new(self.home)
         lan.nats.stop()
         shutil.copyfile(folder / "nats" / "server.conf", lan.nats.folder / "nats.conf")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from harmony_agent.kinds.container.spec import RESOURCE
+from harmony_agent.kinds.container.payload import RESOURCE
 from scores import Container, Manifest
 from scores.manifest import AnyScore
 from tests.device.control import Control

@@ -14,7 +14,15 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from harmony_agent.core.errors import Transient
-from harmony_agent.topology.containers import ContainerEvent, ContainerState, Health, Image, Listed, Refused, State
+from harmony_agent.topology.containers import (
+    ContainerEvent,
+    ContainerState,
+    EngineRefused,
+    Health,
+    Image,
+    Listed,
+    State,
+)
 
 
 @dataclass
@@ -52,13 +60,13 @@ class FakeContainers:
         self.events_queue: asyncio.Queue[ContainerEvent] = asyncio.Queue()
         self.closed = False
         self._count = 0
-        self._refusals: dict[str, list[Refused | Transient]] = {}
+        self._refusals: dict[str, list[EngineRefused | Transient]] = {}
 
     # What a test does.
 
     def refuse(self, operation: str, text: str = "refused", status: int = 500, times: int = 1) -> None:
         """The next calls of `operation` are answered with an error."""
-        self._refusals.setdefault(operation, []).extend([Refused(status, text)] * times)
+        self._refusals.setdefault(operation, []).extend([EngineRefused(status, text)] * times)
 
     def silence(self, operation: str, reason: str = "Timeout", times: int = 1) -> None:
         """The next calls of `operation` aren't answered."""
@@ -140,7 +148,7 @@ class FakeContainers:
         if one is None:
             return None
         if one.lost:
-            raise Refused(500, "getting graph driver info: stat /x/overlay/abc: no such file or directory")
+            raise EngineRefused(500, "getting graph driver info: stat /x/overlay/abc: no such file or directory")
         return ContainerState(
             id=one.id,
             name=one.name,
@@ -175,18 +183,20 @@ class FakeContainers:
         if ref in self.registry:
             self.images[ref] = self.registry[ref]
         elif not self.silent_pulls:
-            raise Refused(0, f"initializing source docker://{ref}: connection refused")
+            raise EngineRefused(0, f"initializing source docker://{ref}: connection refused")
 
     async def create(self, payload: Mapping[str, Any]) -> str:
         name = payload["name"]
         self._change("create", name)
         if self.named(name) is not None:
-            raise Refused(500, f'container name "{name}" is already in use by {self.get(name).id}. Choose another')
+            raise EngineRefused(
+                500, f'container name "{name}" is already in use by {self.get(name).id}. Choose another'
+            )
         if name in self.leftovers.values():
             ident = next(ident for ident, held in self.leftovers.items() if held == name)
-            raise Refused(500, f'the container name "{name}" is already in use by {ident}. You have to remove it')
+            raise EngineRefused(500, f'the container name "{name}" is already in use by {ident}. You have to remove it')
         if payload["image"] not in self.images:
-            raise Refused(500, f"{payload['image']}: image not known")
+            raise EngineRefused(500, f"{payload['image']}: image not known")
         return self._add(name, dict(payload), self.images[payload["image"]]).id
 
     async def clear_storage(self, ident: str) -> None:
@@ -197,10 +207,10 @@ class FakeContainers:
         one = self._need(ident)
         self._change("start", one.name)
         if one.lost:
-            raise Refused(500, "mounting storage for container: stat /x/overlay/abc: no such file or directory")
+            raise EngineRefused(500, "mounting storage for container: stat /x/overlay/abc: no such file or directory")
         command = [*one.payload.get("entrypoint", []), *one.payload.get("command", [])]
         if command and command[0] in self.missing_commands:
-            raise Refused(500, f'runc create failed: exec: "{command[0]}": no such file or directory')
+            raise EngineRefused(500, f'runc create failed: exec: "{command[0]}": no such file or directory')
         if one.state != "running":
             self._run(one)
 
@@ -210,7 +220,7 @@ class FakeContainers:
             return
         self._change("stop", one.name, str(grace))
         if one.state == "paused":
-            raise Refused(500, "container is running or paused, refusing to clean up: container state improper")
+            raise EngineRefused(500, "container is running or paused, refusing to clean up: container state improper")
         if one.state in ("running", "stopping"):
             self.exits(one.name, 0)
 
@@ -230,7 +240,7 @@ class FakeContainers:
         one = self._need(ident)
         self._change("rename", one.name, name)
         if self.named(name) not in (None, one):
-            raise Refused(500, f'name "{name}" is in use: container already exists')
+            raise EngineRefused(500, f'name "{name}" is in use: container already exists')
         one.name = name
 
     async def remove(self, ident: str) -> None:
@@ -264,7 +274,7 @@ class FakeContainers:
 
     def _need(self, ident: str) -> Made:
         if ident not in self.made:
-            raise Refused(404, "no such container")
+            raise EngineRefused(404, "no such container")
         return self.made[ident]
 
     def _add(self, name: str, payload: dict[str, Any], image: Image) -> Made:

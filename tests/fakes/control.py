@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from harmony_agent.topology.control import BucketMissing, Conflict, Entry, Unreachable
+from harmony_agent.topology.control_plane import BucketMissing, Conflict, Entry, Unreachable
 
 
 class FakeBuckets:

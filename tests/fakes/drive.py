@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from harmony_agent.core.reconcile import Act, Converged, Desired, Plan, Wait
-from harmony_agent.engine.kind import KindInstance
+from harmony_agent.core.reconciler import Act, Converged, Desired, Plan, Wait
+from harmony_agent.engine.kind_instance import KindInstance
 from tests.fakes.store import FakeStore
 
 ROUNDS = 6
@@ -33,13 +33,13 @@ async def run(kind: Any, store: FakeStore, name: str, before: Callable[[Any], No
     """One pass over `name`. `before` is called ahead of each action, and may raise Cut to play a SIGKILL."""
     desired = store.desired(name)
     kind = kind if isinstance(kind, KindInstance) else KindInstance(kind)
-    kind.expect([name])
+    kind.batch_begin([name])
     try:
         if desired is None:
             return await _remove(kind, store, name, before)
         return await _converge(kind, store, desired, before)
     finally:
-        kind.done(name)
+        kind.batch_end(name)
 
 
 async def _converge(kind: Any, store: FakeStore, desired: Desired[Any], before: Callable[[Any], None]) -> Pass:
@@ -51,7 +51,7 @@ async def _converge(kind: Any, store: FakeStore, desired: Desired[Any], before: 
     taken = kind.taken(name, desired, observed)
     held = [store.record(other).claims for other in taken] + ([record.claims] if record is not None else [])
     owned = bool(held) and claims <= frozenset().union(*held)
-    disturbs = isinstance(plan, Act) and any(action.disturbs for action in plan.actions)
+    disturbs = isinstance(plan, Act) and any(action.is_disruptive for action in plan.actions)
     if not owned and disturbs and not spec.adopt:
         return Pass(Wait("OwnershipConflict", phase="Blocked", seconds=10.0))
     if record is None or not owned or taken or record.spec_digest != desired.digest:
@@ -72,7 +72,7 @@ async def _remove(kind: Any, store: FakeStore, name: str, before: Callable[[Any]
     record = store.record(name)
     if record is None or record.on_remove == "orphan":
         if record is not None:
-            await kind.let_go(name)
+            await kind.release(name)
         store.forget(name)
         return Pass(Converged())
     result = Pass(kind.plan(name, None, await kind.observe(name)))

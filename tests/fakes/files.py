@@ -16,13 +16,13 @@ from harmony_agent.core.errors import Transient
 from harmony_agent.topology.files import (
     MAX_READ,
     Attributes,
-    Mark,
-    Node,
-    Seen,
-    SeenType,
-    Sight,
-    Spot,
-    Trouble,
+    FileSpec,
+    ObjectStat,
+    ObjectType,
+    PathError,
+    PathQuery,
+    PathState,
+    StatFingerprint,
 )
 
 AGENT = 1000
@@ -35,7 +35,7 @@ GIDS = {"root": 0, "agent": AGENT, "www": 33}
 class Thing:
     """An object of the tree. `mark` is another one after each change."""
 
-    type: SeenType
+    type: ObjectType
     mark: int
     mode: int = 0o644
     uid: int = AGENT
@@ -53,11 +53,11 @@ class FakeFiles:
         self.leftovers: set[str] = set()
         self.formers: dict[str, bytes] = {}
         self.changes: list[tuple[str, str]] = []
-        self.troubles: dict[str, Trouble] = {}
+        self.troubles: dict[str, PathError] = {}
         self.failures: list[Transient] = []
         self.cannot_give: set[int] = set()
         self.closed = False
-        self._glanced: dict[str, Sight] = {}
+        self._glanced: dict[str, PathState] = {}
         self._marks = 0
         self._listeners: list[Callable[[str], None]] = []
 
@@ -68,7 +68,7 @@ class FakeFiles:
         path: str,
         content: bytes = b"",
         *,
-        type: SeenType = "file",  # noqa: A002
+        type: ObjectType = "file",  # noqa: A002
         mode: int = 0o644,
         uid: int = AGENT,
         gid: int = AGENT,
@@ -92,23 +92,23 @@ class FakeFiles:
 
     # The protocol.
 
-    async def look(self, spot: Spot) -> Sight:
+    async def stat_exact(self, spot: PathQuery) -> PathState:
         return self._sight(spot)
 
-    async def glance(self, spots: Sequence[Spot]) -> Sequence[Sight]:
+    async def stat_cached(self, spots: Sequence[PathQuery]) -> Sequence[PathState]:
         return [self._remembered(self._sight(spot)) for spot in spots]
 
-    def _remembered(self, sight: Sight) -> Sight:
+    def _remembered(self, sight: PathState) -> PathState:
         """The same object where nothing changed."""
         before = self._glanced.get(sight.path)
         if before != sight:
             before = self._glanced[sight.path] = sight
         return before
 
-    async def put(self, path: str, node: Node, expect: Mark | None) -> None:
+    async def put(self, path: str, node: FileSpec, expect: StatFingerprint | None) -> None:
         content = await self._content(path, node)
         old = self._expect("put", path, expect)
-        if self._sight(Spot(path)).missing:
+        if self._sight(PathQuery(path)).missing:
             raise Transient("ParentMissing", f"cannot write {path}", delay=1.0)
         if old is not None and old.type == "directory" and not self._empty(path):
             raise Transient("DirectoryNotEmpty", f"cannot write {path}", phase="Blocked")
@@ -120,7 +120,7 @@ class FakeFiles:
         self.leftovers.discard(path)
         self._store(path, Thing(node.type, 0, mode, uid, gid, content, node.target))
 
-    async def amend(self, path: str, attributes: Attributes, expect: Mark) -> None:
+    async def set_attributes(self, path: str, attributes: Attributes, expect: StatFingerprint) -> None:
         old = self._expect("amend", path, expect)
         assert old is not None
         assert old.type in ("file", "directory")
@@ -134,7 +134,7 @@ class FakeFiles:
             ),
         )
 
-    async def remove(self, path: str, expect: Mark) -> None:
+    async def remove(self, path: str, expect: StatFingerprint) -> None:
         old = self._expect("remove", path, expect)
         if old is not None and old.type == "directory" and not self._empty(path):
             raise Transient("DirectoryNotEmpty", f"cannot remove {path}", phase="Blocked")
@@ -161,7 +161,7 @@ class FakeFiles:
                 stay.append(path)
         return stay
 
-    async def keep(self, path: str, former: str, digest: str, expect: Mark) -> None:
+    async def back_up(self, path: str, former: str, digest: str, expect: StatFingerprint) -> None:
         old = self._expect("keep", path, expect)
         assert old is not None
         assert digest == _digest(old.content)
@@ -186,7 +186,7 @@ class FakeFiles:
 
     # Inside.
 
-    async def _content(self, path: str, node: Node) -> bytes:
+    async def _content(self, path: str, node: FileSpec) -> bytes:
         if node.fetch is not None:
             pieces: list[bytes] = []
 
@@ -195,20 +195,20 @@ class FakeFiles:
 
             await node.fetch(write)
             content = b"".join(pieces)
-        elif node.former:
-            content = self.formers[node.former]
+        elif node.backup:
+            content = self.formers[node.backup]
         else:
             return node.content or b""
         if _digest(content) != node.digest:
             raise Transient("DigestMismatch", f"cannot write {path}")
         return content
 
-    def _expect(self, call: str, path: str, expect: Mark | None) -> Thing | None:
+    def _expect(self, call: str, path: str, expect: StatFingerprint | None) -> Thing | None:
         self._begin(call, path)
-        sight = self._sight(Spot(path))
-        if sight.trouble is not None:
-            raise Transient(sight.trouble.reason, sight.trouble.message, phase=sight.trouble.phase)
-        if (None if sight.seen is None else sight.seen.mark) != expect:
+        sight = self._sight(PathQuery(path))
+        if sight.error is not None:
+            raise Transient(sight.error.reason, sight.error.message, phase=sight.error.phase)
+        if (None if sight.stat is None else sight.stat.fingerprint) != expect:
             raise Transient("ChangedMeanwhile", f"cannot {call} {path}", delay=0.2)
         return self.things.get(path)
 
@@ -235,41 +235,41 @@ class FakeFiles:
     def _empty(self, path: str) -> bool:
         return not any(other.startswith(path + "/") for other in self.things)
 
-    def _sight(self, spot: Spot) -> Sight:
+    def _sight(self, spot: PathQuery) -> PathState:
         uid, gid, unknown = _number(UIDS, spot.owner), _number(GIDS, spot.group), ""
         if spot.owner is not None and uid is None:
             unknown = f"user {spot.owner}"
         elif spot.group is not None and gid is None:
             unknown = f"group {spot.group}"
-        sight = Sight(spot.path, kept=spot.former in self.formers, uid=uid, gid=gid, unknown=unknown)
+        sight = PathState(spot.path, has_backup=spot.backup in self.formers, uid=uid, gid=gid, unknown=unknown)
         trouble = self.troubles.get(spot.path) or self._in_the_way(spot.path)
         if trouble is not None:
-            return replace(sight, trouble=trouble)
+            return replace(sight, error=trouble)
         missing = [parent for parent in reversed(self._parents(spot.path)) if parent not in self.things]
         if missing:
             return replace(sight, missing=tuple(missing))
         thing = self.things.get(spot.path)
         seen = None if thing is None else self._seen(spot.path, thing)
-        return replace(sight, seen=seen, leftover=spot.path in self.leftovers)
+        return replace(sight, stat=seen, leftover=spot.path in self.leftovers)
 
-    def _in_the_way(self, path: str) -> Trouble | None:
+    def _in_the_way(self, path: str) -> PathError | None:
         for parent in reversed(self._parents(path)):
             thing = self.things.get(parent)
             if thing is not None and thing.type != "directory":
                 reason = "SymlinkInPath" if thing.type == "symlink" else "NotADirectory"
-                return Trouble(reason, f"cannot go through {parent}")
+                return PathError(reason, f"cannot go through {parent}")
         return None
 
-    def _seen(self, path: str, thing: Thing) -> Seen:
+    def _seen(self, path: str, thing: Thing) -> ObjectStat:
         readable = thing.type == "file" and len(thing.content) <= MAX_READ
-        return Seen(
+        return ObjectStat(
             type=thing.type,
             mode=0o777 if thing.type == "symlink" else thing.mode,
             uid=thing.uid,
             gid=thing.gid,
             owner=_name(UIDS, thing.uid),
             group=_name(GIDS, thing.gid),
-            mark=(thing.mark,),
+            fingerprint=(thing.mark,),
             size=len(thing.content),
             digest=_digest(thing.content) if readable else None,
             target=thing.target if thing.type == "symlink" else None,

@@ -6,30 +6,30 @@ import asyncio
 from collections.abc import Sequence
 
 from harmony_agent.core.errors import Transient
-from harmony_agent.core.reconcile import Key, Record
-from harmony_agent.topology.control import Stored
+from harmony_agent.core.reconciler import Key, OwnershipRecord
+from harmony_agent.topology.control_plane import StoredManifest
 
 
 class FakeLedger:
     """Implements `topology.control.Ledger`. `full`: each write fails as on a full disk."""
 
     def __init__(self) -> None:
-        self.stored: dict[str, Stored] = {}
-        self.owned: dict[Key, Record] = {}
+        self.stored: dict[str, StoredManifest] = {}
+        self.owned: dict[Key, OwnershipRecord] = {}
         self.full = False
         self.writes = 0
 
-    def manifests(self) -> Sequence[Stored]:
+    def manifests(self) -> Sequence[StoredManifest]:
         return list(self.stored.values())
 
-    def records(self) -> Sequence[Record]:
+    def records(self) -> Sequence[OwnershipRecord]:
         return list(self.owned.values())
 
-    async def accept(self, manifest: Stored) -> None:
+    async def accept(self, manifest: StoredManifest) -> None:
         await self._write()
         self.stored[manifest.deployment] = manifest
 
-    async def put(self, records: Sequence[Record]) -> None:
+    async def put(self, records: Sequence[OwnershipRecord]) -> None:
         await self._write()
         self.owned |= {record.key: record for record in records}
 
@@ -47,7 +47,7 @@ class FakeLedger:
     def intact(self) -> bool:
         return True
 
-    async def rebuild(self, manifests: Sequence[Stored], records: Sequence[Record]) -> None:
+    async def rebuild(self, manifests: Sequence[StoredManifest], records: Sequence[OwnershipRecord]) -> None:
         self.stored = {stored.deployment: stored for stored in manifests}
         self.owned = {record.key: record for record in records}
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import anyio
 
-from harmony_agent.core.reconcile import Act, Action, Converged, Desired, Facts, Plan, Store
+from harmony_agent.core.reconciler import Act, Action, Converged, Desired, Facts, KindView, Plan
 from scores.canonical import digest
 from scores.file import File
 from scores.manifest import FieldError
@@ -34,7 +34,7 @@ class MemoryFiles:
     kind = "File"
     spec_type = File
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: KindView) -> None:
         self.store = store
         self.disk: dict[str, bytes] = {}
         self.writes: list[str] = []
@@ -69,7 +69,7 @@ class MemoryFiles:
         path = self._path(name)
         return self.disk.get(path) if path is not None else None
 
-    def last_seen(self, name: str) -> bytes | None:
+    def cached(self, name: str) -> bytes | None:
         return self.remembered.get(name)
 
     def plan(self, name: str, desired: Desired[File] | None, observed: bytes | None) -> Plan[Put | Drop]:
@@ -81,7 +81,7 @@ class MemoryFiles:
         if observed == wanted:
             return Converged()
         put = Put(
-            name=name, reason="content differs", path=desired.spec.path, data=wanted, disturbs=observed is not None
+            name=name, reason="content differs", path=desired.spec.path, data=wanted, is_disruptive=observed is not None
         )
         return Act((put,), ("content",))
 

@@ -6,13 +6,13 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 
-from harmony_agent.topology.control import BucketMissing, Entry, Event, Lost, Snapshot, Unreachable, Update
+from harmony_agent.topology.control_plane import BucketMissing, Entry, Event, Lost, Snapshot, Unreachable, Update
 from scores.keys import BUCKETS, DESIRED
 from tests.fakes.control import FakeBuckets
 
 
 class FakePlane(FakeBuckets):
-    """Implements `topology.control.ControlPlane` for `device`, as `nats_desired` behaves.
+    """Implements `topology.control.ControlPlane` for `device`, as `control_plane` behaves.
 
     reachable
         False: every call says so; the watch is lost until it is True again.
@@ -54,7 +54,7 @@ class FakePlane(FakeBuckets):
         self.written(bucket, key, data)
         return await super().put(bucket, key, data, revision)
 
-    async def birth(self, bucket: str) -> str:
+    async def bucket_created_at(self, bucket: str) -> str:
         await self._travel()
         if bucket not in self.entries:
             raise BucketMissing(bucket)

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from harmony_agent.core.reconcile import Desired, Facts, Record
+from harmony_agent.core.reconciler import Desired, Facts, OwnershipRecord
 from scores.base import Score
 
 
@@ -23,14 +23,14 @@ class FakeStore:
         self.deployment = deployment
         self.noted: list[tuple[str, dict[str, Any]]] = []
         self._desired: dict[str, Desired[Any]] = {}
-        self._records: dict[str, Record] = {}
+        self._records: dict[str, OwnershipRecord] = {}
 
     # What a reconciler sees.
 
     def desired(self, name: str) -> Desired[Any] | None:
         return self._desired.get(name)
 
-    def record(self, name: str) -> Record | None:
+    def record(self, name: str) -> OwnershipRecord | None:
         return self._records.get(name)
 
     def names(self) -> Collection[str]:
@@ -77,14 +77,14 @@ class FakeStore:
         """Want `name` no more; what the ledger holds of it stays until `forget`."""
         self._desired.pop(name, None)
 
-    def claim(self, name: str, facts: Facts | None = None, claims: Iterable[str] | None = None) -> Record:
+    def claim(self, name: str, facts: Facts | None = None, claims: Iterable[str] | None = None) -> OwnershipRecord:
         """Own `name` by the spec that is wanted of it, as the engine does before it applies anything.
 
         Without `facts` or `claims`, those of an older record stay. `applied` stays as it was.
         """
         desired = self._desired[name]
         old = self._records.get(name)
-        record = Record(
+        record = OwnershipRecord(
             kind=self.kind,
             name=name,
             deployment=self.deployment,
@@ -98,7 +98,7 @@ class FakeStore:
         self._records[name] = record
         return record
 
-    def put(self, record: Record) -> None:
+    def put(self, record: OwnershipRecord) -> None:
         """Hold exactly this record."""
         self._records[record.name] = replace(record, facts=_json(record.facts))
 

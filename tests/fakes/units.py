@@ -103,7 +103,7 @@ class FakeUnits:
     def directory(self) -> str:
         return self._directory
 
-    async def survey(self, names: Collection[str]) -> Mapping[str, Unit]:
+    async def list_units(self, names: Collection[str]) -> Mapping[str, Unit]:
         self.held &= set(names)
         found = {name: await self.look(name) for name in names}
         return {name: unit for name, unit in found.items() if unit is not None}
@@ -125,7 +125,7 @@ class FakeUnits:
         return Unit(
             name=name,
             files=files,
-            kept=kept,
+            backups=kept,
             linked=linked,
             links=self._links(name),
             enabled_by=enabled_by,
@@ -196,7 +196,7 @@ class FakeUnits:
         self.calls.append(f"restore {place}")
         self.disk[place] = former if former.startswith("link:") else self.kept[name][former]
 
-    async def drop_kept(self, name: str) -> None:
+    async def drop_backups(self, name: str) -> None:
         self.calls.append(f"drop-kept {name}")
         self.kept.pop(name, None)
 
@@ -208,14 +208,14 @@ class FakeUnits:
 
     # Links and reloads.
 
-    def expect(self, names: Collection[str]) -> None:
+    def batch_begin(self, names: Collection[str]) -> None:
         self.expected |= set(names)
 
-    def done(self, name: str) -> None:
+    def batch_end(self, name: str) -> None:
         self.expected.discard(name)
 
     async def reload(self, name: str) -> None:
-        self.done(name)
+        self.batch_end(name)
         self.calls.append("reload")
         self.reloads += 1
         for known, loaded in list(self.loaded.items()):
@@ -335,7 +335,7 @@ class FakeUnits:
     async def logs(self, name: str, lines: int) -> list[str]:
         return self.journal.get(name, [])[-lines:]
 
-    def moment(self) -> str:
+    def journal_cursor(self) -> str:
         return f"{self.boot}:{self._now}"
 
     async def finished(self, name: str, moment: str) -> bool:

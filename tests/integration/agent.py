@@ -18,13 +18,13 @@ from nats.aio.client import Client
 from nats.js.api import KeyValueConfig, StorageType
 
 from harmony_agent.adapters.clock import SystemClock
-from harmony_agent.adapters.ledger import SqliteLedger
-from harmony_agent.adapters.nats_desired import NatsControl
+from harmony_agent.adapters.ledger.ledger import SqliteLedger
+from harmony_agent.adapters.nats.control_plane import NatsControl
 from harmony_agent.adapters.probing import LoopbackProber
-from harmony_agent.core.trust import Trust
-from harmony_agent.engine.book import Book
+from harmony_agent.core.signatures import Trust
+from harmony_agent.engine.context import Times
 from harmony_agent.engine.engine import Engine, Intervals
-from harmony_agent.engine.parts import Times
+from harmony_agent.engine.state.device_state import DeviceState
 from scores.keys import ACTUAL, BUCKETS, DESIRED, HISTORY
 from scores.names import format_time
 from scores.status import Capabilities, DeviceInfo, OsInfo, TrustInfo
@@ -93,7 +93,7 @@ class Agent:
         clock = SystemClock()
         times = Times(clock, lambda: format_time(datetime.fromtimestamp(clock.now(), UTC)), random.random)
         ledger = SqliteLedger(self.state)
-        book = Book(ledger, times.wire_now)
+        book = DeviceState(ledger, times.wire_now)
         known = lambda: list(book.deployments)  # noqa: E731
         self.control = NatsControl(self.device, self.machine, self.urls, poll=self.poll, known=known, **self.link)
         self.files = MemoryFiles(book.store("File"))
@@ -101,7 +101,7 @@ class Agent:
         self.prepare(self.files)
         self.engine = Engine(
             device=self.device,
-            book=book,
+            state=book,
             kinds=dict.fromkeys(self.allowed, self.files),
             control=self.control,
             prober=LoopbackProber(),

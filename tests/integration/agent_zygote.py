@@ -12,7 +12,7 @@ import signal
 import sys
 from typing import Final
 
-import harmony_agent.adapters.files
+import harmony_agent.adapters.files.local_files
 import harmony_agent.app
 import harmony_agent.kinds.file  # noqa: F401  # what an agent imports later, it has already
 from harmony_agent import cli

@@ -13,8 +13,8 @@ import sys
 import time
 from pathlib import Path
 
-from harmony_agent.adapters.nats_desired import NatsControl
-from harmony_agent.topology.control import Entry, Lost, Snapshot
+from harmony_agent.adapters.nats.control_plane import NatsControl
+from harmony_agent.topology.control_plane import Entry, Lost, Snapshot
 
 
 class Crowd:

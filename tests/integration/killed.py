@@ -20,20 +20,22 @@ from collections.abc import Mapping
 from types import FrameType
 from typing import Any, Final, Literal
 
-from harmony_fleet import apply, bounded, fleetwork
-from harmony_fleet.cli_options import guarded
+from harmony_fleet.cli.options import guarded
 from harmony_fleet.commands import fleet, upgrade
 from harmony_fleet.commands.common import Common
-from harmony_fleet.connection import Connection
-from harmony_fleet.render import Output
-from harmony_fleet.roster import durable, file, lock
+from harmony_fleet.nats import bounded
+from harmony_fleet.nats.connection import Connection
+from harmony_fleet.output.render import Output
+from harmony_fleet.rollout import apply, fleet_apply
+from harmony_fleet.rollout.runs import follow, store
+from harmony_fleet.roster import file
 from harmony_fleet.roster.model import Roster
-from harmony_fleet.runs import follow, store
+from harmony_fleet.storage import durable, lock
 from scores.manifest import Manifest, WireManifest
 from scores.status import DeploymentStatus, DeviceInfo
 from scores.task_run import TaskRun
 
-TRACED: Final = {module.__file__ for module in (fleet, fleetwork, apply, bounded, file, lock, durable, follow, store)}
+TRACED: Final = {module.__file__ for module in (fleet, fleet_apply, apply, bounded, file, lock, durable, follow, store)}
 _PR_SET_PDEATHSIG: Final = 1
 What = Literal["steps", "writes"]
 

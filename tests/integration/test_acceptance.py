@@ -36,7 +36,7 @@ async def test_higher_generation_is_persisted_and_converges(pair: Pair) -> None:
     assert agent.disk == {"/srv/web/f0": b"new", "/srv/web/f1": b"b"}
     assert status["resources"]["File/f0"]["generation"] == 4
     assert status["resources"]["File/f1"]["generation"] == 3  # its own spec did not change
-    [stored] = [entry.stored for entry in agent.engine.book.deployments.values()]
+    [stored] = [entry.stored for entry in agent.engine.state.deployments.values()]
     assert stored is not None
     assert stored.digest == status["digest"]
     assert agent.applied.count("/srv/web/f1") == 1

@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
-from harmony_agent.core.reconcile import Key
+from harmony_agent.core.reconciler import Key
 from scores.keys import ACTUAL, BUCKETS, DESIRED
 from tests.integration.agent import (
     LINEAGE,
@@ -158,13 +158,13 @@ async def test_keys_that_name_no_deployment_are_told_in_device_info(pair: Pair) 
     for key in ("Web", "-x"):
         await plane.put(manifest(1, "x"), key)
     await eventually(lambda: len(agent.engine.intake.ignored()) == 2, "they are noticed")
-    agent.engine.vitals.doubt()  # else it is looked at each minute
+    agent.engine.heartbeats.invalidate()  # else it is looked at each minute
     info = await plane.until_value("device-info", "info.pi-01", lambda info: "ignored_keys" in info)
     assert info["ignored_keys"] == ["pi-01.-x", "pi-01.Web"]
     for key in ("Web", "-x"):
         await plane.mark("PURGE", key)
     await eventually(lambda: not agent.engine.intake.ignored(), "they are forgotten")
-    agent.engine.vitals.doubt()
+    agent.engine.heartbeats.invalidate()
     await plane.until_value("device-info", "info.pi-01", lambda info: "api" in info and "ignored_keys" not in info)
 
 
@@ -243,7 +243,7 @@ async def test_the_prune_guard_counts_what_is_wanted_and_not_made_yet(pair: Pair
     agent, plane = pair
     agent.files.gates |= {f"f{number}": anyio.Event() for number in range(2, 5)}
     await plane.put(manifest(4, SECRET, "b", "c", "d", "e"))
-    await eventually(lambda: Key("File", "f4") in agent.engine.book.desired, "it was not accepted")
+    await eventually(lambda: Key("File", "f4") in agent.engine.state.desired, "it was not accepted")
     await plane.put(manifest(5))
     status = await plane.until(said("Held", "PruneGuard"))
     assert (rejected(status)[0], status["generation"]) == (5, 4)
@@ -289,7 +289,7 @@ async def test_removed_takes_all_off_and_leaves_a_tombstone(nats_server: NatsSer
             status = await plane.until(said("Removed", ""))
             assert (status["generation"], status["resources"], status["rejected"]) == (2, {}, None)
             assert agent.disk == {}
-            assert list(agent.engine.book.records) == []
+            assert list(agent.engine.state.records) == []
             await plane.put(manifest(1, *"abcde"))  # the tombstone fences, too
             status = await plane.until(said("Fenced", "StaleGeneration"))
             assert status["generation"] == 2
@@ -360,7 +360,7 @@ async def test_fresh_state_directory_is_fenced_by_actual_state(nats_server: Nats
 
 async def test_fresh_state_directory_with_the_same_generation(nats_server: NatsServer, tmp_path: Path) -> None:
     async with reborn(nats_server, tmp_path, manifest(7, "seven")) as (agent, _plane):
-        await eventually(lambda: agent.engine.book.records != {}, "it was not taken back")
+        await eventually(lambda: agent.engine.state.records != {}, "it was not taken back")
         await agent.repairs()  # taken back, for it was exactly as wanted
         assert agent.applied == ["/srv/web/f0"]
 

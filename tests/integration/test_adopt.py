@@ -76,7 +76,7 @@ async def test_adopt_takes_nothing_off_unless_that_is_said(nats_server: NatsServ
         await operator("apply", wanted(operator, "a"), "-d", "pi-01", "--no-wait")
         async with agent.run():
             await plane.until(lambda status: LOST(status) and status["generation"] == 2)
-            await eventually(lambda: len(agent.engine.book.records) == 1, "f0 was not taken back")
+            await eventually(lambda: len(agent.engine.state.records) == 1, "f0 was not taken back")
             ran = await operator("adopt", "pi-01/web", *WAIT, "-o", "json")
             assert (ran.code, ran.error["code"]) == (5, "RemainsUnwanted"), ran
             assert len(agent.disk) == 2

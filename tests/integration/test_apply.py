@@ -386,7 +386,7 @@ async def test_a_lost_cas_is_3_and_writes_nothing_over(
     operator: Operator, device: SimulatedDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another operator writes exactly between our read and our write."""
-    from harmony_fleet.kv import Store
+    from harmony_fleet.nats.kv import Store
 
     genuine = Store.ensure_buckets
     await operator("apply", operator.file("web", a_file(content="1")), "-d", device.name)

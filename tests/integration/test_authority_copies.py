@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from nats.errors import Error
 
-from harmony_fleet.authority.keep import Authority
+from harmony_fleet.authority.authority_store import Authority
 from scores.bundle import decode
 from scores.keys import DESIRED, FLEET, device_inbox, device_reader, info_key, kv_stream, kv_subject
 from tests.integration.operator import Operator

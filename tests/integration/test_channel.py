@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from harmony_agent.adapters.nats_desired import NatsControl
-from harmony_fleet.connection import Connection
+from harmony_agent.adapters.nats.control_plane import NatsControl
 from harmony_fleet.context import Context
 from harmony_fleet.errors import Unreachable
+from harmony_fleet.nats.connection import Connection
 from tests.integration.agent import eventually
 from tests.integration.operator import Operator
 from tests.natsauthority import GuardedServer

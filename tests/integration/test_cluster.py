@@ -13,7 +13,7 @@ import nats.js.errors
 import pytest
 from nats.js.api import StreamInfo
 
-from harmony_agent.topology.control import Unreachable
+from harmony_agent.topology.control_plane import Unreachable
 from scores.keys import ACTUAL, DESIRED
 from tests.fakes.memory_kind import MemoryFiles
 from tests.integration.agent import DEVICE, Agent, Plane, converged, manifest

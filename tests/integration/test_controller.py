@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from harmony_fleet.context import Context
-from harmony_fleet.controller import Controller
-from harmony_fleet.kv import Store
+from harmony_fleet.nats.kv import Store
+from harmony_fleet.rollout.controller import Controller
+from harmony_fleet.rollout.runs.store import all_runs
 from harmony_fleet.roster.edit import Edit, add, change, remove
 from harmony_fleet.roster.file import RosterFile
-from harmony_fleet.runs.store import all_runs
 from scores.keys import ACTUAL, DESIRED
 from tests.integration.operator import Operator
 from tests.integration.simfleet import SimFleet
@@ -109,9 +109,9 @@ async def test_an_attempt_of_a_device_that_was_away_is_taken_off_when_it_is_back
     site.fleet["pi-01"].upgrade = "vanish"
     from datetime import timedelta
 
-    from harmony_fleet.runs.plan import Request, freeze
-    from harmony_fleet.runs.store import create
-    from harmony_fleet.state import list_devices
+    from harmony_fleet.observe.state import list_devices
+    from harmony_fleet.rollout.runs.plan import Request, freeze
+    from harmony_fleet.rollout.runs.store import create
 
     device = [item for item in await list_devices(site.store) if item.name == "pi-01"]
     request = Request("0f" * 4 + "-run", site.file.read().lineage, timedelta(seconds=2), 1)

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from harmony_fleet import signing
 from harmony_fleet.context import Context
-from harmony_fleet.kv import Store
+from harmony_fleet.manifests import signing
+from harmony_fleet.nats.kv import Store
 from scores.keys import DESIRED, FLEET
 from tests.integration.operator import Operator, Ran, a_file
 from tests.integration.simfleet import SimFleet

@@ -15,7 +15,7 @@ from typing import Any
 import anyio
 import pytest
 
-from harmony_agent.adapters import nats_connection
+from harmony_agent.adapters.nats import connection
 from scores.keys import DESIRED
 from tests.integration.agent import LINEAGE, Agent, Plane, converged, eventually, manifest, said
 from tests.natsserver import NatsServer
@@ -100,7 +100,7 @@ async def test_published_while_the_server_is_away_from_us(nats_server: NatsServe
 
 
 async def test_reconnects_without_end(nats_server: NatsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nats_connection, "WAIT_SECONDS", (0.001, 0.01))
+    monkeypatch.setattr(connection, "WAIT_SECONDS", (0.001, 0.01))
     async with plane_of(nats_server) as plane:
         await plane.make_buckets()
     async with Agent(nats_server, tmp_path).run() as agent:
@@ -115,11 +115,11 @@ async def test_reconnects_without_end(nats_server: NatsServer, tmp_path: Path, m
 
 
 def test_wait_between_connects_is_jittered_and_capped() -> None:
-    waits = {tries: [nats_connection._wait(tries) for _ in range(50)] for tries in (0, 1, 5, 60, 10_000)}
+    waits = {tries: [connection._wait(tries) for _ in range(50)] for tries in (0, 1, 5, 60, 10_000)}
     assert max(waits[0]) < 0.1
-    assert all(0 < wait <= nats_connection.WAIT_SECONDS[1] for many in waits.values() for wait in many)
+    assert all(0 < wait <= connection.WAIT_SECONDS[1] for many in waits.values() for wait in many)
     assert all(len(set(many)) > 40 for many in waits.values())
-    assert min(waits[10_000]) >= nats_connection.WAIT_SECONDS[1] / 2
+    assert min(waits[10_000]) >= connection.WAIT_SECONDS[1] / 2
 
 
 async def test_bucket_recreated_then_published(pair: Pair) -> None:
@@ -221,7 +221,7 @@ async def test_generations_while_a_resource_is_slow_collapse(pair: Pair) -> None
     agent.files.gates["f0"] = anyio.Event()
     for generation in range(4, 304):
         await plane.put(manifest(generation, f"{generation}", "b"))
-    web = agent.engine.book.deployments["web"]
+    web = agent.engine.state.deployments["web"]
     await eventually(lambda: web.last is not None and web.last.generation == 303, "not all were accepted", 60)
     before = len(agent.applied)
     agent.files.gates["f0"].set()
@@ -259,7 +259,7 @@ async def test_crash_between_apply_and_gc_and_a_generation_missed(nats_server: N
             status = await plane.until(converged(4))
             assert sorted(status["resources"]) == ["File/f0", "File/f1"]
             assert agent.disk == {"/srv/web/f0": b"a", "/srv/web/f1": b"b"}
-            assert len(agent.engine.book.records) == 2
+            assert len(agent.engine.state.records) == 2
 
 
 async def test_crash_with_nats_away_then_gc(nats_server: NatsServer, tmp_path: Path) -> None:
@@ -272,7 +272,7 @@ async def test_crash_with_nats_away_then_gc(nats_server: NatsServer, tmp_path: P
             await plane.until(converged(1))
             agent.files.gates["f2"] = anyio.Event()
             await plane.put(manifest(2, *"ab"))
-            await eventually(lambda: agent.engine.book.deployments["web"].last.generation == 2, "not accepted")  # type: ignore[union-attr]
+            await eventually(lambda: agent.engine.state.deployments["web"].last.generation == 2, "not accepted")  # type: ignore[union-attr]
     nats_server.stop()
     async with agent.run():
         await eventually(lambda: "/srv/web/f2" not in agent.disk, "what was owned was not taken off")
@@ -303,7 +303,7 @@ async def test_what_the_ledger_cannot_write_is_kept_back_and_tried_again(
     from harmony_agent.core.errors import Transient
 
     agent, plane = pair
-    ledger: Any = agent.engine.book.ledger
+    ledger: Any = agent.engine.state.ledger
 
     async def full(*_args: Any) -> None:
         raise Transient("LedgerUnwritable", "cannot write the ledger: database or disk is full")

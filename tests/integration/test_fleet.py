@@ -84,7 +84,7 @@ async def site(nats_server: NatsServer, tmp_path: Path) -> AsyncIterator[Site]:
     async with nats_server.client() as client:
         await client.jetstream().account_info()
         from harmony_fleet.context import Context
-        from harmony_fleet.kv import Store
+        from harmony_fleet.nats.kv import Store
 
         async with Store(Context((nats_server.url,), None, None, tmp_path)) as store:
             await store.ensure_buckets()
@@ -251,7 +251,7 @@ async def test_a_silent_device_is_stale(live: Site, monkeypatch: pytest.MonkeyPa
     from datetime import timedelta
 
     live.fleet["pi-02"].plugged = False
-    monkeypatch.setattr("harmony_fleet.state.STALE_AFTER", timedelta(seconds=1))
+    monkeypatch.setattr("harmony_fleet.observe.state.STALE_AFTER", timedelta(seconds=1))
     await asyncio.sleep(1.5)
     assert await live.findings() == {("heartbeat-stale", "pi-02", "")}
 
@@ -310,7 +310,7 @@ async def test_without_a_server_it_is_code_4(
     live: Site, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nats_server.stop()
-    monkeypatch.setattr("harmony_fleet.connection.CONNECT_SECONDS", 0.3)
+    monkeypatch.setattr("harmony_fleet.nats.connection.CONNECT_SECONDS", 0.3)
     for verb in ("status", "doctor", "verify", "plan", "apply", "reconcile"):
         await live("fleet", verb, code=4)
 
@@ -333,7 +333,7 @@ async def test_a_partial_failure_leaves_the_roster_and_says_how_to_go_on(
     live: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from harmony_fleet.errors import Conflict
-    from harmony_fleet.kv import Store
+    from harmony_fleet.nats.kv import Store
 
     original = Store.put
 
@@ -354,7 +354,7 @@ async def test_a_partial_failure_leaves_the_roster_and_says_how_to_go_on(
 
 
 async def test_a_change_waits_for_an_apply_that_is_writing(live: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    from harmony_fleet.kv import Store
+    from harmony_fleet.nats.kv import Store
 
     original, going = Store.put, asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from harmony_fleet.context import Context
-from harmony_fleet.kv import Store
+from harmony_fleet.nats.kv import Store
 from harmony_fleet.roster.file import RosterFile
 from scores.keys import ACTUAL, DESIRED, TASK_RUNS, kv_subject
 from tests.integration.killed import Killer

@@ -25,9 +25,9 @@ def sizes(agent: Agent) -> dict[str, int]:
     return {
         "tasks": len(asyncio.all_tasks()),
         "descriptors": len(os.listdir("/proc/self/fd")),
-        "desired": len(engine.book.desired),
-        "records": len(engine.book.records),
-        "statuses": len(engine.book.statuses),
+        "desired": len(engine.state.desired),
+        "records": len(engine.state.records),
+        "statuses": len(engine.state.statuses),
         "queue": len(engine.queue),
         "memory": len(engine.converger._memory),
         "waiting": len(engine.converger._dependencies),

@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from harmony_fleet.context import Context
-from harmony_fleet.kv import Store
-from harmony_fleet.render import Output
+from harmony_fleet.nats.kv import Store
+from harmony_fleet.output.render import Output
 from scores.keys import ACTUAL, DESIRED, HEARTBEAT, INFO, kv_subject
 from tests.integration.operator import Operator, Ran, a_file
 from tests.integration.simfleet import SimFleet

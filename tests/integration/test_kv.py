@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from harmony_fleet.consumer import Entry
 from harmony_fleet.context import Context
 from harmony_fleet.errors import Conflict, HarmonyError, InvalidInput, Unreachable
-from harmony_fleet.kv import Store
+from harmony_fleet.nats.consumer import Entry
+from harmony_fleet.nats.kv import Store
 from scores.keys import BUCKETS, DESIRED, TASK_RUNS
 from tests.natsjwt import JwtAuthority
 from tests.natsserver import NatsServer

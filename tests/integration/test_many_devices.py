@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-from harmony_fleet.kv import Store
+from harmony_fleet.nats.kv import Store
 from scores.keys import DESIRED, kv_stream
 from tests.integration.test_enroll import Command
 from tests.natsauthority import GuardedServer

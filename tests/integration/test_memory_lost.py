@@ -64,7 +64,7 @@ async def test_a_removal_is_not_removed_while_what_was_told_may_stand(nats_serve
 
 async def test_the_same_generation_is_taken_back_by_itself(nats_server: NatsServer, tmp_path: Path) -> None:
     async with reborn(nats_server, tmp_path) as (agent, plane):
-        await eventually(lambda: len(agent.engine.book.records) == 3, "it was not taken back")
+        await eventually(lambda: len(agent.engine.state.records) == 3, "it was not taken back")
         await plane.until(converged(7))
         assert agent.applied == []
         await plane.put(removal(8))
@@ -92,7 +92,7 @@ async def test_what_differs_since_is_taken_back_by_decision_alone(nats_server: N
         agent.disk["/srv/web/f1"] = b"by hand"
         await plane.put(manifest(9, "new", "b", "c"))  # f0 has another spec, f1 was edited, f2 is as wanted
         status = await plane.until(lambda status: LOST(status) and status["generation"] == 9)
-        await eventually(lambda: len(agent.engine.book.records) == 1, "f2 was not taken back")
+        await eventually(lambda: len(agent.engine.state.records) == 1, "f2 was not taken back")
         status = await plane.until(lambda status: status["resources"]["File/f2"]["phase"] == "Ready")
         assert [one["reason"] for one in status["resources"].values()] == ["LedgerLost", "LedgerLost", ""]
         assert agent.applied == []
@@ -169,7 +169,7 @@ async def test_an_old_copy_of_the_memory_is_lost_memory_of_what_came_since(
             assert (status["generation"], len(status["resources"]), len(agent.disk)) == (3, 3, 3)
             await plane.put(manifest(3, *THREE))
             await plane.until(converged(3))
-            await eventually(lambda: len(old.engine.book.records) == 3, "they were not taken back")
+            await eventually(lambda: len(old.engine.state.records) == 3, "they were not taken back")
             await plane.put(removal(4))
             await plane.until(said("Removed", ""))
             assert agent.disk == {}

@@ -16,8 +16,8 @@ import nats.errors
 import nkeys
 import pytest
 
-from harmony_agent.adapters.nats_desired import NatsControl
-from harmony_agent.topology.control import BucketMissing, Conflict, Unreachable
+from harmony_agent.adapters.nats.control_plane import NatsControl
+from harmony_agent.topology.control_plane import BucketMissing, Conflict, Unreachable
 from scores.keys import ACTUAL, command_subject
 from tests.integration.agent import Plane, eventually
 from tests.natsserver import NatsServer
@@ -105,10 +105,10 @@ async def test_compare_and_set(nats_server: NatsServer) -> None:
         with pytest.raises(BucketMissing):
             await control.get(ACTUAL, "k")
         with pytest.raises(BucketMissing):
-            await control.birth(ACTUAL)
+            await control.bucket_created_at(ACTUAL)
         plane = Plane(client)
         await plane.make_buckets()
-        born = await control.birth(ACTUAL)
+        born = await control.bucket_created_at(ACTUAL)
         assert await control.get(ACTUAL, "k") is None
         revision = await control.put(ACTUAL, "k", b"1", 0)
         with pytest.raises(Conflict):
@@ -119,7 +119,7 @@ async def test_compare_and_set(nats_server: NatsServer) -> None:
         assert (entry.data, entry.revision) == (b"2", revision + 1)
         await plane.delete_buckets(ACTUAL)
         await plane.make_buckets(ACTUAL)
-        assert await control.birth(ACTUAL) != born
+        assert await control.bucket_created_at(ACTUAL) != born
 
 
 async def test_wrong_password_then_the_right_one(nats_server: NatsServer, caplog: pytest.LogCaptureFixture) -> None:
@@ -165,7 +165,7 @@ async def test_credentials_that_cannot_be_read_end_nothing(tmp_path: Path, caplo
         async with running(server.url, credentials=str(creds)) as control:
             await eventually(lambda: control.attempts > 3, "it gave up")
             assert not control.connected()
-    said = [record.getMessage() for record in caplog.records if record.name == "harmony_agent.adapters.nats_connection"]
+    said = [record.getMessage() for record in caplog.records if record.name == "harmony_agent.adapters.nats.connection"]
     assert any("credentials" in line for line in said), said
     assert SEED not in caplog.text
 

@@ -21,9 +21,9 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.js import JetStreamContext
 
-from harmony_fleet import buckets
-from harmony_fleet.connection import Connection
-from harmony_fleet.kv import Store
+from harmony_fleet.nats import buckets
+from harmony_fleet.nats.connection import Connection
+from harmony_fleet.nats.kv import Store
 from scores.keys import (
     ACTUAL,
     BUCKETS,

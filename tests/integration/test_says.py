@@ -137,7 +137,7 @@ async def test_flapping_is_said_once_a_second(pair: Pair) -> None:
     began = time.monotonic()
     flaps = 0
     while time.monotonic() - began < 5.0:
-        agent.engine.queue.add(next(iter(agent.engine.book.desired)))  # as an event would
+        agent.engine.queue.add(next(iter(agent.engine.state.desired)))  # as an event would
         agent.disk["/srv/web/f0"] = f"drift {flaps}".encode()
         flaps += 1
         await anyio.sleep(0.02)

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from harmony_agent.core.trust import Trust
-from harmony_fleet import signing
+from harmony_agent.core.signatures import Trust
+from harmony_fleet.manifests import signing
 from scores.keys import DESIRED
 from scores.manifest import decode
 from scores.names import MAX_GENERATION
@@ -199,7 +199,7 @@ async def test_after_the_device_lost_its_memory_actual_state_is_what_a_replay_is
     await plane.put(bare(REAL))  # nothing unsigned may overwrite what actual-state remembers
     await plane.until(said("Rejected", MISSING))
     async with other.run():
-        await eventually(lambda: "web" in other.engine.book.deployments, "it saw nothing")
+        await eventually(lambda: "web" in other.engine.state.deployments, "it saw nothing")
         await plane.put(OLD)
         status = await plane.until(said("Fenced", "StaleGeneration"))
         assert (status["generation"], status["lineage"]) == (4, LINEAGE)
@@ -387,7 +387,7 @@ async def test_whoever_writes_a_manifest_signs_it(
     nats_server: NatsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """apply, delete, fleet apply, reconcile, upgrade start and what it leaves, removal: every message is looked at."""
-    monkeypatch.setattr("harmony_fleet.runs.follow.LOOK_SECONDS", 0.1)
+    monkeypatch.setattr("harmony_fleet.rollout.runs.follow.LOOK_SECONDS", 0.1)
     operator = Operator(nats_server, tmp_path / "operator")
     async with nats_server.client() as client:
         plane = Plane(client)
@@ -425,7 +425,7 @@ async def test_whoever_writes_a_manifest_signs_it(
             wire = decode(data, device=device, deployment=deployment)
             assert sorted(item.key for item in wire.signatures or ()) == sorted(keys), key
             for name, public in keys.items():
-                assert Trust(True, {name: public}, trust().valid).refusal(json.loads(data), 1) is None, key
+                assert Trust(True, {name: public}, trust().valid).verify(json.loads(data), 1) is None, key
 
 
 CONFIG = """

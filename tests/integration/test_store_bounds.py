@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from harmony_fleet import buckets
-from harmony_fleet.connection import Connection
-from harmony_fleet.kv import Store
+from harmony_fleet.nats import buckets
+from harmony_fleet.nats.connection import Connection
+from harmony_fleet.nats.kv import Store
 from scores.bundle import decode
 from scores.keys import ACTUAL, DESIRED, HEARTBEAT, INFO, TASK_RUNS, kv_stream, kv_subject
 from tests.integration.test_enroll import Command

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from harmony_fleet.context import Context
-from harmony_fleet.kv import Store
-from harmony_fleet.runs.store import cancel_run
+from harmony_fleet.nats.kv import Store
+from harmony_fleet.rollout.runs.store import cancel_run
 from scores.keys import DESIRED, kv_subject
 from tests.integration.operator import Operator, Ran
 from tests.integration.simfleet import SimFleet
@@ -62,8 +62,8 @@ def states(run: dict[str, Any]) -> list[str]:
 
 @pytest.fixture
 async def site(nats_server: NatsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Site]:
-    monkeypatch.setattr("harmony_fleet.runs.follow.LOOK_SECONDS", 0.1)
-    monkeypatch.setattr("harmony_fleet.runs.follow.TIDY_SECONDS", 2.0)
+    monkeypatch.setattr("harmony_fleet.rollout.runs.follow.LOOK_SECONDS", 0.1)
+    monkeypatch.setattr("harmony_fleet.rollout.runs.follow.TIDY_SECONDS", 2.0)
     operator = Operator(nats_server, tmp_path / "operator")
     async with nats_server.client() as client, Store(Context((nats_server.url,), None, None, tmp_path)) as store:
         await store.ensure_buckets()
@@ -169,7 +169,7 @@ async def test_a_device_without_the_capability_fails_the_planning(site: Site) ->
 async def test_silent_ones_count_as_unavailable_and_come_last(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     from datetime import timedelta
 
-    monkeypatch.setattr("harmony_fleet.state.STALE_AFTER", timedelta(seconds=4))
+    monkeypatch.setattr("harmony_fleet.observe.state.STALE_AFTER", timedelta(seconds=4))
     site.fleet["pi-01"].plugged = False
     await asyncio.sleep(4.3)
     shown = (await site("start", "--all", *BOUNDS, "--dry-run", "-o", "json")).json

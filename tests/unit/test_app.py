@@ -9,8 +9,8 @@ import pytest
 
 from harmony_agent import app, cli
 from harmony_agent.core.errors import Terminal, Transient
-from harmony_agent.core.reconcile import Store
-from harmony_agent.describe import Describer
+from harmony_agent.core.reconciler import KindView
+from harmony_agent.device_info import DeviceDescription
 from harmony_agent.settings import Settings
 from scores.file import File
 from tests.fakes.clock import FakeClock
@@ -22,9 +22,9 @@ def settings(tmp_path: Path, **more: Any) -> Settings:
     return Settings.model_validate({"agent": agent, "files": {"roots": [str(tmp_path)]}, **more})
 
 
-def made(tmp_path: Path, **more: Any) -> app.Made:
-    store: Store = FakeStore("File")
-    return app.KINDS["File"](app.Parts(settings(tmp_path, **more), store, FakeClock(), None))  # type: ignore[arg-type]
+def made(tmp_path: Path, **more: Any) -> app.KindInstance:
+    store: KindView = FakeStore("File")
+    return app.KINDS["File"](app.KindContext(settings(tmp_path, **more), store, FakeClock(), None))  # type: ignore[arg-type]
 
 
 async def test_a_manager_that_hangs_is_still_there(tmp_path: Path) -> None:
@@ -36,8 +36,8 @@ async def test_a_manager_that_hangs_is_still_there(tmp_path: Path) -> None:
             raise answer
         return answer
 
-    parts = {"Container": app.Made(made(tmp_path).reconciler, ask)}
-    describe = Describer(settings(tmp_path), parts)
+    parts = {"Container": app.KindInstance(made(tmp_path).reconciler, ask)}
+    describe = DeviceDescription(settings(tmp_path), parts)
     hangs = Transient("PodmanUnreachable", "podman does not answer", phase="Unknown")
     gone = Transient("PodmanUnavailable", "cannot reach podman", phase="Blocked")
     answers += [hangs, "4.3.1", hangs, "5.4.2", gone, hangs, "5.4.2", Terminal("X", "no")]

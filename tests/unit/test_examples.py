@@ -11,7 +11,7 @@ import pytest
 
 import scores
 from harmony_agent.settings import Settings
-from harmony_fleet.load import load
+from harmony_fleet.manifests.load import load
 from scores import Container, File, Manifest, SystemdUnit, SystemUpgrade
 from scores.base import Score
 

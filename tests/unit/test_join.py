@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harmony_agent.join import CA, CONFIG, CREDENTIALS, Cannot, _files, to_toml
+from harmony_agent.commands.join import CA, CONFIG, CREDENTIALS, Cannot, _files, to_toml
 from harmony_agent.settings import Settings
 from scores.bundle import Bundle
 from scores.manifest import validate

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from harmony_agent import app, cli
-from harmony_agent.adapters.ledger import SqliteLedger
-from harmony_agent.core.reconcile import Key, Record
-from harmony_agent.engine.wanted import desired_of
+from harmony_agent.adapters.ledger.ledger import SqliteLedger
+from harmony_agent.core.manifests import desired_of
+from harmony_agent.core.reconciler import Key, OwnershipRecord
 from harmony_agent.settings import load
-from harmony_agent.topology.control import Stored
+from harmony_agent.topology.control_plane import StoredManifest
 from scores.canonical import canonical
 from scores.manifest import decode
 from scores.signatures import content_digest
@@ -55,9 +55,9 @@ class Device:
         data = canonical(value)
         desired = desired_of(decode(data, device="pi-01", deployment="web"), {})
         settings = load(str(self.config), {})
-        kind = app.KINDS["File"](app.Parts(settings, FakeStore("File"), FakeClock(), FakeBuckets())).reconciler
+        kind = app.KINDS["File"](app.KindContext(settings, FakeStore("File"), FakeClock(), FakeBuckets())).reconciler
         records = [_record(kind, key, one) for key, one in desired.items()]
-        asyncio.run(ledger.accept(Stored("web", LINEAGE, 1, content_digest(value), data, {})))
+        asyncio.run(ledger.accept(StoredManifest("web", LINEAGE, 1, content_digest(value), data, {})))
         asyncio.run(ledger.put(records))
         ledger.close()
         for score in scores:
@@ -74,10 +74,10 @@ class Device:
         return str(path)
 
 
-def _record(kind: Any, key: Key, desired: Any) -> Record:
+def _record(kind: Any, key: Key, desired: Any) -> OwnershipRecord:
     facts, claims = kind.facts(key.name, desired, None), kind.claims(desired.spec)
     spec = desired.spec
-    return Record(key.kind, key.name, "web", desired.digest, 1, spec.on_remove, claims, desired.version, facts)
+    return OwnershipRecord(key.kind, key.name, "web", desired.digest, 1, spec.on_remove, claims, desired.version, facts)
 
 
 @pytest.fixture

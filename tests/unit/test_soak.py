@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from harmony_agent.core.errors import Terminal, Transient
-from harmony_agent.engine.book import Book
+from harmony_agent.engine.context import Times
 from harmony_agent.engine.engine import Engine, Intervals
-from harmony_agent.engine.parts import Times
+from harmony_agent.engine.state.device_state import DeviceState
 from scores.keys import ACTUAL, DESIRED, HEARTBEAT, INFO
 from scores.names import format_time
 from scores.status import Capabilities, DeviceInfo, OsInfo
@@ -110,12 +110,12 @@ class Life(RuleBasedStateMachine):
         times = Times(
             self.clock, lambda: format_time(datetime.fromtimestamp(self.clock.now(), UTC)), self.chance.random
         )
-        book = Book(self.ledger, times.wire_now)
+        book = DeviceState(self.ledger, times.wire_now)
         self.files = Files(book.store("File"))
         self.files.disk, self.files.faults = self.disk, self.faults
         self.engine = Engine(
             device=DEVICE,
-            book=book,
+            state=book,
             kinds={"File": self.files},
             control=self.plane,
             prober=probe_nothing(),
@@ -253,7 +253,7 @@ class Life(RuleBasedStateMachine):
         """Where nothing of ours is or is being made."""
         place = path(deployment, name)
         wanted = ("File", f"{deployment}-{name}")
-        if place not in self.disk and wanted not in self.ledger.owned and wanted not in self.engine.book.desired:
+        if place not in self.disk and wanted not in self.ledger.owned and wanted not in self.engine.state.desired:
             self.disk[place] = self.faults.foreign[place] = b"by hand"
 
     @rule(seconds=st.sampled_from([0.0, 1.0, HOUR]))
@@ -310,7 +310,7 @@ class Life(RuleBasedStateMachine):
                 self.write(deployment)
 
     def _failed_for_good(self, name: str) -> bool:
-        status = self.engine.book.statuses.get(("File", name))  # type: ignore[call-overload]
+        status = self.engine.state.statuses.get(("File", name))  # type: ignore[call-overload]
         return status is not None and status.phase == "Failed"
 
     def _wait_for(self, condition: Callable[[], bool], seconds: float) -> None:
@@ -325,7 +325,7 @@ class Life(RuleBasedStateMachine):
             for value in self.roster.values()
             for score in value["scores"]
         }
-        if self.disk != wanted or set(self.engine.book.records) != set(self.engine.book.desired):
+        if self.disk != wanted or set(self.engine.state.records) != set(self.engine.state.desired):
             return False
         return all(self._told(deployment, value) for deployment, value in self.roster.items())
 

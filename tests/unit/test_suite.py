@@ -5,7 +5,7 @@ import pytest
 from tests.suite import AT_MOST, again
 
 DEVICE = "tests/device/test_file.py::test_modes[bookworm]"
-UNIT = "tests/unit/test_queue.py::test_order"
+UNIT = "tests/unit/engine/test_work_queue.py::test_order"
 
 
 @pytest.mark.parametrize(

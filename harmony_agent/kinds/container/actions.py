@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harmony_agent.core.reconcile import Action
+from harmony_agent.core.reconciler import Action
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,14 +101,14 @@ class EndInit(Action):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SetAside(Action):
+class Park(Action):
     """Adopt: record the container that has our name, stop it and give it another one."""
 
     id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PutBack(Action):
+class Restore(Action):
     """Give an adopted container its name back, and have it run if it ran."""
 
 
@@ -125,6 +125,6 @@ ContainerAction = (
     | Remove
     | RunInit
     | EndInit
-    | SetAside
-    | PutBack
+    | Park
+    | Restore
 )

@@ -13,25 +13,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from harmony_agent.core.reconcile import Act, Converged, Desired, Facts, Plan, Record, Wait
+from harmony_agent.core.reconciler import Act, Converged, Desired, Facts, OwnershipRecord, Plan, Wait
 from harmony_agent.kinds.container.actions import (
     Conclude,
     ContainerAction,
     Create,
     EndInit,
     EnsureImage,
-    PutBack,
+    Park,
     Remember,
     Remove,
     Rename,
     Restart,
+    Restore,
     RunInit,
-    SetAside,
     Start,
     Stop,
     Unpause,
 )
-from harmony_agent.kinds.container.spec import SPEC, spec_label
+from harmony_agent.kinds.container.payload import SPEC, spec_label
 from harmony_agent.topology.containers import ContainerState
 from scores.container import Container
 
@@ -59,7 +59,7 @@ ContainerPlan = Plan[ContainerAction]
 
 
 def decide(
-    name: str, desired: Desired[Container] | None, record: Record | None, seen: Observed | None, boot_id: str
+    name: str, desired: Desired[Container] | None, record: OwnershipRecord | None, seen: Observed | None, boot_id: str
 ) -> ContainerPlan:
     """Plan the next actions."""
     facts: Facts = record.facts if record is not None else {}
@@ -79,7 +79,7 @@ def _removal(name: str, facts: Facts, seen: Observed | None) -> ContainerPlan:
         if one.id != former
     ]
     if owed(facts):
-        actions.append(PutBack(name=name, reason="give way to what was there before"))
+        actions.append(Restore(name=name, reason="give way to what was there before"))
     return Act(tuple(actions)) if actions else Converged()
 
 
@@ -92,7 +92,7 @@ def owed(facts: Facts) -> bool:
 @dataclass(frozen=True, slots=True)
 class _Decision:
     desired: Desired[Container]
-    record: Record | None
+    record: OwnershipRecord | None
     facts: Facts
     seen: Observed
     boot_id: str
@@ -130,11 +130,13 @@ class _Decision:
             return self._make(differs[0], differs[1], main)
         if main.name != self.name:
             return self._act(
-                Rename(name=self.name, reason="it was renamed", disturbs=not self.ours, id=main.id), "name"
+                Rename(name=self.name, reason="it was renamed", is_disruptive=not self.ours, id=main.id), "name"
             )
         known = self.facts.get("id") == main.id and "made" in self.facts
         if not known and self.record is not None:
-            remember = Remember(name=self.name, reason="how it was made isn't recorded", disturbs=False, id=main.id)
+            remember = Remember(
+                name=self.name, reason="how it was made isn't recorded", is_disruptive=False, id=main.id
+            )
             return Act((remember,), drift=False)
         if strays := self._strays(main):
             return Act(tuple(self._remove(one, "its init container is done with") for one in strays), drift=False)
@@ -151,28 +153,28 @@ class _Decision:
                 "Blocked",
                 10.0,
             )
-        return self._act(SetAside(name=self.name, reason="adopt what has our name", id=holder.id), "name")
+        return self._act(Park(name=self.name, reason="adopt what has our name", id=holder.id), "name")
 
     def _make(self, reason: str, fields: tuple[str, ...], old: ContainerState | None = None) -> ContainerPlan:
         """Images first, so that what runs goes on until its successor can be made."""
         images = dict.fromkeys([self.spec.image, *(init.image for init in self.spec.init_containers if init.image)])
         actions: list[ContainerAction] = [
-            EnsureImage(name=self.name, reason=reason, disturbs=False, image=image) for image in images
+            EnsureImage(name=self.name, reason=reason, is_disruptive=False, image=image) for image in images
         ]
         gone = [*self.seen.inits.values(), *([old] if old is not None else [])]
         actions += [self._take_away(one, reason) for one in gone]
-        actions.append(Create(name=self.name, reason=reason, disturbs=False))
+        actions.append(Create(name=self.name, reason=reason, is_disruptive=False))
         return Act(tuple(actions), fields)
 
     def _take_away(self, one: ContainerState, reason: str) -> ContainerAction:
         """Remove it; but what was adopted as it was is its owner's, and only set aside."""
         if one.id == self.former.get("id"):
-            return SetAside(name=self.name, reason=reason, id=one.id)
+            return Park(name=self.name, reason=reason, id=one.id)
         return self._remove(one, reason)
 
     def _remove(self, one: ContainerState, reason: str) -> Remove:
         return Remove(
-            name=self.name, reason=reason, disturbs=not self.ours, id=one.id, paused=one.state == "paused"
+            name=self.name, reason=reason, is_disruptive=not self.ours, id=one.id, paused=one.state == "paused"
         )  # fmt: skip
 
     def _done(self, main: ContainerState) -> int:
@@ -204,7 +206,7 @@ class _Decision:
         paused = main.state == "paused"
         reason = "it is to be stopped"
         return self._act(
-            Stop(name=self.name, reason=reason, disturbs=not self.ours, id=main.id, paused=paused), "state"
+            Stop(name=self.name, reason=reason, is_disruptive=not self.ours, id=main.id, paused=paused), "state"
         )
 
     def _running(self, main: ContainerState) -> ContainerPlan:
@@ -213,10 +215,12 @@ class _Decision:
                 return self._up(main)
             case "paused":
                 reason = "it is paused"
-                return self._act(Unpause(name=self.name, reason=reason, disturbs=not self.ours, id=main.id), "state")
+                return self._act(
+                    Unpause(name=self.name, reason=reason, is_disruptive=not self.ours, id=main.id), "state"
+                )
             case "stopping":
                 reason = "it is being stopped"
-                return self._act(Stop(name=self.name, reason=reason, disturbs=not self.ours, id=main.id), "state")
+                return self._act(Stop(name=self.name, reason=reason, is_disruptive=not self.ours, id=main.id), "state")
             case "created":
                 return self._first(main)
             case _:
@@ -232,7 +236,7 @@ class _Decision:
     def _up(self, main: ContainerState) -> ContainerPlan:
         if self._restart_due(main):
             reason = "what it restarts on has changed"
-            return Act((Restart(name=self.name, reason=reason, disturbs=not self.ours, id=main.id, run=main.run),))
+            return Act((Restart(name=self.name, reason=reason, is_disruptive=not self.ours, id=main.id, run=main.run),))
         if self.spec.healthcheck is not None and main.health == "starting":
             return Wait("HealthStarting", "its health check hasn't passed yet", "Progressing", 1.0)
         if self.spec.healthcheck is not None and main.health == "unhealthy":
@@ -242,10 +246,10 @@ class _Decision:
     def _start(self, main: ContainerState, reason: str, *, counted: bool = False, drift: bool = True) -> ContainerPlan:
         ended = main.run if counted else ""
         start = Start(
-            name=self.name, reason=reason, disturbs=not self.ours, id=main.id, run=main.run, ended=ended,
+            name=self.name, reason=reason, is_disruptive=not self.ours, id=main.id, run=main.run, ended=ended,
             exit_code=main.exit_code,
         )  # fmt: skip
-        return Act((start,), again=counted, drift=drift)
+        return Act((start,), is_restart=counted, drift=drift)
 
     def _first(self, main: ContainerState) -> ContainerPlan:
         done = self._done(main)
@@ -257,7 +261,9 @@ class _Decision:
         one = self.seen.inits.get(name)
         if one is None or one.state == "created":
             ident = "" if one is None else one.id
-            return self._act(RunInit(name=self.name, reason=f"run {name} first", disturbs=False, init=name, id=ident))
+            return self._act(
+                RunInit(name=self.name, reason=f"run {name} first", is_disruptive=False, init=name, id=ident)
+            )
         failure = ""
         if one.state == "exited" and self._rebooted:
             failure = f"{name} was interrupted"
@@ -270,7 +276,8 @@ class _Decision:
         else:
             return Wait("InitRunning", f"waiting for {name} to end", "Progressing", 1.0)
         end = EndInit(
-            name=self.name, reason=failure or f"{name} is done", disturbs=False, init=name, id=one.id, main=main.id,
+            name=self.name, reason=failure or f"{name} is done", is_disruptive=False, init=name, id=one.id,
+            main=main.id,
             done=number, failure=failure,
         )  # fmt: skip
         return self._act(end)
@@ -293,7 +300,9 @@ class _Decision:
         if self.spec.restart == "always" or (self.spec.restart == "on-failure" and not well):
             return self._start(main, f"it exited with {main.exit_code}", counted=True)
         if not concluded and self.record is not None:
-            return Act((Conclude(name=self.name, reason="it has ended", disturbs=False, run=main.run),), drift=False)
+            return Act(
+                (Conclude(name=self.name, reason="it has ended", is_disruptive=False, run=main.run),), drift=False
+            )
         if well:
             return Converged("Completed")
         return Wait("ExitedNonZero", f"it exited with {main.exit_code}: look at its logs", "Failed", 60.0)

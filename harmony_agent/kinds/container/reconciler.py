@@ -8,17 +8,17 @@ from datetime import datetime
 from typing import Final, Literal
 
 from harmony_agent.core.errors import Transient
-from harmony_agent.core.paths import Places
-from harmony_agent.core.reconcile import Desired, Facts, Mark, Store
-from harmony_agent.kinds.container.act import Actor, former_facts
+from harmony_agent.core.paths import PathSet
+from harmony_agent.core.reconciler import Desired, Facts, KindView, Mark
 from harmony_agent.kinds.container.actions import ContainerAction, Create
-from harmony_agent.kinds.container.look import Looker, marks_of
-from harmony_agent.kinds.container.make import Maker
-from harmony_agent.kinds.container.mounts import MountGuard, binds
-from harmony_agent.kinds.container.notes import Notes
+from harmony_agent.kinds.container.apply import Applier, former_facts
+from harmony_agent.kinds.container.create import Creator
+from harmony_agent.kinds.container.facts import ContainerFacts
+from harmony_agent.kinds.container.observe import Observer, marks_of
+from harmony_agent.kinds.container.payload import DEVICE, RESOURCE, init_name, known_signal
 from harmony_agent.kinds.container.plan import ContainerPlan, Observed, decide
-from harmony_agent.kinds.container.spec import DEVICE, RESOURCE, init_name, known_signal
-from harmony_agent.topology.containers import Containers, EnvFiles, Refused, State
+from harmony_agent.kinds.container.policy import MountGuard, binds
+from harmony_agent.topology.containers import Containers, EngineRefused, EnvFiles, State
 from scores.container import Container
 from scores.manifest import FieldError
 from scores.names import format_time
@@ -49,7 +49,7 @@ class ContainerReconciler:
         self,
         containers: Containers,
         env_files: EnvFiles,
-        store: Store,
+        store: KindView,
         *,
         device: str,
         boot_id: str,
@@ -61,12 +61,12 @@ class ContainerReconciler:
     ) -> None:
         self._containers, self._store = containers, store
         self._device, self._boot_id, self._env_roots = device, boot_id, tuple(env_roots)
-        self._looker = Looker(containers, env_files, store, device, now)
-        self._notes = Notes(store)
-        self._closed_files, self._closed_mounts = Places(closed_files), Places(closed_mounts)
+        self._observer = Observer(containers, env_files, store, device, now)
+        self._facts = ContainerFacts(store)
+        self._closed_files, self._closed_mounts = PathSet(closed_files), PathSet(closed_mounts)
         guard = MountGuard(env_files, closed_mounts)
-        maker = Maker(containers, env_files, self._notes, guard, device=device, pull_timeout=pull_timeout)
-        self._actor = Actor(containers, maker, self._notes, boot_id)
+        creator = Creator(containers, env_files, self._facts, guard, device=device, pull_timeout=pull_timeout)
+        self._applier = Applier(containers, creator, self._facts, boot_id)
 
     def admit(self, spec: Container) -> Iterable[FieldError]:
         """Env files outside the roots, files and mounts of what is closed, and signals that Linux doesn't have."""
@@ -91,11 +91,11 @@ class ContainerReconciler:
 
     async def relist(self) -> Mapping[str, Observed]:
         """All that is wanted or owned and exists."""
-        return await self._looker.relist()
+        return await self._observer.relist()
 
     async def observe(self, name: str) -> Observed | None:
         """One, fresh."""
-        return await self._looker.one(name)
+        return await self._observer.one(name)
 
     def plan(self, name: str, desired: Desired[Container] | None, observed: Observed | None) -> ContainerPlan:
         """Plan the next actions."""
@@ -103,7 +103,7 @@ class ContainerReconciler:
 
     async def apply(self, action: ContainerAction) -> None:
         """Take one step."""
-        await self._actor.apply(action)
+        await self._applier.apply(action)
 
     def facts(self, name: str, desired: Desired[Container], observed: Observed | None) -> Facts:
         """Collect the facts to record at a claim: the previous facts, or the present state if there
@@ -140,7 +140,7 @@ class ContainerReconciler:
     def detail(self, name: str, observed: Observed | None) -> Detail | None:
         """As the status shows it. `ready` is podman's own health check's word; probes are the engine's."""
         main = observed.main if observed is not None else None
-        facts = self._notes.facts(name)
+        facts = self._facts.facts(name)
         restarts, last = int(facts.get("restarts", 0)), facts.get("exit_code")
         if main is None:
             return ContainerDetail(state="Absent", restarts=restarts, exit_code=last)
@@ -156,14 +156,14 @@ class ContainerReconciler:
             ready=main.state == "running" and main.health in ("", "healthy"),
         )
 
-    def done(self, name: str) -> None:
+    def batch_end(self, name: str) -> None:
         """The pass over `name` ended."""
-        self._actor.done(name)
+        self._applier.batch_end(name)
 
     async def watch(self, changed: Callable[[str], None]) -> None:
         """Podman's events, of our containers and of those that have a name that is wanted here."""
         async for event in self._containers.events():
-            self._looker.forget(event.id)
+            self._observer.forget(event.id)
             name = event.name
             if event.labels.get(DEVICE) == self._device:
                 name = event.labels.get(RESOURCE, "").removeprefix("Container/")
@@ -177,13 +177,13 @@ class ContainerReconciler:
 
     async def restart(self, name: str) -> None:
         """Restart it, counted."""
-        await self._actor.restart(name)
+        await self._applier.restart(name)
 
     async def exec_probe(self, name: str, argv: Sequence[str], timeout: float) -> int:
         """Run an argument list in the container and return its exit code."""
         try:
-            return await self._containers.exec(self._notes.id(name), argv, timeout)
-        except Refused as refusal:
+            return await self._containers.exec(self._facts.id(name), argv, timeout)
+        except EngineRefused as refusal:
             text = f"cannot run the probe in {name} (status {refusal.status}): is it running?"
             raise Transient("ProbeFailed", text) from None
 
@@ -206,8 +206,8 @@ class ContainerReconciler:
     async def logs(self, name: str, lines: int) -> list[str]:
         """The last lines that the container wrote."""
         try:
-            return list(await self._containers.logs(self._notes.id(name), lines))
-        except Refused as refusal:
+            return list(await self._containers.logs(self._facts.id(name), lines))
+        except EngineRefused as refusal:
             text = f"cannot read the logs of {name} (status {refusal.status}): is there such a container?"
             raise Transient("LogsFailed", text) from None
 

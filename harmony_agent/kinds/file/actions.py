@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from harmony_agent.core.reconcile import Action
-from harmony_agent.kinds.file.places import Former, Place
-from harmony_agent.topology.files import Attributes, Mark, NodeType, Sight
+from harmony_agent.core.reconciler import Action
+from harmony_agent.kinds.file.facts import OwnedPath, PreviousNode
+from harmony_agent.topology.files import Attributes, NodeType, PathState, StatFingerprint
 from scores.file import File
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Keep(Action):
+class BackUp(Action):
     """Keep what stands there, which isn't ours, so that it can be put back; None: nothing stands there any more."""
 
     path: str
-    former: Former | None
-    expect: Mark | None
-    disturbs: bool = False
+    former: PreviousNode | None
+    expect: StatFingerprint | None
+    is_disruptive: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,7 @@ class MakeParents(Action):
 
     path: str
     parents: tuple[str, ...]
-    disturbs: bool = False
+    is_disruptive: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,16 +38,16 @@ class Put(Action):
     digest: str
     uid: int | None
     gid: int | None
-    expect: Mark | None
+    expect: StatFingerprint | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Amend(Action):
+class SetAttributes(Action):
     """Change mode and owner of what stands there."""
 
     path: str
     attributes: Attributes
-    expect: Mark
+    expect: StatFingerprint
     otherwise: Put | None = None
     """where that isn't allowed: make it anew"""
 
@@ -57,7 +57,7 @@ class Drop(Action):
     """Remove what the Score wants absent."""
 
     path: str
-    expect: Mark
+    expect: StatFingerprint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ class Sweep(Action):
     """Remove what an agent that was killed left unfinished beside the path."""
 
     path: str
-    disturbs: bool = False
+    is_disruptive: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +73,7 @@ class Prune(Action):
     """Drop the directories that were made for what is absent by now."""
 
     path: str
-    disturbs: bool = False
+    is_disruptive: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,12 +83,12 @@ class Release(Action):
     `stays`: a directory of ours that holds something. Files that have places in it get it, else it is let go of.
     """
 
-    place: Place
-    sight: Sight
+    place: OwnedPath
+    path_state: PathState
     remove: bool
     restore: bool
     stays: bool = False
-    disturbs: bool = False  # of ours alone
+    is_disruptive: bool = False  # of ours alone
 
 
-FileAction = Keep | MakeParents | Put | Amend | Drop | Sweep | Prune | Release
+FileAction = BackUp | MakeParents | Put | SetAttributes | Drop | Sweep | Prune | Release

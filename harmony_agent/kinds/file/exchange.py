@@ -8,19 +8,19 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from harmony_agent.core.paths import parents
-from harmony_agent.core.reconcile import Desired, Store
-from harmony_agent.kinds.file.places import Place
+from harmony_agent.core.reconciler import Desired, KindView
+from harmony_agent.kinds.file.facts import OwnedPath
+from harmony_agent.kinds.file.observe import PathIndex
 from harmony_agent.kinds.file.state import NONE, Ties
-from harmony_agent.kinds.file.surveys import Surveys
-from harmony_agent.topology.files import Seen, Sight
+from harmony_agent.topology.files import ObjectStat, PathState
 from scores.file import File
 
 
 class Exchange:
     """The Files of a device as far as they concern one another."""
 
-    def __init__(self, store: Store, surveys: Surveys) -> None:
-        self._store, self._surveys = store, surveys
+    def __init__(self, store: KindView, index: PathIndex) -> None:
+        self._store, self._index = store, index
         self._paths: tuple[Mapping[str, Desired[File]], Mapping[str, str], Collection[str]] = ({}, {}, ())
         """what is wanted, who wants each path, and the directories above what is to stand"""
 
@@ -31,18 +31,18 @@ class Exchange:
             return True
         return self._wanted_below(name, directory) is not None
 
-    def taken(self, spec: File, seen: Seen | None) -> Mapping[str, Place]:
+    def taken(self, spec: File, seen: ObjectStat | None) -> Mapping[str, OwnedPath]:
         """Find the File that holds the desired place and doesn't want it any more, with the place
         as it passes on.
         """
         found = {}
         for holder in self._store.holders(f"path:{spec.path}"):
-            place = self._surveys.place(holder, spec.path)
+            place = self._index.place(holder, spec.path)
             if place is not None and self._gives_up(holder, place, spec, seen):
                 found[holder] = place.passed_on(holder)
         return found
 
-    def _gives_up(self, holder: str, place: Place, spec: File, seen: Seen | None) -> bool:
+    def _gives_up(self, holder: str, place: OwnedPath, spec: File, seen: ObjectStat | None) -> bool:
         if holder == spec.name:
             return False
         desired, record = self._store.desired(holder), self._store.record(holder)
@@ -50,18 +50,18 @@ class Exchange:
             return False  # what it leaves is nobody's
         return (desired is None or desired.spec.path != place.path) and place.may_pass(seen, adopt=spec.adopt)
 
-    def ties(self, name: str, sights: Iterable[Sight]) -> Ties:
+    def ties(self, name: str, path_states: Iterable[PathState]) -> Ties:
         """Collect what delays or hurries others in giving up the places that `name` doesn't want
         any more.
         """
         desired = self._store.desired(name)
         here = None if desired is None else desired.spec.path
-        if desired is not None and not any(place.path != here for place in self._surveys.owned(name).places):
+        if desired is not None and not any(place.path != here for place in self._index.owned(name).places):
             spare = self._spare(name, desired.spec.path)
             return Ties(spare=spare) if spare else NONE
-        seen = {sight.path: sight.seen for sight in sights}
+        seen = {path_state.path: path_state.stat for path_state in path_states}
         held, heirs, early = [], set(), set()
-        for place in self._surveys.owned(name).places:
+        for place in self._index.owned(name).places:
             path = place.path
             if path == here:
                 continue
@@ -76,12 +76,12 @@ class Exchange:
 
     def _spare(self, name: str, path: str) -> tuple[str, ...]:
         """Parents of a path that is wanted absent which were made for it and nothing else needs."""
-        place = self._surveys.place(name, path)
+        place = self._index.place(name, path)
         if place is None or place.type != "absent":
             return ()
         return tuple(parent for parent in place.made if not self.needed_by_others(name, parent))
 
-    def _taker(self, name: str, place: Place, seen: Seen | None) -> str | None:
+    def _taker(self, name: str, place: OwnedPath, seen: ObjectStat | None) -> str | None:
         """Find the next owner of the place: the File that wants it, or one that wants a path in it
         and has none yet.
         """
@@ -96,7 +96,7 @@ class Exchange:
             return self._wanted_below(name, place.path)
         return next((heir for heir in heirs if self._clears(heir, place.path)), None)
 
-    def _passes_on(self, name: str, path: str, seen: Seen | None) -> bool:
+    def _passes_on(self, name: str, path: str, seen: ObjectStat | None) -> bool:
         """Return whether the directory stays for other Files that have places in it."""
         if seen is None or not _is_directory(seen) or (seen.empty and self._wanted_below(name, path) is None):
             return False
@@ -104,7 +104,7 @@ class Exchange:
 
     def _clears(self, name: str, directory: str) -> bool:
         """Return whether something in the directory is about to go, for its File wants it absent."""
-        places, inside = self._surveys.owned(name).places, directory + "/"
+        places, inside = self._index.owned(name).places, directory + "/"
         desired = self._store.desired(name)
         return desired is not None and any(
             place.path == desired.spec.path and place.path.startswith(inside) and place.type == "absent"
@@ -119,16 +119,16 @@ class Exchange:
             other
             for other in self._store.names()
             if other != name
-            and any(place.path.startswith(inside) and not place.vacant for place in self._surveys.owned(other).places)
+            and any(place.path.startswith(inside) and not place.vacant for place in self._index.owned(other).places)
         ]
 
-    def _blocks(self, place: Place, seen: Seen | None) -> bool:
+    def _blocks(self, place: OwnedPath, seen: ObjectStat | None) -> bool:
         """Return whether another File can't get its path while something stands at this one."""
-        wanted = self._store.wanted()
+        target = self._store.wanted()
         if not _is_directory(seen) and place.path in self._above():
             return True
         above = (self._wanted_at(path) for path in parents(place.path))
-        return any(name is not None and wanted[name].spec.type != "directory" for name in above)
+        return any(name is not None and target[name].spec.type != "directory" for name in above)
 
     def _wanted_at(self, path: str) -> str | None:
         """Find the File that wants `path`."""
@@ -143,24 +143,24 @@ class Exchange:
         if directory not in self._above():
             return None
         inside = directory + "/"
-        wanted, paths, _ = self._wanted()
+        target, paths, _ = self._wanted()
         return next(
             (
                 other
                 for path, other in paths.items()
-                if other != name and path.startswith(inside) and wanted[other].spec.type != "absent"
+                if other != name and path.startswith(inside) and target[other].spec.type != "absent"
             ),
             None,
         )
 
     def _wanted(self) -> tuple[Mapping[str, Desired[File]], Mapping[str, str], Collection[str]]:
-        wanted = self._store.wanted()
-        if wanted is not self._paths[0]:
-            paths = {desired.spec.path: name for name, desired in wanted.items()}
-            stand = [desired.spec.path for desired in wanted.values() if desired.spec.type != "absent"]
-            self._paths = (wanted, paths, frozenset(above for path in stand for above in parents(path)))
+        target = self._store.wanted()
+        if target is not self._paths[0]:
+            paths = {desired.spec.path: name for name, desired in target.items()}
+            stand = [desired.spec.path for desired in target.values() if desired.spec.type != "absent"]
+            self._paths = (target, paths, frozenset(above for path in stand for above in parents(path)))
         return self._paths
 
 
-def _is_directory(seen: Seen | None) -> bool:
+def _is_directory(seen: ObjectStat | None) -> bool:
     return seen is not None and seen.type == "directory"

@@ -11,12 +11,12 @@ from dataclasses import replace
 from typing import Final
 
 from harmony_agent.core.paths import below
-from harmony_agent.core.reconcile import Act, Converged, Plan, Wait
-from harmony_agent.kinds.file.actions import Amend, Drop, FileAction, Keep, MakeParents, Prune, Put, Sweep
-from harmony_agent.kinds.file.places import Owned, Place, describe
+from harmony_agent.core.reconciler import Act, Converged, Plan, Wait
+from harmony_agent.kinds.file.actions import BackUp, Drop, FileAction, MakeParents, Prune, Put, SetAttributes, Sweep
+from harmony_agent.kinds.file.facts import Owned, OwnedPath, describe
 from harmony_agent.kinds.file.release import LATER, is_kept, not_empty, release_all, wait
-from harmony_agent.kinds.file.state import FileState, Wanted
-from harmony_agent.topology.files import MAX_READ, Attributes, NodeType, Seen, Sight, Trouble
+from harmony_agent.kinds.file.state import FileState, FileTarget
+from harmony_agent.topology.files import MAX_READ, Attributes, NodeType, ObjectStat, PathError, PathState
 from scores.file import File
 
 _SOON: Final = 1.0
@@ -30,56 +30,58 @@ _STANDS: Final = {
 }
 
 
-def plan_wanted(wanted: Wanted, owned: Owned, state: FileState) -> Plan[FileAction]:
+def plan_wanted(target: FileTarget, owned: Owned, state: FileState) -> Plan[FileAction]:
     """Plan to bring the path to its spec, then to give up older paths."""
-    others = [place for place in owned.places if place.path != wanted.spec.path]
-    ahead = release_all(wanted.name, [place for place in others if place.path in state.ties.early], state)
+    others = [place for place in owned.places if place.path != target.spec.path]
+    ahead = release_all(target.name, [place for place in others if place.path in state.ties.early], state)
     if isinstance(ahead, Act):
         return replace(ahead, drift=False, ahead=True)
-    return _reach(wanted, owned, others, state) or _tidy(wanted, owned, others, state)
+    return _reach(target, owned, others, state) or _tidy(target, owned, others, state)
 
 
-def _reach(wanted: Wanted, owned: Owned, others: Sequence[Place], state: FileState) -> Plan[FileAction] | None:
+def _reach(target: FileTarget, owned: Owned, others: Sequence[OwnedPath], state: FileState) -> Plan[FileAction] | None:
     """Plan to bring the path to its spec. None if nothing differs."""
-    spec, sight = wanted.spec, state.at
+    spec, path_state = target.spec, state.at
     entangled = [place for place in others if below(place.path, spec.path) or below(spec.path, place.path)]
-    trouble = sight.trouble
+    trouble = path_state.error
     if trouble is not None and spec.type == "absent" and trouble.reason == "NotADirectory":
         trouble = None  # nothing can be there
-    fields = differences(wanted, sight) if trouble is None else ()
+    fields = differences(target, path_state) if trouble is None else ()
     if entangled and (trouble is not None or fields):
-        first = release_all(wanted.name, entangled, state)
+        first = release_all(target.name, entangled, state)
         if not isinstance(first, Converged):
             return first
     if trouble is not None:
         return wait(trouble)
-    if sight.unknown:
-        return wait(Trouble("UnknownOwner", f"cannot give {spec.path} to {sight.unknown}: make the account first"))
-    return _change(wanted, owned, sight, fields) if fields else None
+    if path_state.unknown:
+        return wait(
+            PathError("UnknownOwner", f"cannot give {spec.path} to {path_state.unknown}: make the account first")
+        )
+    return _change(target, owned, path_state, fields) if fields else None
 
 
-def _tidy(wanted: Wanted, owned: Owned, others: Sequence[Place], state: FileState) -> Plan[FileAction]:
+def _tidy(target: FileTarget, owned: Owned, others: Sequence[OwnedPath], state: FileState) -> Plan[FileAction]:
     """Plan the rest, once the path is as the spec says."""
-    tidy = _copy_former(wanted, owned, state.at) or _sweep(wanted, state.at) or _prune(wanted, state)
+    tidy = _copy_former(target, owned, state.at) or _sweep(target, state.at) or _prune(target, state)
     if tidy is not None:
         return Act((tidy,), drift=False)
-    rest = release_all(wanted.name, others, state)
+    rest = release_all(target.name, others, state)
     if not isinstance(rest, Converged):
         return replace(rest, drift=False) if isinstance(rest, Act) else rest
     return Converged(holds=frozenset(f"path:{path}" for path, _ in state.ties.held))
 
 
-def differences(wanted: Wanted, sight: Sight) -> tuple[str, ...]:
+def differences(target: FileTarget, path_state: PathState) -> tuple[str, ...]:
     """The names of the Score's fields that differ from what was seen; those that it doesn't set aren't looked at."""
-    spec, seen = wanted.spec, sight.seen
+    spec, seen = target.spec, path_state.stat
     if seen is None or seen.type != spec.type:
         return () if seen is None and spec.type == "absent" else ("type",)
     differ = {
-        content_field(spec): spec.type == "file" and seen.digest != wanted.digest,
+        content_field(spec): spec.type == "file" and seen.digest != target.digest,
         "target": spec.type == "symlink" and seen.target != spec.target,
         "mode": spec.mode is not None and seen.mode != int(spec.mode, 8),
-        "owner": sight.uid is not None and seen.uid != sight.uid,
-        "group": sight.gid is not None and seen.gid != sight.gid,
+        "owner": path_state.uid is not None and seen.uid != path_state.uid,
+        "group": path_state.gid is not None and seen.gid != path_state.gid,
     }
     return tuple(name for name, differs in differ.items() if differs)
 
@@ -89,15 +91,15 @@ def content_field(spec: File) -> str:
     return next((name for name in ("content", "content_base64") if getattr(spec, name) is not None), "object")
 
 
-def _change(wanted: Wanted, owned: Owned, sight: Sight, fields: tuple[str, ...]) -> Plan[FileAction]:
+def _change(target: FileTarget, owned: Owned, path_state: PathState, fields: tuple[str, ...]) -> Plan[FileAction]:
     """Plan a change of the object at the path."""
-    spec, seen = wanted.spec, sight.seen
+    spec, seen = target.spec, path_state.stat
     if seen is None:
-        return _create(wanted, sight, fields)
+        return _create(target, path_state, fields)
     before: tuple[FileAction, ...] = ()
     place = next((place for place in owned.places if place.path == spec.path), None)
     if place is not None and not owned.settled:
-        kept = _keep(wanted, place, sight, seen)
+        kept = _keep(target, place, path_state, seen)
         if isinstance(kept, Wait):
             return kept
         before = kept
@@ -105,80 +107,82 @@ def _change(wanted: Wanted, owned: Owned, sight: Sight, fields: tuple[str, ...])
         return wait(
             not_empty(f"put a {spec.type} at {spec.path}" if spec.type != "absent" else f"remove {spec.path}", LATER)
         )
-    return Act((*before, _replace(wanted, sight, seen, fields)), fields)
+    return Act((*before, _replace(target, path_state, seen, fields)), fields)
 
 
-def _create(wanted: Wanted, sight: Sight, fields: tuple[str, ...]) -> Plan[FileAction]:
-    spec = wanted.spec
-    put = _put(wanted, sight, "nothing is there")
-    if not sight.missing:
+def _create(target: FileTarget, path_state: PathState, fields: tuple[str, ...]) -> Plan[FileAction]:
+    spec = target.spec
+    put = _put(target, path_state, "nothing is there")
+    if not path_state.missing:
         return Act((put,), fields)
     if not spec.parents:
-        message = f"cannot make {spec.path}: {sight.missing[0]} isn't there; make it, or say parents"
+        message = f"cannot make {spec.path}: {path_state.missing[0]} isn't there; make it, or say parents"
         return Wait("ParentMissing", message, "Degraded", _SOON)
-    parents = MakeParents(name=wanted.name, reason="parents aren't there", path=spec.path, parents=sight.missing)
+    parents = MakeParents(name=target.name, reason="parents aren't there", path=spec.path, parents=path_state.missing)
     return Act((parents, put), fields)
 
 
-def _replace(wanted: Wanted, sight: Sight, seen: Seen, fields: tuple[str, ...]) -> FileAction:
+def _replace(target: FileTarget, path_state: PathState, seen: ObjectStat, fields: tuple[str, ...]) -> FileAction:
     """The one action that makes what stands there right."""
-    name, spec = wanted.name, wanted.spec
+    name, spec = target.name, target.spec
     if spec.type == "absent":
         reason = f"{_STANDS[seen.type]} is there"
-        return Drop(name=name, reason=reason, path=spec.path, expect=seen.mark, disturbs=_disturbs(wanted, seen))
+        return Drop(
+            name=name, reason=reason, path=spec.path, expect=seen.fingerprint, is_disruptive=_disturbs(target, seen)
+        )
     if seen.type != spec.type:
-        return _put(wanted, sight, f"{_STANDS[seen.type]} is there")
+        return _put(target, path_state, f"{_STANDS[seen.type]} is there")
     reason = f"{' and '.join(fields)} {'differs' if len(fields) == 1 else 'differ'}"
     if spec.type == "symlink" or not _ATTRIBUTES.issuperset(fields):
-        return _put(wanted, sight, reason)
-    attributes = Attributes(None if spec.mode is None else int(spec.mode, 8), sight.uid, sight.gid)
-    return Amend(
+        return _put(target, path_state, reason)
+    attributes = Attributes(None if spec.mode is None else int(spec.mode, 8), path_state.uid, path_state.gid)
+    return SetAttributes(
         name=name,
         reason=reason,
         path=spec.path,
         attributes=attributes,
-        expect=seen.mark,
-        disturbs=_disturbs(wanted, seen),
-        otherwise=_put(wanted, sight, reason) if seen.type == "file" or seen.empty else None,
+        expect=seen.fingerprint,
+        is_disruptive=_disturbs(target, seen),
+        otherwise=_put(target, path_state, reason) if seen.type == "file" or seen.empty else None,
     )
 
 
-def _put(wanted: Wanted, sight: Sight, reason: str) -> Put:
+def _put(target: FileTarget, path_state: PathState, reason: str) -> Put:
     return Put(
-        name=wanted.name,
+        name=target.name,
         reason=reason,
-        disturbs=_disturbs(wanted, sight.seen),
-        spec=wanted.spec,
-        type=_NODES[wanted.spec.type],
-        digest=wanted.digest,
-        uid=sight.uid,
-        gid=sight.gid,
-        expect=None if sight.seen is None else sight.seen.mark,
+        is_disruptive=_disturbs(target, path_state.stat),
+        spec=target.spec,
+        type=_NODES[target.spec.type],
+        digest=target.digest,
+        uid=path_state.uid,
+        gid=path_state.gid,
+        expect=None if path_state.stat is None else path_state.stat.fingerprint,
     )
 
 
-def _disturbs(wanted: Wanted, seen: Seen | None) -> bool:
+def _disturbs(target: FileTarget, seen: ObjectStat | None) -> bool:
     """Return whether it changes what somebody else may have put there: not nothing, nor a directory
     made for Files.
     """
-    return seen is not None and not (wanted.made and seen.type == "directory")
+    return seen is not None and not (target.made and seen.type == "directory")
 
 
-def _sweep(wanted: Wanted, sight: Sight) -> Sweep | None:
+def _sweep(target: FileTarget, path_state: PathState) -> Sweep | None:
     reason = "something unfinished stands beside it"
-    return Sweep(name=wanted.name, reason=reason, path=sight.path) if sight.leftover else None
+    return Sweep(name=target.name, reason=reason, path=path_state.path) if path_state.leftover else None
 
 
-def _prune(wanted: Wanted, state: FileState) -> Prune | None:
+def _prune(target: FileTarget, state: FileState) -> Prune | None:
     reason = "nothing needs the directories that were made for it"
-    return Prune(name=wanted.name, reason=reason, path=wanted.spec.path) if state.ties.spare else None
+    return Prune(name=target.name, reason=reason, path=target.spec.path) if state.ties.spare else None
 
 
-def _copy_former(wanted: Wanted, owned: Owned, sight: Sight) -> Keep | None:
+def _copy_former(target: FileTarget, owned: Owned, path_state: PathState) -> BackUp | None:
     """A copy of what is adopted although it is as wanted already: a later spec will replace it, and removal may not."""
-    seen, former = sight.seen, None
-    place = next((place for place in owned.places if place.path == wanted.spec.path), None)
-    if place is None or place.former is None or is_kept(place, sight):
+    seen, former = path_state.stat, None
+    place = next((place for place in owned.places if place.path == target.spec.path), None)
+    if place is None or place.former is None or is_kept(place, path_state):
         return None
     if place.former.matches(seen):
         former = place.former
@@ -187,28 +191,34 @@ def _copy_former(wanted: Wanted, owned: Owned, sight: Sight) -> Keep | None:
     elif seen is not None:
         former = describe(seen)  # it became otherwise before anything was done
     reason = "what was there isn't kept yet"
-    expect = None if seen is None else seen.mark
-    return Keep(name=wanted.name, reason=reason, path=wanted.spec.path, former=former, expect=expect)
+    expect = None if seen is None else seen.fingerprint
+    return BackUp(name=target.name, reason=reason, path=target.spec.path, former=former, expect=expect)
 
 
-def _keep(wanted: Wanted, place: Place, sight: Sight, seen: Seen) -> Wait | tuple[FileAction, ...]:
+def _keep(
+    target: FileTarget, place: OwnedPath, path_state: PathState, seen: ObjectStat
+) -> Wait | tuple[FileAction, ...]:
     """Plan the backup of the object before it is replaced.
 
     Empty if it is ours or backed up; a Wait if it can't be replaced.
     """
-    path, former = wanted.spec.path, describe(seen)
+    path, former = target.spec.path, describe(seen)
     if place.former is not None and place.former == former:
-        stays = former.type == wanted.spec.type == "directory"
-        if is_kept(place, sight) and (place.needs_copy or stays):
+        stays = former.type == target.spec.type == "directory"
+        if is_kept(place, path_state) and (place.needs_copy or stays):
             return ()
     elif place.may_be_ours(seen):
         return ()
-    elif not wanted.spec.adopt:
+    elif not target.spec.adopt:
         message = f"cannot replace {path}: it appeared meanwhile and isn't ours; move it away, or say adopt"
         return Wait("OwnershipConflict", message, "Blocked", LATER)
     if former is None:
-        return wait(Trouble("FormerUnsupported", f"cannot keep what is at {path}: no file, directory or link; move it"))
+        return wait(
+            PathError("FormerUnsupported", f"cannot keep what is at {path}: no file, directory or link; move it")
+        )
     if former.type == "file" and seen.size > MAX_READ:
-        return wait(Trouble("FormerTooLarge", f"cannot keep what is at {path}: it is larger than 64 MiB; move it away"))
+        return wait(
+            PathError("FormerTooLarge", f"cannot keep what is at {path}: it is larger than 64 MiB; move it away")
+        )
     reason = f"{_STANDS[seen.type]} that isn't ours is there"
-    return (Keep(name=wanted.name, reason=reason, path=path, former=former, expect=seen.mark),)
+    return (BackUp(name=target.name, reason=reason, path=path, former=former, expect=seen.fingerprint),)

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from harmony_agent.core.reconcile import Act, Converged, Plan, Wait
+from harmony_agent.core.reconciler import Act, Converged, Plan, Wait
 from harmony_agent.kinds.file.actions import FileAction, Release
-from harmony_agent.kinds.file.places import Owned, Place
+from harmony_agent.kinds.file.facts import Owned, OwnedPath
 from harmony_agent.kinds.file.state import FileState
-from harmony_agent.topology.files import Sight, Trouble
+from harmony_agent.topology.files import PathError, PathState
 
 LATER: Final = 10.0
 """Seconds between looks at an outside cause that no event may tell of."""
@@ -32,31 +32,35 @@ def plan_removal(name: str, owned: Owned, state: FileState) -> Plan[FileAction]:
     return Wait("WaitsFor", f"waits for {takers}, which is to have its place", seconds=LATER)
 
 
-def release_all(name: str, places: Sequence[Place], state: FileState) -> Plan[FileAction]:
+def release_all(name: str, places: Sequence[OwnedPath], state: FileState) -> Plan[FileAction]:
     """Plan to give up these places, except those that another File is to have."""
-    sights = {sight.path: sight for sight in (state.at, *state.old)}
+    path_states = {path_state.path: path_state for path_state in (state.at, *state.old)}
     steps: list[FileAction] = []
     for place in places:
         if state.ties.taker(place.path) is not None:
             continue
-        sight = sights.get(place.path, Sight(place.path))
-        step = _release(name, place, sight, passes_on=place.path in state.ties.heirs)
+        path_state = path_states.get(place.path, PathState(place.path))
+        step = _release(name, place, path_state, passes_on=place.path in state.ties.heirs)
         if isinstance(step, Wait):
             return step
         steps += [] if step is None else [step]
     return Act(tuple(steps)) if steps else Converged()
 
 
-def _release(name: str, place: Place, sight: Sight, *, passes_on: bool) -> Release | Wait | None:
+def _release(name: str, place: OwnedPath, path_state: PathState, *, passes_on: bool) -> Release | Wait | None:
     """Plan to give up one place. None if nothing of it is left.
 
     A directory that holds something is let go of. Where that is other Files', they take it along (`passes_on`).
     """
-    trouble, seen, former = sight.trouble, sight.seen, place.former
-    if trouble is not None and (place.proven or (place.kept and sight.kept)) and trouble.reason != "NotADirectory":
+    trouble, seen, former = path_state.error, path_state.stat, place.former
+    if (
+        trouble is not None
+        and (place.proven or (place.kept and path_state.has_backup))
+        and trouble.reason != "NotADirectory"
+    ):
         return wait(trouble)
     ours = seen is not None and place.may_be_ours(seen)
-    restore = _restore(name, place, sight, ours=ours)
+    restore = _restore(name, place, path_state, ours=ours)
     if isinstance(restore, Wait):
         return restore
     gone = ours and former is None
@@ -64,7 +68,7 @@ def _release(name: str, place: Place, sight: Sight, *, passes_on: bool) -> Relea
     full = seen is not None and is_directory and (passes_on or not seen.empty)
     if full and restore and former is not None and former.type != "directory":
         return wait(not_empty(f"put back what was at {place.path}", _SOON))
-    if not (gone or former is not None or sight.leftover or place.made):
+    if not (gone or former is not None or path_state.leftover or place.made):
         return None
     reason = "what was there before is put back" if restore else "it is wanted no more"
     if full and gone:
@@ -73,19 +77,19 @@ def _release(name: str, place: Place, sight: Sight, *, passes_on: bool) -> Relea
         name=name,
         reason=reason,
         place=place,
-        sight=sight,
+        path_state=path_state,
         remove=gone and not full,
         restore=restore,
         stays=full and gone,
     )
 
 
-def _restore(name: str, place: Place, sight: Sight, *, ours: bool) -> bool | Wait:
+def _restore(name: str, place: OwnedPath, path_state: PathState, *, ours: bool) -> bool | Wait:
     """Return whether what stood there before must be put back; a Wait when that can't be."""
-    former, seen = place.former, sight.seen
+    former, seen = place.former, path_state.stat
     if former is None or former.matches(seen) or place.untouched:
         return False
-    kept = is_kept(place, sight)
+    kept = is_kept(place, path_state)
     if seen is not None and not ours:
         if not kept or not (place.proven or former.type == "file"):
             return False  # somebody else's, from before anything was done
@@ -100,17 +104,17 @@ def _restore(name: str, place: Place, sight: Sight, *, ours: bool) -> bool | Wai
     return Wait("FormerLost", message, "Blocked", LATER)
 
 
-def is_kept(place: Place, sight: Sight) -> bool:
+def is_kept(place: OwnedPath, path_state: PathState) -> bool:
     """Return whether what stood there before can be put back."""
-    return not place.needs_copy or (place.kept and sight.kept)
+    return not place.needs_copy or (place.kept and path_state.has_backup)
 
 
-def wait(trouble: Trouble) -> Wait:
+def wait(trouble: PathError) -> Wait:
     """A plan that waits for the trouble to end."""
     return Wait(trouble.reason, trouble.message, trouble.phase, trouble.seconds)
 
 
-def not_empty(doing: str, seconds: float) -> Trouble:
+def not_empty(doing: str, seconds: float) -> PathError:
     """A directory that holds something is in the way of `doing`."""
     message = f"cannot {doing}: a directory is there and holds something; choose another path, or move that elsewhere"
-    return Trouble("DirectoryNotEmpty", message, seconds=seconds)
+    return PathError("DirectoryNotEmpty", message, seconds=seconds)

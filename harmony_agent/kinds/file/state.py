@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from harmony_agent.topology.files import Sight
+from harmony_agent.topology.files import PathState
 from scores.file import File
 
 
@@ -39,13 +39,13 @@ NONE: Final = Ties()
 class FileState:
     """Observed state of the desired path (or the one to give up), and of older paths to give up."""
 
-    at: Sight
-    old: tuple[Sight, ...] = ()
+    at: PathState
+    old: tuple[PathState, ...] = ()
     ties: Ties = NONE
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class FileTarget:
     """A spec with the digest of its content ("" where it has none).
 
     `made`: it is a directory that was made as a parent of Files.

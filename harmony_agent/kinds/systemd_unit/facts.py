@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from harmony_agent.core.reconcile import Desired, Record
+from harmony_agent.core.reconciler import Desired, OwnershipRecord
 from harmony_agent.topology.units import RUNNING, Unit
 from scores.canonical import canonical, digest
 from scores.systemd_unit import SystemdUnit
@@ -16,7 +16,7 @@ OTHER_FILES = "other"
 
 
 @dataclass(frozen=True, slots=True)
-class Former:
+class PreviousState:
     """Previous state of the unit, for its removal."""
 
     active: bool = False
@@ -52,7 +52,7 @@ class UnitFacts:
     """A one-shot ended well since it was last started by us."""
     touched: tuple[str, ...] = ()
     """Fields that some spec of ours has set: what removal has to put back."""
-    former: Former = field(default_factory=Former)
+    former: PreviousState = field(default_factory=PreviousState)
     released: bool = False
     """Everything was put back; only the record itself is left."""
 
@@ -61,12 +61,12 @@ class UnitFacts:
         return asdict(self)
 
 
-def read(record: Record | None) -> UnitFacts:
+def read(record: OwnershipRecord | None) -> UnitFacts:
     """The facts in a record; unknown keys of another version are left out."""
     raw = dict(record.facts) if record is not None else {}
-    former = {key: value for key, value in dict(raw.get("former") or {}).items() if key in Former.__slots__}
+    former = {key: value for key, value in dict(raw.get("former") or {}).items() if key in PreviousState.__slots__}
     known = {key: value for key, value in raw.items() if key in UnitFacts.__slots__}
-    return UnitFacts(**{**known, "touched": tuple(raw.get("touched", ())), "former": Former(**former)})
+    return UnitFacts(**{**known, "touched": tuple(raw.get("touched", ())), "former": PreviousState(**former)})
 
 
 def wanted_files(spec: SystemdUnit) -> dict[str, str]:
@@ -85,7 +85,7 @@ def files_token(spec: SystemdUnit) -> str:
     return digest(canonical([spec.content, dict(spec.dropins)]))
 
 
-def places(directory: str, name: str, record: Record | None) -> frozenset[str]:
+def places(directory: str, name: str, record: OwnershipRecord | None) -> frozenset[str]:
     """The places of the unit directory that are ours by the record's claims."""
     start = f"path:{directory}/"
     claims = record.claims if record is not None else frozenset[str]()
@@ -114,7 +114,7 @@ def loaded(unit: Unit, wanted: frozenset[str], directory: str) -> bool:
 
 
 def at_claim(
-    old: Record | None, desired: Desired[SystemdUnit], observed: Unit | None, directory: str, boot: str
+    old: OwnershipRecord | None, desired: Desired[SystemdUnit], observed: Unit | None, directory: str, boot: str
 ) -> UnitFacts:
     """The facts to record when the spec of `desired` is claimed, before anything is done for it.
 
@@ -161,7 +161,7 @@ def _first(desired: Desired[SystemdUnit], unit: Unit, directory: str, boot: str)
         return UnitFacts(started="" if as_wanted(spec, unit, directory) or not active else OTHER_FILES)
     return UnitFacts(
         started=OTHER_FILES if active and not as_wanted(desired.spec, unit, directory) else "",
-        former=Former(
+        former=PreviousState(
             active=active or unit.active_state == "activating",
             file_state=unit.unit_file_state,
             fragment="" if own else unit.fragment,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from harmony_agent.core.reconcile import Act, Converged, Desired, Plan, Record, Wait
+from harmony_agent.core.reconciler import Act, Converged, Desired, OwnershipRecord, Plan, Wait
 from harmony_agent.kinds.systemd_unit import running
 from harmony_agent.kinds.systemd_unit.actions import (
     Disable,
@@ -43,7 +43,7 @@ INVALID = frozenset({"bad-setting", "error"})
 
 
 def plan(
-    desired: Desired[SystemdUnit], record: Record | None, observed: Unit | None, directory: str
+    desired: Desired[SystemdUnit], record: OwnershipRecord | None, observed: Unit | None, directory: str
 ) -> Plan[UnitAction]:
     """The next steps towards `desired`. `record` is what the ledger shows as ours."""
     spec = desired.spec
@@ -62,14 +62,14 @@ def plan(
     outdated = _outdated(spec, unit, directory)
     if actions or outdated:
         fields += [] if fields else [outdated]
-        actions.append(Reload(name=spec.name, reason="files or links changed", disturbs=False))
+        actions.append(Reload(name=spec.name, reason="files or links changed", is_disruptive=False))
     goal = running.Goal(files_token(spec), desired.restart_token, desired.reload_token)
     if record is None and unit.active_state in RUNNING and as_wanted(spec, unit, directory):
         facts = replace(facts, started=goal.files, restart=goal.restart, reload=goal.reload)
     if any(isinstance(action, Write) for action in actions) and _was_loaded(spec, unit, facts, goal):
         # What runs may have been started with the drifted files. Noted first: the restart must survive a crash.
         facts = replace(facts, started=OTHER_FILES)
-        actions.insert(0, Note(name=spec.name, reason="drifted files were loaded", note=facts, disturbs=False))
+        actions.insert(0, Note(name=spec.name, reason="drifted files were loaded", note=facts, is_disruptive=False))
     return _together(actions, fields, _run(spec, goal, unit, facts, mine, settled=not actions), spec, unit)
 
 
@@ -78,7 +78,7 @@ def _together(
 ) -> Plan[UnitAction]:
     """The steps on disk, and then what the run asks for."""
     if isinstance(then, Act):
-        return Act((*actions, *then.actions), tuple(dict.fromkeys((*fields, *then.fields))), then.again)
+        return Act((*actions, *then.actions), tuple(dict.fromkeys((*fields, *then.fields))), then.is_restart)
     if actions:
         return Act(tuple(actions), tuple(dict.fromkeys(fields)))
     if isinstance(then, Converged) and spec.enabled is False and unit.unit_file_state in ENABLED:
@@ -118,16 +118,16 @@ def files(
             write = Write(
                 name=spec.name,
                 reason=f"{place} differs" if stands else f"{place} is missing",
-                disturbs=place not in ours and bool(stands or (main and _elsewhere(unit, directory))),
+                is_disruptive=place not in ours and bool(stands or (main and _elsewhere(unit, directory))),
                 place=place,
                 content=text,
                 keep=_keep(facts, place, stands),
             )
             actions.append(write)
             fields.append("content" if main else "dropins")
-        elif place in ours and stands == facts.former.files.get(place) and stands not in unit.kept:
+        elif place in ours and stands == facts.former.files.get(place) and stands not in unit.backups:
             why = f"{place} was there before"
-            actions.append(Keep(name=spec.name, reason=why, disturbs=False, place=place, keep=stands))
+            actions.append(Keep(name=spec.name, reason=why, is_disruptive=False, place=place, keep=stands))
     for place in sorted(ours - wanted.keys()):
         if not (place == spec.name and spec.masked):
             actions += put_back(unit, facts, place)
@@ -136,7 +136,7 @@ def files(
         reason = "a unit file stands where the mask goes"
         keep = _keep(facts, spec.name, stands)
         actions.append(
-            Remove(name=spec.name, reason=reason, disturbs=spec.name not in ours, place=spec.name, keep=keep)
+            Remove(name=spec.name, reason=reason, is_disruptive=spec.name not in ours, place=spec.name, keep=keep)
         )
         fields.append("masked")
     return actions, fields
@@ -146,14 +146,16 @@ def put_back(unit: Unit, facts: UnitFacts, place: str) -> list[UnitAction]:
     """The step that puts `place`, which is ours, back as it was before us; none where that is done."""
     stands = unit.files.get(place, "")
     former = facts.former.files.get(place, "")
-    if former and (former in unit.kept or former.startswith("link:")):
+    if former and (former in unit.backups or former.startswith("link:")):
         if stands == former:
             return []
         return [
-            Restore(name=unit.name, reason=f"{place} is wanted no more", disturbs=False, place=place, former=former)
+            Restore(
+                name=unit.name, reason=f"{place} is wanted no more", is_disruptive=False, place=place, former=former
+            )
         ]
     if stands and stands not in (former, OTHER):
-        return [Remove(name=unit.name, reason=f"{place} is wanted no more", disturbs=False, place=place)]
+        return [Remove(name=unit.name, reason=f"{place} is wanted no more", is_disruptive=False, place=place)]
     return []
 
 
@@ -176,11 +178,11 @@ def _masking(spec: SystemdUnit, unit: Unit, *, mine: bool) -> tuple[UnitAction |
         if unit.files.get(spec.name) == MASK:
             return None, ""
         exists = bool(state) or unit.load_state not in ("", "not-found")
-        return Mask(name=spec.name, reason="the unit is not masked", disturbs=exists and not mine), "masked"
+        return Mask(name=spec.name, reason="the unit is not masked", is_disruptive=exists and not mine), "masked"
     if spec.content is not None or state not in MASKED or not _minds_mask(spec):
         return None, ""  # a unit file of ours takes the place of a mask
     runtime = state == "masked-runtime"
-    return Unmask(name=spec.name, reason="the unit is masked", disturbs=not mine, runtime=runtime), "masked"
+    return Unmask(name=spec.name, reason="the unit is masked", is_disruptive=not mine, runtime=runtime), "masked"
 
 
 def _minds_mask(spec: SystemdUnit) -> bool:
@@ -193,10 +195,12 @@ def _enablement(spec: SystemdUnit, unit: Unit, *, mine: bool) -> tuple[UnitActio
     if spec.content is not None and unit.linked and state in ("", *MASKED):
         return None, ""  # its links are there, and count again when its file is
     if spec.enabled is True and state != "enabled" and state not in NOT_ENABLEABLE:
-        return Enable(name=spec.name, reason=f"the unit is {state or 'not enabled'}", disturbs=False), "enabled"
+        return Enable(name=spec.name, reason=f"the unit is {state or 'not enabled'}", is_disruptive=False), "enabled"
     if spec.enabled is False and state in ENABLED and not unit.enabled_by:
         runtime = state == "enabled-runtime"
-        return Disable(name=spec.name, reason=f"the unit is {state}", disturbs=not mine, runtime=runtime), "enabled"
+        return Disable(
+            name=spec.name, reason=f"the unit is {state}", is_disruptive=not mine, runtime=runtime
+        ), "enabled"
     return None, ""
 
 

@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 from typing import Final, assert_never
 
 from harmony_agent.core.errors import Transient
-from harmony_agent.core.reconcile import Desired, Facts, Plan, Store, Wait
+from harmony_agent.core.reconciler import Desired, Facts, KindView, Plan, Wait
 from harmony_agent.kinds.systemd_unit import actions as steps
 from harmony_agent.kinds.systemd_unit.actions import UnitAction
 from harmony_agent.kinds.systemd_unit.facts import UnitFacts, at_claim, read, wanted_files
-from harmony_agent.kinds.systemd_unit.fences import allowed, breaches, own
 from harmony_agent.kinds.systemd_unit.plan import plan
+from harmony_agent.kinds.systemd_unit.policy import allowed, own, violations
 from harmony_agent.kinds.systemd_unit.removal import removal
 from harmony_agent.topology.units import RUNNING, Unit, Units
 from scores.manifest import FieldError
@@ -31,14 +31,14 @@ class UnitReconciler:
     kind = "SystemdUnit"
     spec_type = SystemdUnit
 
-    def __init__(self, units: Units, store: Store, patterns: Sequence[str] = ("*",)) -> None:
+    def __init__(self, units: Units, store: KindView, patterns: Sequence[str] = ("*",)) -> None:
         self._units = units
         self._store = store
         self._patterns = tuple(patterns)
 
     def admit(self, spec: SystemdUnit) -> Iterable[FieldError]:
         """Units outside the allowed patterns, our own units, and an empty unit file (which would be a mask)."""
-        yield from breaches(spec, self._patterns)
+        yield from violations(spec, self._patterns)
         if spec.content == "":
             yield FieldError("content", "UnitFileEmpty")
 
@@ -49,7 +49,7 @@ class UnitReconciler:
 
     async def relist(self) -> Mapping[str, Unit]:
         """All units that are wanted or owned and exist."""
-        return await self._units.survey(self._store.names())
+        return await self._units.list_units(self._store.names())
 
     async def observe(self, name: str) -> Unit | None:
         """One unit, fresh. The manager forgets a one-shot that ended while nobody looked: then the log is asked."""
@@ -84,7 +84,7 @@ class UnitReconciler:
         return at_claim(record, desired, observed, self._units.directory, self._boot()).json()
 
     def _boot(self) -> str:
-        return self._units.moment().partition(":")[0]
+        return self._units.journal_cursor().partition(":")[0]
 
     async def apply(self, action: UnitAction) -> None:  # noqa: PLR0912 - one line a step
         """Take one step."""
@@ -120,7 +120,7 @@ class UnitReconciler:
                 await units.reset_failed(name)
             case steps.Release():
                 await self._store.note(name, action.note.json())
-                await units.drop_kept(name)
+                await units.drop_backups(name)
             case _:
                 assert_never(action)
 
@@ -146,7 +146,7 @@ class UnitReconciler:
             raise Transient("JobFailed", f"cannot change the state of {name}: systemd ended the job as {result}")
 
     async def _note_run(self, name: str, note: UnitFacts) -> None:
-        await self._store.note(name, replace(note, moment=self._units.moment()).json())
+        await self._store.note(name, replace(note, moment=self._units.journal_cursor()).json())
 
     async def _reload_unit(self, action: steps.ReloadUnit) -> None:
         name = action.name
@@ -174,13 +174,13 @@ class UnitReconciler:
             ready=unit.active_state in RUNNING,
         )
 
-    def expect(self, names: Collection[str]) -> None:
+    def batch_begin(self, names: Collection[str]) -> None:
         """One reload shall serve all of these."""
-        self._units.expect(names)
+        self._units.batch_begin(names)
 
-    def done(self, name: str) -> None:
+    def batch_end(self, name: str) -> None:
         """`name` writes no more files for now."""
-        self._units.done(name)
+        self._units.batch_end(name)
 
     async def watch(self, changed: Callable[[str], None]) -> None:
         """Hear of changes of the units that were listed or observed."""
@@ -196,9 +196,9 @@ class UnitReconciler:
         if result not in HARMLESS:
             raise Transient("JobFailed", f"cannot restart {name}: systemd ended the job as {result}")
 
-    async def let_go(self, name: str) -> None:
+    async def release(self, name: str) -> None:
         """Leave the object as it is, and drop its backup."""
-        await self._units.drop_kept(name)
+        await self._units.drop_backups(name)
 
     async def logs(self, name: str, lines: int) -> list[str]:
         """The last lines of its journal."""

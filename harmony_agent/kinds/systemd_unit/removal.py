@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from harmony_agent.core.reconcile import Act, Converged, Plan, Record
+from harmony_agent.core.reconciler import Act, Converged, OwnershipRecord, Plan
 from harmony_agent.kinds.systemd_unit import running
 from harmony_agent.kinds.systemd_unit.actions import (
     Disable,
@@ -28,7 +28,9 @@ FORMER = "former"
 """Stands in the facts for the files of before us, as a token does for ours."""
 
 
-def removal(record: Record | None, observed: Unit | None, name: str, directory: str, boot: str) -> Plan[UnitAction]:
+def removal(
+    record: OwnershipRecord | None, observed: Unit | None, name: str, directory: str, boot: str
+) -> Plan[UnitAction]:
     """The next steps towards the unit as it was before us, or towards its absence. `boot` is the id of this boot."""
     if record is None or observed is None:
         return Converged()
@@ -43,11 +45,11 @@ def removal(record: Record | None, observed: Unit | None, name: str, directory: 
 
 
 def _release(unit: Unit, facts: UnitFacts) -> Plan[UnitAction]:
-    if not unit.kept:
+    if not unit.backups:
         return Converged()
     note = replace(facts, released=True)
     reason = "all is put back: the files kept aside are needed no more"
-    return Act((Release(name=unit.name, reason=reason, disturbs=False, note=note),))
+    return Act((Release(name=unit.name, reason=reason, is_disruptive=False, note=note),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,7 @@ class _Links:
             return []
         runtime = self.unit.unit_file_state == "enabled-runtime"
         reason = "it wasn't enabled before"
-        return [Disable(name=self.unit.name, reason=reason, disturbs=False, runtime=runtime)]
+        return [Disable(name=self.unit.name, reason=reason, is_disruptive=False, runtime=runtime)]
 
     def last(self) -> list[UnitAction]:
         """Enabled as it was, then every link as it was."""
@@ -94,10 +96,10 @@ class _Links:
         name, wanted = self.unit.name, self.wanted
         actions: list[UnitAction] = []
         if self.facts.former.file_state == "enabled" and self.unit.unit_file_state == "disabled":
-            actions.append(Enable(name=name, reason="it was enabled before", disturbs=False))
+            actions.append(Enable(name=name, reason="it was enabled before", is_disruptive=False))
         if actions or (wanted if self.first() else self._with_own(self.unit.links) != wanted):
             reason = "its links were otherwise before"
-            actions.append(Relink(name=name, reason=reason, disturbs=False, links=wanted))
+            actions.append(Relink(name=name, reason=reason, is_disruptive=False, links=wanted))
         return actions
 
 
@@ -112,9 +114,9 @@ def _going(unit: Unit, facts: UnitFacts, ours: frozenset[str], links: _Links) ->
         actions += put_back(unit, facts, place)
     actions += links.last()
     if actions or unit.stale:
-        actions.append(Reload(name=name, reason="files or links changed", disturbs=False))
+        actions.append(Reload(name=name, reason="files or links changed", is_disruptive=False))
     if unit.active_state == "failed":
-        actions.append(ResetFailed(name=name, reason="the unit goes", disturbs=False))
+        actions.append(ResetFailed(name=name, reason="the unit goes", is_disruptive=False))
     return Act(tuple(actions)) if actions else Converged()
 
 
@@ -126,12 +128,12 @@ def _lasting(unit: Unit, facts: UnitFacts, ours: frozenset[str], links: _Links) 
         actions += put_back(unit, facts, place)
     actions += links.last()
     if actions or unit.stale:
-        actions.append(Reload(name=name, reason="files or links changed", disturbs=False))
+        actions.append(Reload(name=name, reason="files or links changed", is_disruptive=False))
     then: Plan[UnitAction] = Converged()
     if "state" in facts.touched:
         then = _state(unit, facts, ours)
     if isinstance(then, Act):
-        return Act((*actions, *then.actions), again=then.again)
+        return Act((*actions, *then.actions), is_restart=then.is_restart)
     return Act(tuple(actions)) if actions else then
 
 
@@ -152,5 +154,5 @@ def _state(unit: Unit, facts: UnitFacts, ours: frozenset[str]) -> Plan[UnitActio
     facts = replace(facts, restart="", reload="", changed=0)
     if unit.active_state in ("inactive", "failed") and not unit.job:
         note = goal.noted(unit, facts)
-        return Act((Start(name=unit.name, reason="it ran before", note=note, disturbs=False),))
+        return Act((Start(name=unit.name, reason="it ran before", note=note, is_disruptive=False),))
     return running.run(goal, unit, facts, mine=True)

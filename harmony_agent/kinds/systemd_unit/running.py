@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from harmony_agent.core.reconcile import Act, Converged, Plan, Wait
+from harmony_agent.core.reconciler import Act, Converged, Plan, Wait
 from harmony_agent.kinds.systemd_unit.actions import Note, ReloadUnit, Restart, Start, Stop, UnitAction
 from harmony_agent.kinds.systemd_unit.facts import UnitFacts
 from harmony_agent.topology.units import RUNNING, Unit
@@ -62,7 +62,7 @@ def stop(unit: Unit, *, mine: bool) -> Plan[UnitAction]:
         return Wait("Deactivating", f"{unit.name} is being stopped", seconds=SOON)
     if up or unit.job in ("start", "restart", "try-restart"):
         return _act(
-            Stop(name=unit.name, reason=f"the unit is {unit.active_state}", disturbs=not mine), fields=("state",)
+            Stop(name=unit.name, reason=f"the unit is {unit.active_state}", is_disruptive=not mine), fields=("state",)
         )
     return Converged()
 
@@ -71,12 +71,12 @@ def _running(goal: Goal, unit: Unit, facts: UnitFacts, mine: bool) -> Plan[UnitA
     never_done = facts.run != "" and facts.run == unit.run
     if goal.is_other(facts):
         why = "its files changed" if facts.started != goal.files else "a resource of restart_on changed"
-        return _act(Restart(name=unit.name, reason=why, note=goal.noted(unit, facts), disturbs=not mine))
+        return _act(Restart(name=unit.name, reason=why, note=goal.noted(unit, facts), is_disruptive=not mine))
     if never_done and unit.job:
         return Wait("JobQueued", f"a {unit.job} job for {unit.name} is queued", seconds=SOON)
     if never_done:
         note = goal.noted(unit, facts)
-        return _act(Restart(name=unit.name, reason="a restart was cut short", note=note, disturbs=not mine))
+        return _act(Restart(name=unit.name, reason="a restart was cut short", note=note, is_disruptive=not mine))
     if facts.reload != goal.reload or (facts.changed and facts.changed == unit.changed):
         return _reload(goal, unit, facts, mine)
     return Converged()
@@ -87,16 +87,16 @@ def _reload(goal: Goal, unit: Unit, facts: UnitFacts, mine: bool) -> Plan[UnitAc
     if unit.job:
         return Wait("JobQueued", f"a {unit.job} job for {unit.name} is queued", seconds=SOON)
     if not unit.can_reload:
-        return _act(Restart(name=unit.name, reason=why, note=goal.noted(unit, facts), disturbs=not mine))
+        return _act(Restart(name=unit.name, reason=why, note=goal.noted(unit, facts), is_disruptive=not mine))
     note = replace(facts, reload=goal.reload, changed=unit.changed)
-    return _act(ReloadUnit(name=unit.name, reason=why, note=note, disturbs=not mine))
+    return _act(ReloadUnit(name=unit.name, reason=why, note=note, is_disruptive=not mine))
 
 
 def _activating(goal: Goal, unit: Unit, facts: UnitFacts, mine: bool) -> Plan[UnitAction]:
     if goal.is_other(facts):
         # What hangs with the old files must not keep the new ones from being tried.
         note = goal.noted(unit, facts)
-        return _act(Restart(name=unit.name, reason="its files changed", note=note, disturbs=not mine))
+        return _act(Restart(name=unit.name, reason="its files changed", note=note, is_disruptive=not mine))
     if unit.oneshot and facts.completed:
         return Converged("Completed")
     if unit.result != "success":
@@ -111,7 +111,7 @@ def _failed(goal: Goal, unit: Unit, facts: UnitFacts) -> Plan[UnitAction]:
         name=unit.name,
         reason=f"the unit failed: {unit.result}",
         note=goal.noted(unit, facts) if other else None,
-        disturbs=False,
+        is_disruptive=False,
     )
     return _act(start, fields=("state",), again=not other)
 
@@ -119,7 +119,9 @@ def _failed(goal: Goal, unit: Unit, facts: UnitFacts) -> Plan[UnitAction]:
 def _inactive(goal: Goal, unit: Unit, facts: UnitFacts) -> Plan[UnitAction]:
     if goal.is_other(facts):
         note = goal.noted(unit, facts)
-        return _act(Start(name=unit.name, reason="the unit is inactive", note=note, disturbs=False), fields=("state",))
+        return _act(
+            Start(name=unit.name, reason="the unit is inactive", note=note, is_disruptive=False), fields=("state",)
+        )
     if unit.oneshot and facts.completed:
         return Converged("Completed")
     if unit.condition is False and not unit.rested:
@@ -130,11 +132,15 @@ def _inactive(goal: Goal, unit: Unit, facts: UnitFacts) -> Plan[UnitAction]:
         return Wait("AssertFailed", text, phase="Blocked", seconds=RETRY_CONDITION)
     seen_to_end = bool(unit.invocation) and unit.run != facts.run and unit.result == "success"
     if unit.oneshot and (seen_to_end or unit.finished):
-        ended = Note(name=unit.name, reason="it ran to its end", note=replace(facts, completed=True), disturbs=False)
+        ended = Note(
+            name=unit.name, reason="it ran to its end", note=replace(facts, completed=True), is_disruptive=False
+        )
         return Act((ended,), drift=False)
     # Stopped by hand is drift, repaired at once; what ended by itself, or leaves no trace of how, is paced.
     again = unit.ended or not unit.invocation
-    return _act(Start(name=unit.name, reason="the unit is inactive", disturbs=False), fields=("state",), again=again)
+    return _act(
+        Start(name=unit.name, reason="the unit is inactive", is_disruptive=False), fields=("state",), again=again
+    )
 
 
 def _act(action: UnitAction, *, fields: tuple[str, ...] = (), again: bool = False) -> Act[UnitAction]:

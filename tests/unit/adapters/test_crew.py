@@ -9,8 +9,8 @@ import weakref
 
 import pytest
 
-from harmony_agent.adapters import crew as module
-from harmony_agent.adapters.crew import Crew
+from harmony_agent.adapters.posix import thread_pool as module
+from harmony_agent.adapters.posix.thread_pool import ThreadPool
 
 
 def crews() -> list[threading.Thread]:
@@ -33,7 +33,7 @@ async def ended(before: list[threading.Thread]) -> None:
 
 
 async def test_one_after_the_other_in_one_thread() -> None:
-    crew, seen = Crew(1), []
+    crew, seen = ThreadPool(1), []
 
     def note(number: int) -> int:
         seen.append((number, threading.get_ident()))
@@ -46,12 +46,12 @@ async def test_one_after_the_other_in_one_thread() -> None:
 
 
 async def test_what_comes_one_at_a_time_needs_one_thread() -> None:
-    crew = Crew(4)
+    crew = ThreadPool(4)
     assert len({await crew.start(threading.get_ident) for _ in range(200)}) == 1
 
 
 async def test_as_many_as_there_may_be_and_no_more() -> None:
-    crew, gate, inside = Crew(3), threading.Event(), []
+    crew, gate, inside = ThreadPool(3), threading.Event(), []
 
     def enter() -> None:
         inside.append(1)
@@ -68,7 +68,7 @@ async def test_as_many_as_there_may_be_and_no_more() -> None:
 
 
 async def test_one_that_hangs_holds_up_no_other() -> None:
-    crew, gate = Crew(2), threading.Event()
+    crew, gate = ThreadPool(2), threading.Event()
     hangs = crew.start(lambda: gate.wait(60))
     assert await asyncio.gather(*(crew.start(lambda: "goes on") for _ in range(50))) == ["goes on"] * 50
     assert not hangs.done()
@@ -77,7 +77,7 @@ async def test_one_that_hangs_holds_up_no_other() -> None:
 
 
 async def test_an_error_is_raised_where_it_is_awaited() -> None:
-    crew = Crew(1)
+    crew = ThreadPool(1)
 
     def fail() -> None:
         raise OSError(28, "full")
@@ -88,7 +88,7 @@ async def test_an_error_is_raised_where_it_is_awaited() -> None:
 
 
 async def test_an_error_that_no_future_takes_holds_up_nothing() -> None:
-    crew = Crew(1)
+    crew = ThreadPool(1)
 
     def fail() -> None:
         next(iter(()))
@@ -104,7 +104,7 @@ def refuse(_thread: threading.Thread) -> None:
 
 
 async def test_a_thread_that_cannot_be_had_is_told_and_had_later() -> None:
-    crew, seen = Crew(2), []
+    crew, seen = ThreadPool(2), []
     for _ in range(3):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(threading.Thread, "start", refuse)
@@ -116,7 +116,7 @@ async def test_a_thread_that_cannot_be_had_is_told_and_had_later() -> None:
 
 
 async def test_where_no_more_threads_can_be_had_those_that_are_there_do_it_all() -> None:
-    crew, gate = Crew(4), threading.Event()
+    crew, gate = ThreadPool(4), threading.Event()
     first = crew.start(lambda: gate.wait(60))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(threading.Thread, "start", refuse)
@@ -130,7 +130,7 @@ async def test_while_every_thread_hangs_what_was_given_up_is_not_kept() -> None:
     class Content:
         """Of a file."""
 
-    crew, gate = Crew(1), threading.Event()
+    crew, gate = ThreadPool(1), threading.Event()
     hangs, kept = crew.start(lambda: gate.wait(60)), weakref.WeakSet[Content]()
     waits = crew.start(lambda: "goes on")
     for _ in range(5000):
@@ -147,7 +147,7 @@ async def test_a_thread_that_waits_keeps_nothing_of_what_it_did() -> None:
     class Content:
         """Of a file."""
 
-    crew, kept = Crew(1), weakref.WeakSet[Content]()
+    crew, kept = ThreadPool(1), weakref.WeakSet[Content]()
     for _ in range(2):
         content = Content()
         kept.add(content)
@@ -159,7 +159,7 @@ async def test_a_thread_that_waits_keeps_nothing_of_what_it_did() -> None:
 
 async def test_who_ended_last_is_the_next_to_begin() -> None:
     """So that those that aren't needed any more come to their end."""
-    crew, gate = Crew(3), threading.Event()
+    crew, gate = ThreadPool(3), threading.Event()
     many = [crew.start(lambda: gate.wait(60)) for _ in range(3)]
     gate.set()
     await asyncio.gather(*many)
@@ -169,7 +169,7 @@ async def test_who_ended_last_is_the_next_to_begin() -> None:
 
 
 async def test_what_was_given_up_before_it_began_is_not_done_and_what_was_begun_ends() -> None:
-    crew, gate, seen = Crew(1), threading.Event(), []
+    crew, gate, seen = ThreadPool(1), threading.Event(), []
 
     def begin() -> None:
         seen.append("begun")
@@ -189,7 +189,7 @@ async def test_what_was_given_up_before_it_began_is_not_done_and_what_was_begun_
 @pytest.mark.usefixtures("short")
 async def test_threads_end_when_there_is_nothing_to_do_and_come_again() -> None:
     before = crews()
-    crew = Crew(4)
+    crew = ThreadPool(4)
     for _ in range(3):
         await asyncio.gather(*(crew.start(lambda: time.sleep(0.001)) for _ in range(20)))
         assert set(crews()) - set(before)
@@ -198,7 +198,7 @@ async def test_threads_end_when_there_is_nothing_to_do_and_come_again() -> None:
 
 
 def test_a_loop_that_is_closed_leaves_the_next_one_its_threads() -> None:
-    crew, gate = Crew(1), threading.Event()
+    crew, gate = ThreadPool(1), threading.Event()
 
     async def give_up() -> None:
         crew.start(lambda: gate.wait(60)).cancel()

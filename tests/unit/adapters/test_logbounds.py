@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from harmony_agent.adapters.logbounds import ALL_BURST, BURST, MAX_KEYS, SECONDS, Bounds
+from harmony_agent.adapters.log_rate_limit import ALL_BURST, BURST, MAX_KEYS, SECONDS, LogRateLimit
 
 
 class Now:
@@ -22,13 +22,13 @@ def record(message: str = "%s is %s", *args: Any, **extra: Any) -> logging.LogRe
     return made
 
 
-def passed(bounds: Bounds, *records: logging.LogRecord) -> list[str]:
+def passed(bounds: LogRateLimit, *records: logging.LogRecord) -> list[str]:
     return [one.getMessage() for one in records if bounds.filter(one)]
 
 
 def test_a_flapping_resource_is_told_a_few_times_and_then_once_a_minute() -> None:
     now = Now()
-    bounds = Bounds(now)
+    bounds = LogRateLimit(now)
     told = []
     for _ in range(600):
         for phase, reason in (("Ready", None), ("Degraded", "CrashLoop")):
@@ -40,7 +40,7 @@ def test_a_flapping_resource_is_told_a_few_times_and_then_once_a_minute() -> Non
 
 def test_what_was_left_out_is_counted() -> None:
     now = Now()
-    bounds = Bounds(now)
+    bounds = LogRateLimit(now)
     assert len(passed(bounds, *(record("x %d", n) for n in range(BURST + 7)))) == BURST
     now.seconds += SECONDS
     assert passed(bounds, record("x %d", 99)) == ["x 99 (and 7 more like this)"]
@@ -49,7 +49,7 @@ def test_what_was_left_out_is_counted() -> None:
 
 
 def test_one_that_flaps_silences_no_other() -> None:
-    bounds = Bounds(Now())
+    bounds = LogRateLimit(Now())
     passed(bounds, *(record("%s", "a", resource="File/a") for _ in range(1000)))
     assert passed(bounds, record("%s", "b", resource="File/b")) == ["b"]
     assert passed(bounds, record("%s", "a", resource="File/a", reason="NoSpace")) == ["a"]
@@ -57,7 +57,7 @@ def test_one_that_flaps_silences_no_other() -> None:
 
 def test_all_together_are_bounded_and_so_is_the_memory() -> None:
     now = Now()
-    bounds = Bounds(now)
+    bounds = LogRateLimit(now)
     told = 0
     for number in range(4 * MAX_KEYS):
         told += len(passed(bounds, record("x", resource=f"File/{number}")))

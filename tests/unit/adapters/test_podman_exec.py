@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from harmony_agent.adapters.podman import Podman
+from harmony_agent.adapters.podman.client import Podman
 from harmony_agent.core.errors import Transient
 
 IDENT = "a" * 64

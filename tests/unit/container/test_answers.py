@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harmony_agent.adapters import podman_answers as answers
-from harmony_agent.adapters.podman_link import answered
-from harmony_agent.topology.containers import ContainerEvent, Listed, Refused
+from harmony_agent.adapters.podman import decode as answers
+from harmony_agent.adapters.podman.transport import answered
+from harmony_agent.topology.containers import ContainerEvent, EngineRefused, Listed
 
 DIGEST = "sha256:" + "a" * 64
 
@@ -32,7 +32,7 @@ async def test_answers_that_are_errors() -> None:
     missing: Any = Body(404, "")
     assert await answered(missing, missing=True) is missing
     refused: Any = Body(500, '{"cause":"c","message":"no such image","response":500}')
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(EngineRefused) as caught:
         await answered(refused)
     assert (caught.value.status, caught.value.text) == (500, "no such image")
     assert "no such image" not in str(caught.value)
@@ -41,7 +41,7 @@ async def test_answers_that_are_errors() -> None:
 @pytest.mark.parametrize("text", ["plain words", "[]", '{"cause": 1}'])
 async def test_errors_in_other_forms(text: str) -> None:
     refused: Any = Body(404, text)
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(EngineRefused) as caught:
         await answered(refused)
     assert caught.value.text == text
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harmony_agent.core.errors import Transient
-from harmony_agent.core.reconcile import Act, Converged, Wait
+from harmony_agent.core.reconciler import Act, Converged, Wait
 from harmony_agent.kinds.container.plan import Observed, decide
 from harmony_agent.topology.containers import ContainerState, State
 from scores.container import Container
@@ -234,7 +234,7 @@ def test_nothing_that_is_not_ours_is_disturbed(seen: Observed | None, spec: str,
     plan = decide("web", desired, store.record("web"), seen, "boot")
     if isinstance(plan, Act) and not owned:
         harmless = {"EnsureImage", "Create", "RunInit", "EndInit"}
-        assert all(action.disturbs or type(action).__name__ in harmless for action in plan.actions)
+        assert all(action.is_disruptive or type(action).__name__ in harmless for action in plan.actions)
     if seen is not None and seen.holder is not None and not wanted.adopt:
         assert isinstance(plan, Wait)
         assert plan.reason == "OwnershipConflict"

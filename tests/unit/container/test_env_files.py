@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harmony_agent.adapters.env_files import MOST_BYTES, LocalEnvFiles
+from harmony_agent.adapters.podman.env_files import MOST_BYTES, LocalEnvFiles
 
 
 def digest(content: bytes) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from harmony_agent.core.errors import Transient
-from harmony_agent.kinds.container.look import SWEEP
+from harmony_agent.kinds.container.observe import SWEEP
 from harmony_agent.topology.containers import ContainerEvent
 from scores.container import Container
 from scores.manifest import FieldError

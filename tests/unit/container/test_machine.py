@@ -13,8 +13,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from harmony_agent.core.reconcile import Converged
-from harmony_agent.kinds.container.spec import former_name
+from harmony_agent.core.reconciler import Converged
+from harmony_agent.kinds.container.payload import former_name
 from tests.fakes.containers import Made
 from tests.fakes.drive import Cut
 from tests.unit.container.bench import Bench, web

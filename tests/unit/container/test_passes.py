@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from harmony_agent.core.errors import Transient
-from harmony_agent.core.reconcile import Act, Converged, Wait
-from harmony_agent.kinds.container.act import Actor
+from harmony_agent.core.reconciler import Act, Converged, Wait
 from harmony_agent.kinds.container.actions import Conclude, Create, EnsureImage, Remember, RunInit, Start
+from harmony_agent.kinds.container.apply import Applier
 from scores.container import Container
 from tests.fakes.containers import Made
 from tests.fakes.drive import Cut
@@ -207,7 +207,7 @@ async def test_an_end(restart: str, code: int, expected: str) -> None:
     plan = bench.kind.plan("web", bench.store.desired("web"), await bench.kind.observe("web"))
     if expected == "again":
         assert isinstance(plan, Act)
-        assert plan.again
+        assert plan.is_restart
         await bench.settle()
         assert (bench.facts()["restarts"], bench.facts()["exit_code"]) == (1, code)
         return
@@ -245,7 +245,7 @@ async def test_a_reboot_is_no_end_of_its_own(restart: str, *, power_cut: bool) -
     bench.reboot(power_cut=power_cut)
     plan = bench.kind.plan("web", bench.store.desired("web"), await bench.kind.observe("web"))
     assert isinstance(plan, Act)
-    assert not plan.again
+    assert not plan.is_restart
     await bench.settle()
     assert bench.facts()["restarts"] == 0
     assert bench.containers.get("web").id == made.id
@@ -862,7 +862,7 @@ async def test_an_init_container_left_created_is_started() -> None:
 async def test_an_init_container_that_is_wanted_no_more_is_not_run() -> None:
     bench = await inits_bench()
     await bench.settle()
-    actor: Actor = bench.kind._actor
+    actor: Applier = bench.kind._applier
     await actor.apply(RunInit(name="web", reason="", init="zzz"))
     bench.store.unset("web")
     bench.containers.calls.clear()

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harmony_agent.kinds.container import spec as made_of
+from harmony_agent.kinds.container import payload as made_of
 from harmony_agent.topology.containers import Image
 from scores.container import Container
 from tests.unit.container.bench import web

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from harmony_agent.core.reconcile import Record
+from harmony_agent.core.reconciler import OwnershipRecord
 from scores.manifest import WireManifest
 from scores.status import ResourcePhase, ResourceStatus
 from tests.strategies import LINEAGE
@@ -15,7 +15,7 @@ NOW = "2026-11-29T17:00:00.000Z"
 LATER = "2026-11-29T17:00:01.000Z"
 
 
-def record(name: str, *claims: str, needs: tuple[str, ...] = (), **fields: Any) -> Record:
+def record(name: str, *claims: str, needs: tuple[str, ...] = (), **fields: Any) -> OwnershipRecord:
     """A File that deployment ``web`` owns."""
     values: dict[str, Any] = {
         "kind": "File",
@@ -24,7 +24,7 @@ def record(name: str, *claims: str, needs: tuple[str, ...] = (), **fields: Any) 
         "generation": 1,
         "on_remove": "delete",
     }
-    return Record(name=name, claims=frozenset(claims), needs=needs, **{**values, **fields})
+    return OwnershipRecord(name=name, claims=frozenset(claims), needs=needs, **{**values, **fields})
 
 
 def resource(phase: ResourcePhase, **fields: Any) -> ResourceStatus:

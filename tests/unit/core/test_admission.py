@@ -9,8 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harmony_agent.core.admission import Accept, Device, Keep, Kind, Last, Same, judge, rejected
-from harmony_agent.core.reconcile import Record
+from harmony_agent.core.admission import (
+    Accept,
+    DeviceView,
+    EnforcedVersion,
+    KindRules,
+    NotAccepted,
+    Unchanged,
+    admit_manifest,
+    rejected,
+)
+from harmony_agent.core.reconciler import OwnershipRecord
 from scores.base import Score
 from scores.container import Container
 from scores.file import File
@@ -41,26 +50,26 @@ def _container_claims(score: Score) -> frozenset[str]:
     return frozenset(ports | {f"container:{score.name}"})
 
 
-KINDS = {"File": Kind(_admit, _claims), "Container": Kind(lambda _score: (), _container_claims)}
+KINDS = {"File": KindRules(_admit, _claims), "Container": KindRules(lambda _score: (), _container_claims)}
 
 
-def device(*records: Record, taken: dict[str, str] | None = None) -> Device:
-    return Device(KINDS, {str(one.key): one.on_remove for one in records}, taken or {})
+def device(*records: OwnershipRecord, taken: dict[str, str] | None = None) -> DeviceView:
+    return DeviceView(KINDS, {str(one.key): one.on_remove for one in records}, taken or {})
 
 
 def short(verdict: Any) -> tuple[str, ...]:
     """A verdict as ``("Fenced", "StaleGeneration")``."""
-    return (verdict.phase, verdict.reason) if isinstance(verdict, Keep) else (type(verdict).__name__,)
+    return (verdict.phase, verdict.reason) if isinstance(verdict, NotAccepted) else (type(verdict).__name__,)
 
 
-LAST = Last(LINEAGE, 3, DIGEST)
-TABLE: dict[str, tuple[Last | None, dict[str, Any], str, tuple[str, ...]]] = {
+LAST = EnforcedVersion(LINEAGE, 3, DIGEST)
+TABLE: dict[str, tuple[EnforcedVersion | None, dict[str, Any], str, tuple[str, ...]]] = {
     "the first of all": (None, {}, DIGEST, ("Accept",)),
     "the first of all, at any generation": (None, {"generation": 900}, DIGEST, ("Accept",)),
     "same lineage, higher generation": (LAST, {"generation": 4}, OTHER, ("Accept",)),
     "same lineage, much higher generation": (LAST, {"generation": 2**53 - 1}, OTHER, ("Accept",)),
     "same lineage, higher generation, same scores": (LAST, {"generation": 4}, DIGEST, ("Accept",)),
-    "same lineage, same generation, same bytes": (LAST, {}, DIGEST, ("Same",)),
+    "same lineage, same generation, same bytes": (LAST, {}, DIGEST, ("Unchanged",)),
     "same lineage, same generation, other bytes": (LAST, {}, OTHER, ("Rejected", "GenerationReused")),
     "lower generation": (LAST, {"generation": 2}, OTHER, ("Fenced", "StaleGeneration")),
     "lower generation, same bytes": (LAST, {"generation": 2}, DIGEST, ("Fenced", "StaleGeneration")),
@@ -102,7 +111,7 @@ TABLE: dict[str, tuple[Last | None, dict[str, Any], str, tuple[str, ...]]] = {
         ("Rejected", "GenerationReused"),
     ),
     "the older lineage after it was superseded": (
-        Last(ELSE, 4, DIGEST),
+        EnforcedVersion(ELSE, 4, DIGEST),
         {"lineage": LINEAGE, "generation": 5},
         OTHER,
         ("Fenced", "LineageChanged"),
@@ -114,21 +123,21 @@ TABLE: dict[str, tuple[Last | None, dict[str, Any], str, tuple[str, ...]]] = {
 
 
 @pytest.mark.parametrize(("last", "fields", "digest", "verdict"), TABLE.values(), ids=TABLE)
-def test_the_fence(last: Last | None, fields: dict[str, Any], digest: str, verdict: tuple[str, ...]) -> None:
+def test_the_fence(last: EnforcedVersion | None, fields: dict[str, Any], digest: str, verdict: tuple[str, ...]) -> None:
     names = [] if fields.get("removed") else ["a"]
-    found = judge(last, manifest(*names, **fields), digest, device())
+    found = admit_manifest(last, manifest(*names, **fields), digest, device())
     assert short(found) == verdict
-    if isinstance(found, Keep):
+    if isinstance(found, NotAccepted):
         assert found.generation == fields.get("generation", 3)
         assert found.message
 
 
 def test_the_message_says_which_generation_and_lineage() -> None:
-    stale = judge(LAST, manifest(generation=2), OTHER, device())
-    assert isinstance(stale, Keep)
+    stale = admit_manifest(LAST, manifest(generation=2), OTHER, device())
+    assert isinstance(stale, NotAccepted)
     assert stale.message == "generation 2 is older than the enforced one, 3"
-    other = judge(LAST, manifest(lineage=ELSE), OTHER, device())
-    assert isinstance(other, Keep)
+    other = admit_manifest(LAST, manifest(lineage=ELSE), OTHER, device())
+    assert isinstance(other, NotAccepted)
     assert ELSE in other.message
     assert LINEAGE in other.message
 
@@ -191,11 +200,11 @@ FORBIDDEN: dict[str, tuple[list[dict[str, Any]], dict[str, str], list[tuple[str,
 def test_what_this_device_does_not_allow(
     scores: list[dict[str, Any]], taken: dict[str, str], errors: list[tuple[str, str]]
 ) -> None:
-    found = judge(LAST, manifest(generation=4, scores=scores), OTHER, device(taken=taken))
+    found = admit_manifest(LAST, manifest(generation=4, scores=scores), OTHER, device(taken=taken))
     if not errors:
         assert found == Accept()
         return
-    assert isinstance(found, Keep)
+    assert isinstance(found, NotAccepted)
     assert found.phase == "Rejected"
     assert list(found.errors) == errors
     codes = {code for _, code in errors}
@@ -205,8 +214,8 @@ def test_what_this_device_does_not_allow(
 
 def test_of_many_errors_a_few_are_told() -> None:
     many = [_file(f"f{index}", f"/etc/{index}") for index in range(100)]
-    found = judge(None, manifest(scores=many), OTHER, device())
-    assert isinstance(found, Keep)
+    found = admit_manifest(None, manifest(scores=many), OTHER, device())
+    assert isinstance(found, NotAccepted)
     assert len(found.errors) == MAX_ERRORS
     assert found.message.count("OutsideRoots") == 5
     assert found.message.endswith("and 95 more")
@@ -214,9 +223,9 @@ def test_of_many_errors_a_few_are_told() -> None:
 
 def test_the_fence_comes_before_what_the_device_does_not_allow() -> None:
     stale = manifest(generation=2, scores=[_file("a", "/etc/a")])
-    assert short(judge(LAST, stale, OTHER, device())) == ("Fenced", "StaleGeneration")
+    assert short(admit_manifest(LAST, stale, OTHER, device())) == ("Fenced", "StaleGeneration")
     same = manifest(scores=[_file("a", "/etc/a")])
-    assert judge(LAST, same, DIGEST, device()) == Same()
+    assert admit_manifest(LAST, same, DIGEST, device()) == Unchanged()
 
 
 PRUNE = [
@@ -246,11 +255,11 @@ def test_the_prune_guard(owned: int, stay: int, allow: int | None, held: bool) -
     records = [record(f"r{index}") for index in range(owned)]
     fields = {} if allow is None else {"allow_prune": allow}
     names = [f"r{index}" for index in range(stay)]
-    verdict = judge(LAST, manifest(*names, "new", generation=4, **fields), OTHER, device(*records))
+    verdict = admit_manifest(LAST, manifest(*names, "new", generation=4, **fields), OTHER, device(*records))
     if not held:
         assert verdict == Accept()
         return
-    assert isinstance(verdict, Keep)
+    assert isinstance(verdict, NotAccepted)
     assert short(verdict) == ("Held", "PruneGuard")
     assert f"would remove {owned - stay} of {owned} resources" in verdict.message
     assert f"allow_prune: {owned - stay}" in verdict.message
@@ -260,19 +269,22 @@ def test_the_prune_guard(owned: int, stay: int, allow: int | None, held: bool) -
 
 def test_removing_the_deployment_needs_no_allow_prune() -> None:
     records = [record(f"r{index}") for index in range(5)]
-    assert judge(LAST, manifest(generation=4, removed=True), OTHER, device(*records)) == Accept()
+    assert admit_manifest(LAST, manifest(generation=4, removed=True), OTHER, device(*records)) == Accept()
 
 
 def test_what_is_let_go_is_not_removed() -> None:
     records = [record(f"r{index}", on_remove="orphan") for index in range(5)]
-    assert judge(LAST, manifest("new", generation=4), OTHER, device(*records)) == Accept()
+    assert admit_manifest(LAST, manifest("new", generation=4), OTHER, device(*records)) == Accept()
     mixed = [record("a"), record("b"), record("c", on_remove="orphan"), record("d", on_remove="orphan")]
-    assert judge(LAST, manifest("new", generation=4), OTHER, device(*mixed)) == Accept()
+    assert admit_manifest(LAST, manifest("new", generation=4), OTHER, device(*mixed)) == Accept()
 
 
 def test_a_resource_of_another_kind_with_the_same_name_is_another() -> None:
     records = [record("a", kind="SystemdUnit"), record("b", kind="SystemdUnit")]
-    assert short(judge(LAST, manifest("a", "b", generation=4), OTHER, device(*records))) == ("Held", "PruneGuard")
+    assert short(admit_manifest(LAST, manifest("a", "b", generation=4), OTHER, device(*records))) == (
+        "Held",
+        "PruneGuard",
+    )
 
 
 def test_bytes_that_are_no_manifest() -> None:
@@ -290,8 +302,8 @@ LINEAGES = st.sampled_from([LINEAGE, ELSE, THIRD])
 
 
 @st.composite
-def arrivals(draw: st.DrawFn) -> tuple[Last | None, WireManifest, str, Device]:
-    last = draw(st.none() | st.builds(Last, LINEAGES, GENERATIONS, st.sampled_from([DIGEST, OTHER])))
+def arrivals(draw: st.DrawFn) -> tuple[EnforcedVersion | None, WireManifest, str, DeviceView]:
+    last = draw(st.none() | st.builds(EnforcedVersion, LINEAGES, GENERATIONS, st.sampled_from([DIGEST, OTHER])))
     removed = draw(st.booleans())
     names = [] if removed else draw(st.lists(st.sampled_from("abcde"), unique=True))
     fields: dict[str, Any] = {"lineage": draw(LINEAGES), "generation": draw(GENERATIONS), "removed": removed}
@@ -309,10 +321,10 @@ def arrivals(draw: st.DrawFn) -> tuple[Last | None, WireManifest, str, Device]:
 
 @settings(max_examples=500, deadline=None)
 @given(arrivals())
-def test_what_is_never_accepted(arrival: tuple[Last | None, WireManifest, str, Device]) -> None:
+def test_what_is_never_accepted(arrival: tuple[EnforcedVersion | None, WireManifest, str, DeviceView]) -> None:
     last, new, digest, here = arrival
-    verdict = judge(last, new, digest, here)
-    if isinstance(verdict, Same):
+    verdict = admit_manifest(last, new, digest, here)
+    if isinstance(verdict, Unchanged):
         assert last is not None
         assert (last.generation, last.digest) == (new.generation, digest)
     if not isinstance(verdict, Accept):
@@ -330,10 +342,10 @@ def test_what_is_never_accepted(arrival: tuple[Last | None, WireManifest, str, D
 
 @settings(max_examples=300, deadline=None)
 @given(arrivals())
-def test_whoever_is_kept_is_told_why(arrival: tuple[Last | None, WireManifest, str, Device]) -> None:
+def test_whoever_is_kept_is_told_why(arrival: tuple[EnforcedVersion | None, WireManifest, str, DeviceView]) -> None:
     last, new, digest, here = arrival
-    verdict = judge(last, new, digest, here)
-    if isinstance(verdict, Keep):
+    verdict = admit_manifest(last, new, digest, here)
+    if isinstance(verdict, NotAccepted):
         assert verdict.reason
         assert verdict.message
         assert verdict.generation == new.generation

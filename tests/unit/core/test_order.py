@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harmony_agent.core.order import in_the_way, outlives, unmet
-from harmony_agent.core.reconcile import Key, Record
+from harmony_agent.core.dependencies import in_the_way, outlives, unmet
+from harmony_agent.core.reconciler import Key, OwnershipRecord
 from scores.status import ResourcePhase, ResourceStatus
 from tests.unit.core.make import DIGEST, OTHER, record, resource
 
@@ -57,7 +57,7 @@ def test_what_leaves_is_in_the_way_of_what_claims_the_same() -> None:
     assert in_the_way(frozenset(), Key("File", "new"), leaving) == []
 
 
-TABLE: dict[str, tuple[list[Record], dict[str, list[str]]]] = {
+TABLE: dict[str, tuple[list[OwnershipRecord], dict[str, list[str]]]] = {
     "alone": ([record("a", "path:/a")], {"a": []}),
     "needed": ([record("a"), record("b", needs=("File/a",))], {"a": ["File/b"], "b": []}),
     "directory": ([record("d", "path:/d"), record("x", "path:/d/x")], {"d": ["File/x"], "x": []}),
@@ -89,7 +89,7 @@ TABLE: dict[str, tuple[list[Record], dict[str, list[str]]]] = {
 
 
 @pytest.mark.parametrize(("leaving", "first"), TABLE.values(), ids=TABLE)
-def test_what_must_be_gone_first(leaving: list[Record], first: dict[str, list[str]]) -> None:
+def test_what_must_be_gone_first(leaving: list[OwnershipRecord], first: dict[str, list[str]]) -> None:
     by_name = {entry.name: entry for entry in leaving}
     assert {name: outlives(by_name[name], leaving) for name in first} == first
 

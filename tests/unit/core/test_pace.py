@@ -12,8 +12,8 @@ from harmony_agent.core import drift
 from harmony_agent.core.backoff import CONTENDED, CRASH, CRASH_RESET, RETRY, Backoff, CrashLoop
 from harmony_agent.core.errors import ResourceError, Terminal, Transient
 from harmony_agent.core.pleg import events
-from harmony_agent.core.probes import Tally
-from harmony_agent.core.reconcile import Desired, Key
+from harmony_agent.core.probes import ProbeCounter
+from harmony_agent.core.reconciler import Desired, Key
 from scores import File, Probe, TcpProbe
 from tests.unit.core.make import DIGEST, LATER, NOW, OTHER, record
 
@@ -148,7 +148,7 @@ PROBE = Probe(tcp=TcpProbe(port=1), success_threshold=2, failure_threshold=3)
     ],
 )
 def test_thresholds(good: bool, results: str, states: str) -> None:
-    tally = Tally(PROBE, good)
+    tally = ProbeCounter(PROBE, good)
     found = []
     for result in results:
         before = tally.good
@@ -162,7 +162,7 @@ def test_thresholds(good: bool, results: str, states: str) -> None:
 @given(st.lists(st.booleans()), st.integers(1, 4), st.integers(1, 4))
 def test_a_probe_flips_only_on_a_row(results: list[bool], successes: int, failures: int) -> None:
     probe = Probe(tcp=TcpProbe(port=1), success_threshold=successes, failure_threshold=failures)
-    tally = Tally(probe, good=False)
+    tally = ProbeCounter(probe, good=False)
     for index, result in enumerate(results):
         if tally.count("" if result else "x"):
             need = successes if tally.good else failures

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harmony_agent.core.admission import Keep
+from harmony_agent.core.admission import NotAccepted
 from harmony_agent.core.status import MAX_MESSAGE, Enforced, Outcome, deployment_status, resource_status
 from scores.manifest import MAX_MANIFEST, FieldError
 from scores.status import SETTLED, DeploymentPhase, Drift, FileDetail, ResourcePhase, ResourceStatus
@@ -22,7 +22,7 @@ DRIFT = Drift(count=1, fields=["mode"], first_seen=NOW, last_seen=NOW, action="r
 PHASES: tuple[ResourcePhase, ...] = get_args(ResourcePhase)
 
 
-def folded(enforced: Enforced | None, kept: Keep | None = None, /, **resources: Any) -> Any:
+def folded(enforced: Enforced | None, kept: NotAccepted | None = None, /, **resources: Any) -> Any:
     return deployment_status("pi-01", "web", enforced, kept, {f"File/{name}": one for name, one in resources.items()})
 
 
@@ -107,7 +107,7 @@ def test_nothing_is_said_of_what_is_settled() -> None:
 
 
 def test_what_was_not_accepted_is_told_first_and_the_enforced_one_stays() -> None:
-    kept = Keep("Rejected", "Invalid", "bad", (FieldError("scores[0].path", "PathNotNormal"),), 4)
+    kept = NotAccepted("Rejected", "Invalid", "bad", (FieldError("scores[0].path", "PathNotNormal"),), 4)
     status = folded(ENFORCED, kept, a=resource("Ready"))
     assert (status.phase, status.reason, status.message) == ("Rejected", "Invalid", "bad")
     assert (status.generation, status.digest) == (3, DIGEST)
@@ -120,14 +120,14 @@ def test_what_was_not_accepted_is_told_first_and_the_enforced_one_stays() -> Non
 
 
 def test_a_manifest_that_was_never_accepted_has_no_generation() -> None:
-    status = folded(None, Keep("Rejected", "NotJson", "x", (FieldError("", "NotJson"),)))
+    status = folded(None, NotAccepted("Rejected", "NotJson", "x", (FieldError("", "NotJson"),)))
     assert (status.lineage, status.generation, status.digest) == (None, None, None)
     assert status.rejected.generation is None
     assert status.rejected.errors[0].code == "NotJson"
 
 
 def test_a_key_that_is_gone_is_no_rejection() -> None:
-    status = folded(ENFORCED, Keep("Held", "DesiredStateMissing", "gone"), a=resource("Ready"))
+    status = folded(ENFORCED, NotAccepted("Held", "DesiredStateMissing", "gone"), a=resource("Ready"))
     assert (status.phase, status.rejected) == ("Held", None)
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harmony_agent.core.trust import Trust
+from harmony_agent.core.signatures import Trust
 from scores.canonical import canonical, digest
 from scores.manifest import WireManifest, decode
 from scores.signatures import DOMAIN, content_digest, key_id, read_key, signed_bytes, spell_key
@@ -31,7 +31,7 @@ ENTRY = GOOD["signatures"][0]
 
 
 def verdict(device: Trust, value: Any) -> str:
-    kept = device.refusal(value, 3)
+    kept = device.verify(value, 3)
     if kept is None:
         return "believed"
     assert (kept.phase, kept.generation) == ("Rejected", 3)
@@ -119,11 +119,11 @@ def test_what_is_believed(value: Any, required: str, not_required: str) -> None:
 
 def test_other_spellings_are_refused_where_signatures_are_required() -> None:
     for data in (json.dumps(GOOD).encode(), json.dumps(GOOD, indent=1).encode(), canonical(GOOD) + b"\n"):
-        kept = trust().refusal(GOOD, 3, data)
+        kept = trust().verify(GOOD, 3, data)
         assert kept is not None
         assert (kept.phase, kept.reason, kept.generation) == ("Rejected", "NotCanonical", 3)
-        assert trust(require=False).refusal(GOOD, 3, data) is None
-    assert trust().refusal(GOOD, 3, canonical(GOOD)) is None
+        assert trust(require=False).verify(GOOD, 3, data) is None
+    assert trust().verify(GOOD, 3, canonical(GOOD)) is None
 
 
 def test_a_generation_is_known_by_its_content_whoever_signed_it() -> None:
@@ -135,12 +135,12 @@ def test_a_generation_is_known_by_its_content_whoever_signed_it() -> None:
 
 @pytest.mark.parametrize("value", [None, 1, "x", [], [GOOD]])
 def test_what_is_no_object_is_left_to_the_models(value: Any) -> None:
-    assert trust().refusal(value, None) is None
+    assert trust().verify(value, None) is None
 
 
 def test_a_rejection_repeats_nothing_but_ids() -> None:
     for value, _, _ in TABLE.values():
-        kept = trust(ROSTER, NEXT).refusal(value, 3)
+        kept = trust(ROSTER, NEXT).verify(value, 3)
         assert kept is None or not any(word in kept.message for word in ("hunter2", "reboot", ENTRY["signature"]))
 
 
@@ -150,11 +150,11 @@ def test_any_change_of_any_field_invalidates(value: dict[str, Any], data: st.Dat
     """Whatever is put at whatever place: where the canonical bytes differ, the signature is wrong."""
     good = signed(value)
     device = trust()
-    assert device.refusal(json.loads(canonical(good)), 1) is None
+    assert device.verify(json.loads(canonical(good)), 1) is None
     place = data.draw(st.sampled_from([place for place in _places(value) if place]))
     new: Any = data.draw(st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.just([]) | st.just({}))
     changed = _replaced(good, place, new)
-    assert (device.refusal(changed, 1) is None) == (_form(changed) == _form(good))
+    assert (device.verify(changed, 1) is None) == (_form(changed) == _form(good))
 
 
 @settings(max_examples=60, deadline=None)
@@ -168,7 +168,7 @@ def test_a_flipped_bit_of_the_bytes_is_never_accepted_as_something_else(
         changed = json.loads(raw)
     except ValueError:
         return
-    if trust().refusal(changed, 1) is None:  # it hit what spells the same, or a key that no signature needs
+    if trust().verify(changed, 1) is None:  # it hit what spells the same, or a key that no signature needs
         assert signed_bytes(changed) == signed_bytes(value) or not isinstance(changed, dict)
 
 

@@ -10,19 +10,19 @@ from typing import Any
 import pytest
 
 from harmony_agent.core.errors import Transient
-from harmony_agent.core.reconcile import Key
-from harmony_agent.engine.book import Book
-from harmony_agent.engine.together import Together
-from harmony_agent.engine.wanted import desired_of
-from harmony_agent.topology.control import Stored
+from harmony_agent.core.manifests import desired_of
+from harmony_agent.core.reconciler import Key
+from harmony_agent.engine.state.device_state import DeviceState
+from harmony_agent.engine.state.group_commit import GroupCommit
+from harmony_agent.topology.control_plane import StoredManifest
 from tests.fakes.ledger import FakeLedger
 from tests.unit.core.make import DIGEST, NOW, manifest, record, resource
 
 KEY = Key("File", "a")
 
 
-def book(ledger: FakeLedger) -> Book:
-    return Book(ledger, lambda: NOW)
+def book(ledger: FakeLedger) -> DeviceState:
+    return DeviceState(ledger, lambda: NOW)
 
 
 async def _in_turn(*works: Coroutine[Any, Any, None]) -> None:
@@ -84,9 +84,9 @@ async def test_a_write_that_failed_leaves_memory_as_it_was() -> None:
     assert ledger.owned == kept.records
 
 
-def enforced(kept: Book, *names: str, **fields: Any) -> set[Key]:
+def enforced(kept: DeviceState, *names: str, **fields: Any) -> set[Key]:
     wire = manifest(*names, **fields)
-    stored = Stored("web", wire.lineage, wire.generation, DIGEST, b"", {})
+    stored = StoredManifest("web", wire.lineage, wire.generation, DIGEST, b"", {})
     return kept.enforce(stored, wire)
 
 
@@ -97,7 +97,7 @@ async def test_what_becomes_of_it_is_the_last_word_though_no_pass_came_to_it() -
     score = {"kind": "File", "name": "a", "path": "/srv/a", "content": "", "on_remove": "orphan"}
     enforced(kept, scores=[score])
     wire = manifest(generation=4)
-    await kept.accept(Stored("web", wire.lineage, 4, DIGEST, b"", {}))
+    await kept.accept(StoredManifest("web", wire.lineage, 4, DIGEST, b"", {}))
     assert ledger.owned[KEY].on_remove == "orphan"
 
 
@@ -126,7 +126,7 @@ async def test_the_phases_of_a_deployment_are_those_of_its_resources_after_each_
 
 async def test_others_hear_of_what_is_wanted_no_more_though_it_was_never_owned() -> None:
     kept, rung = book(FakeLedger()), []
-    kept.released.ring = lambda: rung.append(1)  # type: ignore[method-assign]
+    kept.released.notify = lambda: rung.append(1)  # type: ignore[method-assign]
     enforced(kept, "a", "b")
     assert rung == []
     enforced(kept, "a", generation=4)
@@ -135,7 +135,7 @@ async def test_others_hear_of_what_is_wanted_no_more_though_it_was_never_owned()
 
 async def test_others_hear_of_a_path_that_is_let_go_of() -> None:
     kept, rung = book(FakeLedger()), []
-    kept.released.ring = lambda: rung.append(1)  # type: ignore[method-assign]
+    kept.released.notify = lambda: rung.append(1)  # type: ignore[method-assign]
     kept.write_later(record("a", "path:/srv/a", "path:/srv/old"))
     kept.write_later(record("a", "path:/srv/a", "path:/srv/old", applied=DIGEST))
     assert rung == []
@@ -151,7 +151,7 @@ async def test_who_is_cut_off_while_it_waits_to_commit_takes_nobody_along_later(
         await gate.wait()
         committed.extend(items)
 
-    together: Together[int] = Together(commit)
+    together: GroupCommit[int] = GroupCommit(commit)
     first = asyncio.create_task(together.add(1))
     await asyncio.sleep(0)
     second = asyncio.create_task(together.add(2))

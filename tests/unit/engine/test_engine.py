@@ -9,8 +9,8 @@ import anyio
 import pytest
 
 from harmony_agent.core.errors import Terminal, Transient
-from harmony_agent.core.reconcile import Key
-from harmony_agent.topology.control import Unreachable
+from harmony_agent.core.reconciler import Key
+from harmony_agent.topology.control_plane import Unreachable
 from scores.canonical import digest
 from scores.keys import ACTUAL, DESIRED
 from scores.manifest import FieldError
@@ -207,9 +207,9 @@ def test_a_newer_spec_that_came_during_the_look_is_all_that_is_done(world: World
         world.publish(2, file("a", content="2"))
         await looking.wait()
         world.publish(3, removed=True)
-        await world.until(lambda: Key("File", "a") not in world.engine.book.desired)
+        await world.until(lambda: Key("File", "a") not in world.engine.state.desired)
         world.publish(4, file("a", content="1"))
-        await world.until(lambda: Key("File", "a") in world.engine.book.desired)
+        await world.until(lambda: Key("File", "a") in world.engine.state.desired)
         go_on.set()
         await world.told("Converged", 4)
         assert world.files.writes == []
@@ -311,7 +311,7 @@ def test_what_is_wanted_again_while_it_is_taken_off_has_not_drifted(world: World
         await gone.wait()
         assert "/srv/a" not in world.disk
         world.publish(3, file("a", drift="report"), file("b"))
-        await world.until(lambda: Key("File", "a") in world.engine.book.desired)
+        await world.until(lambda: Key("File", "a") in world.engine.state.desired)
         if killed:
             await world.stop()
             await world.start()

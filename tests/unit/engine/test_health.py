@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 
 from harmony_agent.core.errors import Transient
-from harmony_agent.core.reconcile import Key
-from harmony_agent.engine.health import Health
+from harmony_agent.core.reconciler import Key
+from harmony_agent.engine.reconcile.health import Health
 from scores.container import Container
 from scores.probes import HttpProbe, Probe, TcpProbe
 from tests.fakes.virtual import VirtualClock, VirtualLoop

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from harmony_agent.core.errors import Terminal
-from harmony_agent.core.reconcile import (
+from harmony_agent.core.reconciler import (
     Batches,
     Closes,
     EndsPasses,
@@ -19,7 +19,7 @@ from harmony_agent.core.reconcile import (
     Takes,
     Watches,
 )
-from harmony_agent.engine.kind import KindInstance
+from harmony_agent.engine.kind_instance import KindInstance
 from harmony_agent.kinds.container import ContainerReconciler
 from harmony_agent.kinds.file import FileReconciler
 from harmony_agent.kinds.system_upgrade import SystemUpgradeReconciler
@@ -46,15 +46,15 @@ def test_each_kind_has_what_it_can_do_and_no_stub(kind: type, has: set[type]) ->
 
 async def test_what_a_kind_leaves_out_has_a_default() -> None:
     kind = KindInstance(SystemUpgradeReconciler(FakeUpdater(), FakeStore("SystemUpgrade"), FakeClock(), "pi-01"))
-    assert kind.last_seen("os") is None
+    assert kind.cached("os") is None
     assert kind.instance(None) == ""
     assert await kind.logs("os", 10) == []
     for refused in (kind.restart("os"), kind.exec_probe("os", ["true"], 1.0)):
         with pytest.raises(Terminal, match="SystemUpgrade/os: it has no process"):
             await refused
-    kind.expect(["os"])
-    kind.done("os")
-    await kind.let_go("os")
+    kind.batch_begin(["os"])
+    kind.batch_end("os")
+    await kind.release("os")
     await kind.close()
     with anyio.move_on_after(0.01) as waiting:
         await kind.watch(lambda _name: None)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from harmony_agent.engine.book import Book
+from harmony_agent.engine.state.device_state import DeviceState
 from harmony_agent.kinds.container import ContainerReconciler
 from harmony_agent.kinds.systemd_unit import UnitReconciler
 from tests.fakes.containers import FakeContainers, FakeEnvFiles
@@ -25,7 +25,7 @@ class Podman:
         self.containers: FakeContainers | None = None
         self.boot = 1
 
-    def _kinds(self, book: Book) -> dict[str, Any]:
+    def _kinds(self, book: DeviceState) -> dict[str, Any]:
         self.containers = self.containers or FakeContainers()
         containers = self.containers
         return {

@@ -10,13 +10,13 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from harmony_agent.core.decide import Claim, Execute, Gone, Hold, Now, Release, Report, Settled, Step
-from harmony_agent.core.reconcile import Key
-from harmony_agent.engine.book import Book
-from harmony_agent.engine.enforcing import enforce_if_accepted
-from harmony_agent.engine.kind import KindInstance
-from harmony_agent.engine.rehearse import Foreseen, Rehearsal
+from harmony_agent.core.reconciler import Key
+from harmony_agent.engine.desired.enforcing import enforce_if_accepted
+from harmony_agent.engine.kind_instance import KindInstance
+from harmony_agent.engine.reconcile.rehearse import Foreseen, Rehearsal
+from harmony_agent.engine.state.device_state import DeviceState
 from harmony_agent.kinds.container import ContainerReconciler
-from harmony_agent.topology.control import Stored
+from harmony_agent.topology.control_plane import StoredManifest
 from scores.manifest import FieldError, decode
 from tests.fakes.containers import FakeContainers, FakeEnvFiles
 from tests.fakes.ledger import FakeLedger
@@ -44,7 +44,7 @@ class Device:
         self.allowed = {"File", "Container"}
         self.forbidden: set[str] = set()
 
-    def kinds(self, book: Book) -> dict[str, Any]:
+    def kinds(self, book: DeviceState) -> dict[str, Any]:
         files = MemoryFiles(book.store("File"))
         files.disk = self.world.disk
         admit = files.admit
@@ -63,11 +63,11 @@ class Device:
         made = {"File": files, "Container": containers}
         return {kind: one for kind, one in made.items() if kind in self.allowed}
 
-    def book(self) -> tuple[Book, dict[str, Any]]:
+    def book(self) -> tuple[DeviceState, dict[str, Any]]:
         """Memory as after a start, on a copy of the ledger."""
         copy = FakeLedger()
         copy.stored, copy.owned = dict(self.world.ledger.stored), dict(self.world.ledger.owned)
-        book = Book(copy, lambda: "2026-01-01T00:00:00.000Z")
+        book = DeviceState(copy, lambda: "2026-01-01T00:00:00.000Z")
         kinds = self.kinds(book)
         for stored in copy.manifests():
             book.enforce(stored, decode(stored.data, device=DEVICE, deployment=stored.deployment))
@@ -83,7 +83,7 @@ class Device:
         found = Recorded()
         kinds = self.kinds
 
-        def recording(book: Book) -> dict[str, Any]:
+        def recording(book: DeviceState) -> dict[str, Any]:
             made = kinds(book)
             for kind, one in made.items():
                 one.apply = _recording(found, kind, one.apply)
@@ -201,7 +201,7 @@ def _accept(device: Device, scores: list[dict[str, Any]]) -> None:
     manifest = decode(data, device=DEVICE, deployment="web")
     if enforce_if_accepted(book, kinds, manifest) is None:
         stored = book.deployment("web").stored
-        assert isinstance(stored, Stored)
+        assert isinstance(stored, StoredManifest)
         device.world.ledger.stored["web"] = stored
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from harmony_agent.core.reconcile import Key
-from harmony_agent.engine.unsettled import Unsettled
+from harmony_agent.core.reconciler import Key
+from harmony_agent.engine.report.oldest_unsettled import OldestUnsettled
 from scores.names import format_time
 from scores.status import ResourcePhase, ResourceStatus
 from tests.fakes.clock import FakeClock
@@ -20,7 +20,7 @@ def at(wall: float, phase: ResourcePhase = "Degraded") -> ResourceStatus:
 
 async def test_a_clock_that_is_set_moves_no_age() -> None:
     clock = FakeClock()
-    unsettled = Unsettled(clock)
+    unsettled = OldestUnsettled(clock)
     statuses = {KEY: at(clock.wall)}
     assert unsettled.oldest(statuses) == 0
     for jump in (-1_796_000_000, 1_796_000_000, 315_000_000):
@@ -31,7 +31,7 @@ async def test_a_clock_that_is_set_moves_no_age() -> None:
 
 async def test_another_unsettled_phase_begins_nothing_anew() -> None:
     clock = FakeClock()
-    unsettled = Unsettled(clock)
+    unsettled = OldestUnsettled(clock)
     unsettled.oldest({KEY: at(clock.wall, "Progressing")})
     await clock.advance(20)
     assert unsettled.oldest({KEY: at(clock.wall, "Degraded"), OTHER: at(clock.wall)}) == 20
@@ -44,6 +44,6 @@ async def test_another_unsettled_phase_begins_nothing_anew() -> None:
 async def test_what_was_so_before_the_agent_started_counts_where_the_clock_is_right() -> None:
     clock = FakeClock()
     before = {KEY: at(clock.wall - 100)}
-    assert Unsettled(clock).oldest(before) == 100
+    assert OldestUnsettled(clock).oldest(before) == 100
     clock.synced = False
-    assert Unsettled(clock).oldest(before) == 0
+    assert OldestUnsettled(clock).oldest(before) == 0

@@ -11,10 +11,10 @@ from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
 from typing import Any
 
-from harmony_agent.core.reconcile import Key, Record
-from harmony_agent.engine.book import Book
+from harmony_agent.core.reconciler import Key, OwnershipRecord
+from harmony_agent.engine.context import Times
 from harmony_agent.engine.engine import Engine, Intervals
-from harmony_agent.engine.parts import Times
+from harmony_agent.engine.state.device_state import DeviceState
 from scores.canonical import canonical
 from scores.keys import ACTUAL, DESIRED
 from scores.names import format_time
@@ -36,7 +36,7 @@ def file(name: str, path: str = "", content: str = "1", **more: Any) -> dict[str
 class World:
     """The engine, its ledger, its control plane and its files. `kinds`: made with its memory; Files where not given."""
 
-    def __init__(self, kinds: Callable[[Book], dict[str, Any]] | None = None, prober: Any = None) -> None:
+    def __init__(self, kinds: Callable[[DeviceState], dict[str, Any]] | None = None, prober: Any = None) -> None:
         self.loop = VirtualLoop()
         self.clock = VirtualClock(self.loop)
         self.ledger = FakeLedger()
@@ -57,12 +57,12 @@ class World:
         if not hasattr(self, "plane"):
             self.plane = FakePlane(DEVICE)
         wire_now = lambda: format_time(datetime.fromtimestamp(self.clock.now(), UTC))  # noqa: E731
-        book = Book(self.ledger, wire_now)
+        book = DeviceState(self.ledger, wire_now)
         self.files = MemoryFiles(book.store("File"))
         self.files.disk = self.disk
         self.engine = Engine(
             device=DEVICE,
-            book=book,
+            state=book,
             kinds=self._kinds(book) if self._kinds is not None else {"File": self.files},
             control=self.plane,
             prober=self._prober,
@@ -102,9 +102,9 @@ class World:
 
     def status(self, key: str) -> ResourceStatus:
         """How a resource is."""
-        return self.engine.book.statuses[Key.parse(key)]
+        return self.engine.state.statuses[Key.parse(key)]
 
-    def owned(self, key: str) -> Record | None:
+    def owned(self, key: str) -> OwnershipRecord | None:
         """What the ledger's disk holds of a resource."""
         return self.ledger.owned.get(Key.parse(key))
 

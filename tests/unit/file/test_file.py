@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from harmony_agent.core.errors import Transient
-from harmony_agent.core.reconcile import Act, Converged, Wait
+from harmony_agent.core.reconciler import Act, Converged, Wait
 from harmony_agent.kinds.file import FileReconciler
-from harmony_agent.kinds.file.actions import Amend, Drop, Keep, MakeParents, Put, Release, Sweep
-from harmony_agent.topology.files import MAX_READ, Sight, Spot, Trouble
+from harmony_agent.kinds.file.actions import BackUp, Drop, MakeParents, Put, Release, SetAttributes, Sweep
+from harmony_agent.topology.files import MAX_READ, PathError, PathQuery, PathState
 from scores.canonical import digest
 from scores.file import File, ObjectRef
 from scores.manifest import FieldError
@@ -48,13 +48,13 @@ async def test_a_file_is_made_changed_repaired_and_removed(world: World) -> None
     [
         ({"content": "x"}, {"content": b"y"}, ["content"], Put, "content differs"),
         ({"content_base64": "/w=="}, {"content": b"\xff\xff"}, ["content_base64"], Put, "content_base64 differs"),
-        ({"content": "x", "mode": "0600"}, {"content": b"x", "mode": 0o644}, ["mode"], Amend, "mode differs"),
-        ({"content": "x", "owner": "www"}, {"content": b"x"}, ["owner"], Amend, "owner differs"),
+        ({"content": "x", "mode": "0600"}, {"content": b"x", "mode": 0o644}, ["mode"], SetAttributes, "mode differs"),
+        ({"content": "x", "owner": "www"}, {"content": b"x"}, ["owner"], SetAttributes, "owner differs"),
         (
             {"content": "x", "owner": "33", "group": "www"},
             {"content": b"x"},
             ["owner", "group"],
-            Amend,
+            SetAttributes,
             "owner and group differ",
         ),
         ({"content": "x"}, {"type": "directory"}, ["type"], Put, "a directory is there"),
@@ -64,7 +64,7 @@ async def test_a_file_is_made_changed_repaired_and_removed(world: World) -> None
             {"type": "directory", "mode": "0700"},
             {"type": "directory", "mode": 0o755},
             ["mode"],
-            Amend,
+            SetAttributes,
             "mode differs",
         ),
         (
@@ -266,7 +266,7 @@ async def test_let_go_and_wanted_again_before_its_record_is_forgotten(world: Wor
     """The agent is killed in between: what was let go is what stands there now, and the copy isn't missed."""
     world.files.set("/srv/a", b"theirs")
     await world.converge(content="ours", adopt=True, on_remove="orphan")
-    await world.kind.let_go("a")
+    await world.kind.release("a")
     assert world.files.formers == {}
     world.restart()
     await world.converge(content="newer", adopt=True)
@@ -299,7 +299,7 @@ async def test_what_was_given_back_is_its_owner_s_though_the_agent_is_killed(
     assert (world.content("/srv/a"), world.files.formers) == (b"edited since", {})
 
 
-@pytest.mark.parametrize("call", ["note", "keep"])
+@pytest.mark.parametrize("call", ["note", "back_up"])
 async def test_a_newer_state_of_what_is_adopted_is_kept_though_the_agent_is_killed(
     world: World, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
@@ -332,7 +332,7 @@ async def test_what_went_away_before_it_was_kept_is_not_missed(world: World) -> 
     world.files.set("/srv/a", b"theirs")
     world.want(type="absent", adopt=True)
     with pytest.raises(Cut):
-        await world.settle(before=cut_before(Keep))
+        await world.settle(before=cut_before(BackUp))
     world.files.drop("/srv/a")
     world.restart()
     await world.converge(type="absent")
@@ -346,7 +346,7 @@ async def test_what_became_as_wanted_before_it_was_kept_is_what_comes_back(world
     world.files.set("/srv/a", b"theirs")
     world.want(content="ours", adopt=True)
     with pytest.raises(Cut):
-        await world.settle(before=cut_before(Keep))
+        await world.settle(before=cut_before(BackUp))
     world.files.set("/srv/a", b"ours")
     world.restart()
     assert (await world.settle()).plan == Converged()
@@ -369,7 +369,7 @@ async def test_a_directory_that_is_adopted_keeps_what_it_holds(world: World) -> 
     world.files.set("/srv/a", type="directory", mode=0o2775, gid=33)
     world.files.set("/srv/a/theirs")
     result = await world.converge(type="directory", mode="0755", adopt=True)
-    assert [type(action) for action in result.actions] == [Amend]
+    assert [type(action) for action in result.actions] == [SetAttributes]
     result = await world.remove()
     assert (world.files.things["/srv/a"].mode, world.files.things["/srv/a"].gid) == (0o2775, 33)
     assert "/srv/a/theirs" in world.files.things
@@ -381,7 +381,7 @@ async def test_a_link_that_appears_under_an_adopting_score_comes_back(world: Wor
     with pytest.raises(Transient):
         await world.settle()
     world.files.set("/srv/a", type="symlink", target="t")
-    assert [type(action) for action in (await world.settle()).actions] == [Keep, Put]
+    assert [type(action) for action in (await world.settle()).actions] == [BackUp, Put]
     await world.remove()
     assert world.files.things["/srv/a"].target == "t"
 
@@ -390,7 +390,7 @@ async def test_what_is_adopted_and_as_wanted_is_kept_all_the_same(world: World) 
     world.files.set("/srv/a", b"same")
     before = world.files.things["/srv/a"]
     result = await world.converge(content="same", adopt=True)
-    assert ([type(action) for action in result.actions], world.files.things["/srv/a"]) == ([Keep], before)
+    assert ([type(action) for action in result.actions], world.files.things["/srv/a"]) == ([BackUp], before)
     await world.converge(content="other", adopt=True)
     await world.remove()
     assert world.content("/srv/a") == b"same"
@@ -400,7 +400,7 @@ async def test_a_copy_that_is_gone_is_made_again_while_it_can(world: World) -> N
     world.files.set("/srv/a", b"same")
     await world.converge(content="same", adopt=True)
     world.files.formers.clear()
-    assert [type(action) for action in (await world.settle()).actions] == [Keep]
+    assert [type(action) for action in (await world.settle()).actions] == [BackUp]
     await world.idle()
 
 
@@ -447,7 +447,7 @@ async def test_what_appears_under_an_adopting_score_is_kept_as_well(world: World
     with pytest.raises(Transient):
         await world.settle(before=appear)
     result = await world.settle()
-    assert [type(action) for action in result.actions] == [Keep, Put]
+    assert [type(action) for action in result.actions] == [BackUp, Put]
     await world.remove()
     assert (world.content("/srv/a"), world.files.things["/srv/a"].mode) == (b"theirs", 0o400)
 
@@ -680,13 +680,13 @@ async def test_moving_onto_somebody_elses_file_leaves_both(world: World) -> None
 
 @pytest.mark.parametrize("reason", ["SymlinkInPath", "NotADirectory", "PermissionDenied"])
 async def test_what_cannot_be_looked_at_is_waited_for(world: World, reason: str) -> None:
-    world.files.troubles["/srv/a"] = Trouble(reason, "cannot")
+    world.files.troubles["/srv/a"] = PathError(reason, "cannot")
     world.want(content="x")
     assert await world.blocked() == reason
     assert world.kind.detail("a", await world.kind.observe("a")) is None
     del world.files.troubles["/srv/a"]
     await world.converge(content="x")
-    world.files.troubles["/srv/a"] = Trouble(reason, "cannot")
+    world.files.troubles["/srv/a"] = PathError(reason, "cannot")
     world.store.unset("a")
     if reason == "NotADirectory":  # then nothing of ours can be there
         await world.remove()
@@ -705,7 +705,7 @@ async def test_a_place_that_was_never_reached_is_let_go(world: World) -> None:
     world.files.fail(Transient("NoSpace", "full"))
     with pytest.raises(Transient):
         await world.settle()
-    world.files.troubles["/srv/a"] = Trouble("SymlinkInPath", "cannot")
+    world.files.troubles["/srv/a"] = PathError("SymlinkInPath", "cannot")
     await world.remove()
 
 
@@ -880,18 +880,18 @@ async def test_what_was_seen_last_holds_until_an_event_or_until_there_is_more_to
     await world.converge("a", content="x")
     task = asyncio.create_task(world.kind.watch(lambda _name: None))
     await asyncio.sleep(0)
-    assert world.kind.last_seen("a") == await world.kind.observe("a")
+    assert world.kind.cached("a") == await world.kind.observe("a")
     world.want("a", content="y")
-    assert world.kind.last_seen("a") is not None
+    assert world.kind.cached("a") is not None
     world.files.set("/srv/a", b"z")
-    assert world.kind.last_seen("a") is None
+    assert world.kind.cached("a") is None
     seen = await world.kind.observe("a")
-    assert world.kind.last_seen("a") is seen is not None
+    assert world.kind.cached("a") is seen is not None
     world.want("a", content="y", owner="root")
-    assert world.kind.last_seen("a") is None
+    assert world.kind.cached("a") is None
     world.want("a", path="/srv/b", content="y")
-    assert world.kind.last_seen("a") is None
-    assert world.kind.last_seen("b") is None
+    assert world.kind.cached("a") is None
+    assert world.kind.cached("b") is None
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -899,26 +899,26 @@ async def test_what_was_seen_last_holds_until_an_event_or_until_there_is_more_to
 
 async def test_what_a_relist_saw_otherwise_is_not_what_was_seen_last(world: World) -> None:
     await world.converge("a", content="x")
-    assert world.kind.last_seen("a") is not None
+    assert world.kind.cached("a") is not None
     world.files.set("/srv/a", b"y")  # and nobody listens to events
     await world.kind.relist()
-    assert world.kind.last_seen("a") is None
+    assert world.kind.cached("a") is None
 
 
 async def test_an_event_during_the_look_makes_what_it_shows_doubtful(world: World) -> None:
     await world.converge("a", content="x")
     task = asyncio.create_task(world.kind.watch(lambda _name: None))
     await asyncio.sleep(0)
-    look = world.files.look
+    look = world.files.stat_exact
 
-    async def slow(spot: Spot) -> Sight:
+    async def slow(spot: PathQuery) -> PathState:
         found = await look(spot)
         world.files.set("/srv/a", b"y")
         return found
 
-    world.files.look = slow  # type: ignore[method-assign]
+    world.files.stat_exact = slow  # type: ignore[method-assign]
     await world.kind.observe("a")
-    assert world.kind.last_seen("a") is None
+    assert world.kind.cached("a") is None
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -942,7 +942,7 @@ async def test_nothing_is_remembered_of_names_that_are_gone(world: World) -> Non
         await world.converge(f"n{number}", path=f"/srv/d{number}/a", content="1", parents=True)
         await world.remove(f"n{number}")
         await world.kind.relist()
-    surveys, sightings = world.kind._surveys, world.kind._sightings
+    surveys, sightings = world.kind._index, world.kind._cache
     assert {
         *surveys._known,
         *surveys._digests,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harmony_agent.core.errors import Transient
-from harmony_agent.core.reconcile import Converged
+from harmony_agent.core.reconciler import Converged
 from tests.fakes.drive import Cut
 from tests.fakes.files import Thing
 from tests.unit.file.world import World

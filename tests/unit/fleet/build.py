@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from harmony_fleet.state import Actual, Deployment, Desired, Device
+from harmony_fleet.observe.state import Actual, Deployment, Desired, Device
 from scores import Container, DeploymentStatus, DeviceInfo, File, Manifest, ResourceStatus
 from scores.keys import DeploymentKey
 from scores.manifest import WireManifest

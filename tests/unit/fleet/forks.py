@@ -22,9 +22,10 @@ from typing import Any
 
 from harmony_fleet.authority import setup
 from harmony_fleet.errors import HarmonyError
-from harmony_fleet.roster import durable, file, lock
+from harmony_fleet.roster import file
 from harmony_fleet.roster.edit import add
 from harmony_fleet.roster.file import RosterFile
+from harmony_fleet.storage import durable, lock
 
 TRACED = (file.__file__, durable.__file__, lock.__file__)
 
@@ -39,7 +40,7 @@ def mutate(home: Path, name: str, generation: int) -> int:
 
 def init(home: Path, number: int) -> int:
     """Servers' folders of each one's own, but for two that have one together."""
-    wanted = setup.Wanted("fleet", home.parent / f"nats-{number // 2}", ("localhost",))
+    wanted = setup.ServerRequest("fleet", home.parent / f"nats-{number // 2}", ("localhost",))
     try:
         setup.init(home, setup.checked(wanted))
     except HarmonyError as error:

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from harmony_fleet import alike
-from harmony_fleet.alike import bind_alike, changes_alike, content_of, decode_alike, message_of, specs_alike
-from harmony_fleet.changes import changes
+from harmony_fleet.manifests import shared as alike
+from harmony_fleet.manifests.diff import diff
+from harmony_fleet.manifests.shared import bind_shared, content_of, decode_shared, diff_shared, message_of, specs_shared
 from scores import Container, File, Manifest
 from scores.canonical import canonical
 from scores.manifest import InvalidManifest, decode
@@ -58,13 +58,13 @@ def test_a_manifest_is_decoded_as_alone(values: list[tuple[str, str, str, str, i
     for key, named, content, label, generation, unknown in values:
         told = value(named, content, label, generation) | ({"unknown": 1} if unknown else {})
         data = canonical(told)
-        assert outcome(lambda: decode_alike(data, key, "web")) == outcome(  # noqa: B023 - called at once
+        assert outcome(lambda: decode_shared(data, key, "web")) == outcome(  # noqa: B023 - called at once
             lambda: decode(data, device=key, deployment="web")  # noqa: B023
         )
 
 
 def test_those_alike_share_their_scores_and_what_they_say() -> None:
-    first, second = (decode_alike(canonical(value(name, "x", "a", 1)), name, "web") for name in ("pi-1", "pi-2"))
+    first, second = (decode_shared(canonical(value(name, "x", "a", 1)), name, "web") for name in ("pi-1", "pi-2"))
     assert first.scores is second.scores
     assert content_of(first) is content_of(second)
     assert content_of(first) == first.content() == second.content()
@@ -74,14 +74,14 @@ def test_those_alike_share_their_scores_and_what_they_say() -> None:
 def test_what_is_made_of_those_alike_is_as_made_of_each() -> None:
     old, new = (Manifest(deployment="web", scores=[File(name="f", path="/f", content=text)]) for text in "ab")
     for name in ("pi-1", "pi-2"):
-        wire = bind_alike(new, name, OURS, 2, None)
+        wire = bind_shared(new, name, OURS, 2, None)
         assert wire.canonical() == new.bind(name, OURS, 2).canonical()
-        assert changes_alike(old.bind(name, OURS, 1), wire) == changes(old, new)
-        assert specs_alike(wire) == {"File/f": wire.scores[0].spec_digest()}
-        assert changes_alike(None, wire) == changes(None, new)
-    assert bind_alike(new, "pi-3", OURS, 3, OURS).canonical() == new.bind("pi-3", OURS, 3, OURS).canonical()
+        assert diff_shared(old.bind(name, OURS, 1), wire) == diff(old, new)
+        assert specs_shared(wire) == {"File/f": wire.scores[0].spec_digest()}
+        assert diff_shared(None, wire) == diff(None, new)
+    assert bind_shared(new, "pi-3", OURS, 3, OURS).canonical() == new.bind("pi-3", OURS, 3, OURS).canonical()
     with pytest.raises(ValidationError):
-        bind_alike(new, "PI", OURS, 2, None)
+        bind_shared(new, "PI", OURS, 2, None)
 
 
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +89,7 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for kept in ("_DECODED", "_CONTENTS"):  # without what other tests left there
         monkeypatch.setattr(alike, kept, alike._Kept())
     for generation in range(1, 100):
-        manifest = decode_alike(canonical(value("pi-1", "x", "a", generation)), "pi-1", "web")
+        manifest = decode_shared(canonical(value("pi-1", "x", "a", generation)), "pi-1", "web")
         assert content_of(manifest) == manifest.content()
         assert len(alike._DECODED.known) < 20
         assert len(alike._CONTENTS.known) < 20
@@ -109,7 +109,7 @@ def test_a_signed_manifest_is_decoded_as_alone(values: list[tuple[str, list[tupl
         if signed:
             told["signatures"] = [{"key": key, "signature": first * 85 + last + "=="} for key, first, last in signed]
         data = canonical(told).replace(b"[{", b"[ {" if spaced else b"[{")
-        assert outcome(lambda: decode_alike(data, name, "web")) == outcome(  # noqa: B023 - called at once
+        assert outcome(lambda: decode_shared(data, name, "web")) == outcome(  # noqa: B023 - called at once
             lambda: decode(data, device=name, deployment="web")  # noqa: B023
         )
 
@@ -119,9 +119,9 @@ def test_what_is_signed_is_the_same_for_those_alike() -> None:
     entry = {"key": "0" * 16, "signature": "A" * 86 + "=="}
     for name in ("pi-1", "pi-2", "x"):
         told = manifest.bind(name, OURS, 1).wire()
-        wires = [decode_alike(canonical(told | {"signatures": [entry]}), name, "web"), manifest.bind(name, OURS, 1)]
-        wires += [bind_alike(manifest, name, OURS, 2, None), bind_alike(manifest, name, OURS, 2, OURS)]
+        wires = [decode_shared(canonical(told | {"signatures": [entry]}), name, "web"), manifest.bind(name, OURS, 1)]
+        wires += [bind_shared(manifest, name, OURS, 2, None), bind_shared(manifest, name, OURS, 2, OURS)]
         for wire in wires:
             assert message_of(wire) == signed_bytes(wire.wire()) == message_of(wire)
-    shared = [decode_alike(canonical(told | {"device": n, "signatures": [entry]}), n, "web") for n in ("pi-1", "pi-2")]
+    shared = [decode_shared(canonical(told | {"device": n, "signatures": [entry]}), n, "web") for n in ("pi-1", "pi-2")]
     assert shared[0].scores is shared[1].scores

@@ -15,26 +15,26 @@ from typing import Any
 
 import pytest
 
-from harmony_fleet import signing
 from harmony_fleet.authority import enroll, live, setup
-from harmony_fleet.authority.enroll import Asked
-from harmony_fleet.authority.keep import Authority
-from harmony_fleet.authority.setup import Wanted
+from harmony_fleet.authority.authority_store import Authority
+from harmony_fleet.authority.enroll import EnrollOptions
+from harmony_fleet.authority.setup import ServerRequest
 from harmony_fleet.cli import main
 from harmony_fleet.commands import authority as commands
 from harmony_fleet.context import Context, load_context
 from harmony_fleet.errors import Conflict, InvalidInput, Refused
-from harmony_fleet.roster import durable
+from harmony_fleet.manifests import signing
+from harmony_fleet.storage import durable
 from scores.bundle import Bundle
 
-PLAIN = Asked()
+PLAIN = EnrollOptions()
 
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     home = tmp_path / "home"
     home.mkdir()
-    setup.init(home, setup.checked(Wanted("fleet", tmp_path / "nats", ("localhost",))))
+    setup.init(home, setup.checked(ServerRequest("fleet", tmp_path / "nats", ("localhost",))))
     signing.new(home)
     return home
 
@@ -68,7 +68,7 @@ def test_a_bundle_that_cannot_be_made_withdraws_nothing(home: Path) -> None:
     enroll.enroll(authority, home, "pi-01", PLAIN)
     before = Authority.load(home).state
     with pytest.raises(InvalidInput):
-        enroll.rotate(authority, home, "pi-01", Asked(servers=("http://localhost",)), at_once=True)
+        enroll.rotate(authority, home, "pi-01", EnrollOptions(servers=("http://localhost",)), at_once=True)
     assert Authority.load(home).state == before
     enroll.rotate(authority, home, "pi-01", PLAIN, at_once=True)
     after = Authority.load(home).state

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from harmony_fleet.board import metrics, page
-from harmony_fleet.board.data import board
-from harmony_fleet.board.http import Answer, address, answer
-from harmony_fleet.consumer import Entry
+from harmony_fleet.dashboard import metrics, page
+from harmony_fleet.dashboard.data import dashboard
+from harmony_fleet.dashboard.http import Answer, address, answer
 from harmony_fleet.errors import InvalidInput
-from harmony_fleet.view import FleetView
+from harmony_fleet.nats.consumer import Entry
+from harmony_fleet.observe.view import FleetView
 from scores.keys import ACTUAL, DESIRED, HEARTBEAT, INFO
 from tests.unit.fleet.build import NOW, file, status, wire
 
@@ -37,7 +37,7 @@ def seen() -> FleetView:
 
 
 def test_what_the_dashboard_tells() -> None:
-    told = board(seen(), NOW, connected=True)
+    told = dashboard(seen(), NOW, connected=True)
     assert told["devices"] == {"all": 3, "stale": 2}
     assert told["totals"] == {"succeeded": 0, "failed": 1, "pending": 0, "held": 0}
     assert told["deployments"] == [{"name": "web", "succeeded": 0, "failed": 1, "pending": 0, "held": 0}]

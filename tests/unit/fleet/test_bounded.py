@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from harmony_fleet import bounded
-from harmony_fleet.bounded import each
+from harmony_fleet.nats import bounded
+from harmony_fleet.nats.bounded import gather_bounded
 
 
 async def test_what_each_gave_in_order_and_no_more_at_once_than_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -23,7 +23,7 @@ async def test_what_each_gave_in_order_and_no_more_at_once_than_may_be(monkeypat
         inside -= 1
         return 2 * number
 
-    assert await each(double, range(10)) == [2 * number for number in range(10)]
+    assert await gather_bounded(double, range(10)) == [2 * number for number in range(10)]
     assert most == 3
 
 
@@ -39,14 +39,14 @@ async def test_the_first_that_raises_ends_the_others(monkeypatch: pytest.MonkeyP
 
     before = asyncio.all_tasks()
     with pytest.raises(ConnectionError, match="lost"):
-        await asyncio.wait_for(each(fail, range(100)), 60)
+        await asyncio.wait_for(gather_bounded(fail, range(100)), 60)
     assert len(begun) <= 3  # the turn of the one that failed may have been taken already
     assert asyncio.all_tasks() == before
 
 
 async def test_who_waits_for_them_ends_them_too() -> None:
     before = asyncio.all_tasks()
-    task = asyncio.ensure_future(each(lambda _number: asyncio.Event().wait(), range(100)))
+    task = asyncio.ensure_future(gather_bounded(lambda _number: asyncio.Event().wait(), range(100)))
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

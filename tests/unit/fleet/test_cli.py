@@ -81,7 +81,7 @@ def test_usage_is_2(words: list[str], form: str, capsys: pytest.CaptureFixture[s
 def test_times(text: str, code: int) -> None:
     import typer
 
-    from harmony_fleet.cli_options import seconds_of
+    from harmony_fleet.cli.options import seconds_of
 
     if code:
         with pytest.raises(typer.BadParameter):
@@ -132,7 +132,7 @@ def test_only_the_connection_and_its_channel_import_nats() -> None:
         for path in sorted(package.rglob("*.py"))
         if any(line.startswith(("import nats", "from nats")) for line in path.read_text().splitlines())
     ]
-    assert importers == ["channel.py", "connection.py", "tolerant.py"]
+    assert importers == ["nats/channel.py", "nats/connection.py", "nats/tolerant.py"]
 
 
 def test_a_reader_that_goes_away_is_no_error() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from harmony_fleet.cli import main
-from harmony_fleet.drift import RESPONSES
+from harmony_fleet.rollout.drift import RESPONSES
 from harmony_fleet.roster.file import RosterFile
 
 ITEMS = ("device", "deployment", "schedule")
@@ -109,7 +109,7 @@ def test_files_of_scores(home: Path, name: str, text: str, good: bool) -> None:
 
 @pytest.mark.parametrize("verb", ["status", "doctor", "verify", "plan", "apply", "reconcile"])
 def test_without_a_server_it_is_code_4(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harmony_fleet.connection.CONNECT_SECONDS", 0.3)
+    monkeypatch.setattr("harmony_fleet.nats.connection.CONNECT_SECONDS", 0.3)
     assert main(["fleet", "init"]) == 0
     assert main(["fleet", verb]) == 4
 

@@ -12,7 +12,7 @@ from harmony_fleet.commands import device_setup
 from harmony_fleet.commands.common import Common
 from harmony_fleet.commands.device_setup import Setup
 from harmony_fleet.errors import Unreachable
-from harmony_fleet.render import Output
+from harmony_fleet.output.render import Output
 from scores.canonical import canonical
 from tests.unit.test_join import bundle
 

@@ -9,12 +9,20 @@ from typing import Any, Final
 
 import pytest
 
-from harmony_fleet.drift import RESPONSES, Fleet, classify
 from harmony_fleet.errors import Conflict, InvalidInput, Refused
-from harmony_fleet.fleetplan import Scope, check_refusals, check_saved, plan_fleet, refused_code, save, saved_scope
-from harmony_fleet.projection import project
+from harmony_fleet.observe.state import Actual, Deployment, Desired, Device
+from harmony_fleet.rollout.drift import RESPONSES, Fleet, classify
+from harmony_fleet.rollout.fleet_plan import (
+    Scope,
+    check_refusals,
+    check_saved,
+    plan_fleet,
+    refused_code,
+    save,
+    saved_scope,
+)
 from harmony_fleet.roster.model import Roster, check
-from harmony_fleet.state import Actual, Deployment, Desired, Device
+from harmony_fleet.roster.projection import project
 from scores import Manifest, SystemdUnit
 from scores.keys import DeploymentKey
 from scores.manifest import WireManifest

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from harmony_fleet.connection import Inbox
+from harmony_fleet.nats.connection import Inbox
 
 
 async def later(turns: int, work: Callable[[], Any]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from harmony_fleet.errors import ExitCode, worst
-from harmony_fleet.wait import Target, judge, target_of, unsettled
+from harmony_fleet.observe.wait import Target, judge, target_of, unsettled
 from scores.status import DeploymentStatus
 from tests.unit.fleet.build import KEY, OURS, THEIRS, file, resource, status, wire
 

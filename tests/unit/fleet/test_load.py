@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from harmony_fleet.errors import InvalidInput
-from harmony_fleet.load import load
+from harmony_fleet.manifests.load import load
 from harmony_fleet.roster import text
 from scores import Manifest
 from tests.unit.fleet import broken

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from harmony_fleet.errors import Conflict, ExitCode, HarmonyError, InvalidInput
-from harmony_fleet.plan import MAX_JUMP, Plan, Wish, plan
-from harmony_fleet.state import Actual, Deployment, Desired, Device
+from harmony_fleet.observe.state import Actual, Deployment, Desired, Device
+from harmony_fleet.rollout.plan import MAX_JUMP, ApplyRequest, Plan, plan
 from scores import Manifest, SystemdUnit, SystemUpgrade
 from scores.names import MAX_GENERATION
 from scores.status import UpdaterInfo
@@ -30,7 +30,7 @@ from tests.unit.fleet.build import (
 
 
 def planned(wanted: Manifest, there: Deployment, at: Device | None = None, **wish: Any) -> Plan:
-    return plan(Wish(wanted, wish.pop("lineage", OURS), **wish), there, at or device())
+    return plan(ApplyRequest(wanted, wish.pop("lineage", OURS), **wish), there, at or device())
 
 
 def refused(wanted: Manifest, there: Deployment, at: Device | None = None, **wish: Any) -> HarmonyError:

@@ -6,8 +6,8 @@ import io
 
 from rich.console import Console
 
-from harmony_fleet.progress import MAX_RESOURCES, MAX_SHOWN, Progress
-from harmony_fleet.wait import Target, judge
+from harmony_fleet.observe.wait import Target, judge
+from harmony_fleet.output.progress import MAX_RESOURCES, MAX_SHOWN, Progress
 from scores.keys import DeploymentKey
 from scores.status import DeploymentStatus
 from tests.unit.fleet.build import KEY, OURS, resource, status

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ruamel.yaml.error import YAMLError
 
-from harmony_fleet.load import _reader, read_yaml
-from harmony_fleet.quickyaml import UNUSUAL, quick
+from harmony_fleet.manifests.fast_yaml import UNUSUAL, quick
+from harmony_fleet.manifests.load import _reader, read_yaml
 
 DEBRIS: Final = (
     "a", "b: ", "- ", "\n", "\n  ", "\n    ", "'x'", '"y"', ": ", ":", " #c", "#", "[", "]", "{", "}", ", ", ",", "|\n",

@@ -14,10 +14,10 @@ from rich.console import Console
 from rich.text import Text
 from ruamel.yaml import YAML
 
-from harmony_fleet import render, tables
-from harmony_fleet.render import Output
-from harmony_fleet.state import Device
-from harmony_fleet.status import rows
+from harmony_fleet.observe.state import Device
+from harmony_fleet.observe.status import rows
+from harmony_fleet.output import render, tables
+from harmony_fleet.output.render import Output
 from scores.status import Drift
 from tests.unit.fleet.build import NOW, SINCE, device, file, found, resource, status, wire
 

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from harmony_fleet.errors import Conflict, HarmonyError, InvalidInput
-from harmony_fleet.roster import durable
 from harmony_fleet.roster.edit import add, change
 from harmony_fleet.roster.file import RosterFile
+from harmony_fleet.storage import durable
 
 FILES = ["roster.seal", "roster.yaml"]
 PI = add("devices", [{"name": "pi-01", "class": "web"}])
@@ -151,7 +151,7 @@ def test_where_nobody_can_lock_or_open_it_is_not_waited_for(file: RosterFile, mo
         patch.setattr(fcntl, "flock", partial(fails, errno.ENOLCK))
         assert "No locks available" in str(refused("NoLocks", lambda: file.mutate(1, PI)))
     with monkeypatch.context() as patch:
-        patch.setattr("harmony_fleet.roster.lock.os.open", partial(fails, errno.EACCES))
+        patch.setattr("harmony_fleet.storage.lock.os.open", partial(fails, errno.EACCES))
         assert "Permission denied" in str(refused("RosterUnreadable", lambda: file.mutate(1, PI)))
 
 

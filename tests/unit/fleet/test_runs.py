@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harmony_fleet.errors import HarmonyError, Refused
+from harmony_fleet.rollout.runs.advance import ACTIVE, ENDED, FAILED, Evidence, advance, cancel
+from harmony_fleet.rollout.runs.plan import Request, freeze, manifest_of, split
+from harmony_fleet.rollout.runs.schedule import GRACE, due, request
 from harmony_fleet.roster.model import Schedule
-from harmony_fleet.runs.advance import ACTIVE, ENDED, FAILED, Evidence, advance, cancel
-from harmony_fleet.runs.plan import Request, freeze, manifest_of, split
-from harmony_fleet.runs.schedule import GRACE, due, request
 from scores.canonical import read
 from scores.manifest import MAX_MANIFEST, InvalidManifest, validate
 from scores.names import format_time

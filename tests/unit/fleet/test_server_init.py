@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from harmony_fleet.authority import setup, tls
-from harmony_fleet.authority.keep import Authority
-from harmony_fleet.authority.setup import Wanted
+from harmony_fleet.authority.authority_store import Authority
+from harmony_fleet.authority.setup import ServerRequest
 from harmony_fleet.errors import InvalidInput, Refused
-from harmony_fleet.roster import durable
-from harmony_fleet.roster.lock import alone
+from harmony_fleet.storage import durable
+from harmony_fleet.storage.lock import alone
 
 
 def files(folder: Path) -> list[Path]:
@@ -28,8 +28,8 @@ def files(folder: Path) -> list[Path]:
 @pytest.mark.parametrize("host", ["::1", "[fd00::1]", "fd00::1%eth0", "-nats", "nats/", ""])
 def test_a_host_by_which_nothing_would_be_reached_is_refused(tmp_path: Path, host: str) -> None:
     with pytest.raises(InvalidInput):
-        setup.checked(Wanted("fleet", tmp_path, (host,)))
-    assert setup.checked(Wanted("fleet", tmp_path, ("nats.lan", "10.0.0.1", "n3"))).hosts
+        setup.checked(ServerRequest("fleet", tmp_path, (host,)))
+    assert setup.checked(ServerRequest("fleet", tmp_path, ("nats.lan", "10.0.0.1", "n3"))).hosts
 
 
 def test_of_many_inits_at_once_one_makes_all_and_the_others_nothing(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_of_many_inits_at_once_one_makes_all_and_the_others_nothing(tmp_path: Pa
 def test_an_init_is_alone_in_the_servers_folder_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two homes, one servers' folder: whoever is second has made nothing, and says why."""
     monkeypatch.setattr(setup, "LOCK_SECONDS", 0.1)
-    wanted, other = setup.checked(Wanted("fleet", tmp_path / "other", ("localhost",))), tmp_path / "another"
+    wanted, other = setup.checked(ServerRequest("fleet", tmp_path / "other", ("localhost",))), tmp_path / "another"
     wanted.folder.mkdir()
     with alone(wanted.folder, 0, Refused("Busy", "")), pytest.raises(Refused, match="another command"):
         setup.init(other, wanted)
@@ -65,7 +65,7 @@ def test_an_init_that_ends_early_leaves_nothing_and_may_be_repeated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: str, error: BaseException
 ) -> None:
     home = tmp_path / "home"
-    wanted = setup.checked(Wanted("fleet", home / "nats", ("n1", "n2", "n3")))
+    wanted = setup.checked(ServerRequest("fleet", home / "nats", ("n1", "n2", "n3")))
 
     def until(path: str, data: bytes, **more: Any) -> None:
         if path.endswith(f"/{last}"):
@@ -93,7 +93,7 @@ def test_a_write_that_outlives_a_killed_init_keeps_its_locks(tmp_path: Path, mon
         return run(*words, pass_fds=pass_fds, **more)
 
     monkeypatch.setattr(subprocess, "run", look)
-    setup.init(home, setup.checked(Wanted("fleet", folder, ("localhost",))))
+    setup.init(home, setup.checked(ServerRequest("fleet", folder, ("localhost",))))
     assert held == {True}
 
 
@@ -109,7 +109,7 @@ def test_an_init_that_ends_early_leaves_what_lay_there_before(tmp_path: Path, mo
 
     monkeypatch.setattr(durable, "replace", full)
     with pytest.raises(InvalidInput, match="No space"):
-        setup.init(home, setup.checked(Wanted("fleet", tmp_path / "nats", ("localhost",))))
+        setup.init(home, setup.checked(ServerRequest("fleet", tmp_path / "nats", ("localhost",))))
     assert files(tmp_path) == [notes, backup]
 
 
@@ -120,13 +120,13 @@ def test_no_key_that_is_left_of_an_authority_is_written_over(tmp_path: Path, lef
     key.parent.mkdir(parents=True)
     key.write_text("mine")
     with pytest.raises(Refused, match="keys already"):
-        setup.init(tmp_path / "home", setup.checked(Wanted("fleet", tmp_path / "nats", ("localhost",))))
+        setup.init(tmp_path / "home", setup.checked(ServerRequest("fleet", tmp_path / "nats", ("localhost",))))
     assert files(tmp_path) == [key]
 
 
 def test_keys_whose_state_was_lost_are_not_written_over(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    setup.init(home, setup.checked(Wanted("fleet", tmp_path / "nats", ("localhost",))))
+    setup.init(home, setup.checked(ServerRequest("fleet", tmp_path / "nats", ("localhost",))))
     authority = Authority.load(home)
     (authority.folder / "authority.json").unlink()
     (home / setup.CONTEXT).unlink()
@@ -135,7 +135,7 @@ def test_keys_whose_state_was_lost_are_not_written_over(tmp_path: Path) -> None:
     assert "backup" in caught.value.hint
     before = {path: path.read_bytes() for path in files(home)}
     with pytest.raises(Refused, match="keys already"):
-        setup.init(home, setup.checked(Wanted("fleet", tmp_path / "again", ("localhost",))))
+        setup.init(home, setup.checked(ServerRequest("fleet", tmp_path / "again", ("localhost",))))
     assert {path: path.read_bytes() for path in files(home)} == before
 
 
@@ -149,5 +149,5 @@ def test_no_private_key_is_in_a_representation() -> None:
 def test_a_folder_that_is_none_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InvalidInput, match="Not a directory"):
-        setup.init(tmp_path / "new", setup.checked(Wanted("fleet", tmp_path / "file", ("localhost",))))
+        setup.init(tmp_path / "new", setup.checked(ServerRequest("fleet", tmp_path / "file", ("localhost",))))
     assert files(tmp_path) == [tmp_path / "file"]

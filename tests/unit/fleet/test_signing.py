@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from harmony_fleet import signing
 from harmony_fleet.cli import main
-from harmony_fleet.consumer import Entry
-from harmony_fleet.drift import classify
 from harmony_fleet.errors import HarmonyError
-from harmony_fleet.fleetplan import Scope, plan_fleet
-from harmony_fleet.plan import Wish, plan
-from harmony_fleet.signing import UNSIGNED, Signing
-from harmony_fleet.state import Deployment, to_desired
+from harmony_fleet.manifests import signing
+from harmony_fleet.manifests.signing import UNSIGNED, Signing
+from harmony_fleet.nats.consumer import Entry
+from harmony_fleet.observe.state import Deployment, to_desired
+from harmony_fleet.rollout.drift import classify
+from harmony_fleet.rollout.fleet_plan import Scope, plan_fleet
+from harmony_fleet.rollout.plan import ApplyRequest, plan
 from scores import DeviceInfo, Manifest
 from scores.keys import DESIRED
 from scores.manifest import WireManifest, decode
@@ -42,11 +42,11 @@ def private_halves(home: Path) -> list[str]:
 
 def believes(keys: Signing, made: WireManifest, *, among: int = 0) -> bool:
     """Whether a device that trusts one of the keys believes it, as the bytes arrive."""
-    from harmony_agent.core.trust import Trust
+    from harmony_agent.core.signatures import Trust
     from scores.manifest import parse
 
     key = keys.keys[among]
-    return Trust(True, {key.id: read_key(key.spelt)}, trust().valid).refusal(parse(made.canonical()), 1) is None
+    return Trust(True, {key.id: read_key(key.spelt)}, trust().valid).verify(parse(made.canonical()), 1) is None
 
 
 def test_a_key_is_private_and_whole(home: Path) -> None:
@@ -189,7 +189,7 @@ def keys(home: Path) -> Signing:
 def planned(keys: Signing, there: WireManifest | None, *scores: Any, **said: Any) -> tuple[str, int, str]:
     """What would be done, at which generation, and what is warned of."""
     actual = status(**said) if said else None
-    made = plan(Wish(manifest(*scores), OURS, signing=keys), found(there, actual), device())
+    made = plan(ApplyRequest(manifest(*scores), OURS, signing=keys), found(there, actual), device())
     assert not keys.keys or keys.problem(made.wire) == ""
     return made.action, made.wire.generation, " ".join(made.warnings)
 
@@ -229,13 +229,19 @@ def test_what_the_device_cannot_have_accepted_stands_in_nobody_s_way(keys: Signi
     if "signatures" in change:
         forged = forged.model_copy(update={"signatures": keys.sign(wire(file())).signatures})
     there, own = found(forged, status("Rejected", rejected=(MOST, "SignatureInvalid"))), keys.keys[0].id
-    made = plan(Wish(manifest(file()), OURS, signing=keys), there, guarded(own))
+    made = plan(ApplyRequest(manifest(file()), OURS, signing=keys), there, guarded(own))
     assert (made.wire.generation, made.revision, made.wire.lineage, made.wire.supersedes) == (4, 7, OURS, None)
     # where the device might have accepted it, or only another authority could say whether, it counts
-    assert refusal(lambda: plan(Wish(manifest(file()), OURS, signing=keys), there, guarded(own, require=False)))[1] == 3
-    assert refusal(lambda: plan(Wish(manifest(file()), OURS, signing=keys), there, device()))[1] == 3
+    assert (
+        refusal(lambda: plan(ApplyRequest(manifest(file()), OURS, signing=keys), there, guarded(own, require=False)))[1]
+        == 3
+    )
+    assert refusal(lambda: plan(ApplyRequest(manifest(file()), OURS, signing=keys), there, device()))[1] == 3
     theirs = found(WireManifest.model_validate({**forged.wire(), "signatures": [ROSTER.entry(forged.wire())]}))
-    assert refusal(lambda: plan(Wish(manifest(file()), OURS, signing=keys), theirs, guarded(own, ROSTER.id)))[1] == 3
+    assert (
+        refusal(lambda: plan(ApplyRequest(manifest(file()), OURS, signing=keys), theirs, guarded(own, ROSTER.id)))[1]
+        == 3
+    )
 
 
 def test_bytes_that_are_no_manifest_stand_in_nobody_s_way_either(keys: Signing) -> None:
@@ -243,7 +249,7 @@ def test_bytes_that_are_no_manifest_stand_in_nobody_s_way_either(keys: Signing) 
     unreadable = to_desired(Entry(DESIRED, "pi-01.web", data, 7, NOW))
     assert (unreadable.problem != "", unreadable.claimed) == (True, MOST)
     there = Deployment(KEY, unreadable, found(None, status()).actual)
-    wish = Wish(manifest(file()), OURS, signing=keys)
+    wish = ApplyRequest(manifest(file()), OURS, signing=keys)
     assert plan(wish, there, guarded(keys.keys[0].id)).wire.generation == 4
     assert refusal(lambda: plan(wish, there, device())) == ("DesiredUnreadable", 3)
 
@@ -341,7 +347,7 @@ def test_a_device_that_would_refuse_it_is_not_written_to(home: Path, keys: Signi
         info = device().info
         assert info is not None
         told = info.model_copy(update={"trust": TrustInfo(require=require, keys=ids)})
-        made = plan(Wish(manifest(file()), OURS, signing=signing), found(), type(device())("pi-01", told, NOW))
+        made = plan(ApplyRequest(manifest(file()), OURS, signing=signing), found(), type(device())("pi-01", told, NOW))
         return made.action
 
     ours = keys.keys[0].id

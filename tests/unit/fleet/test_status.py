@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from harmony_fleet.consumer import Entry
 from harmony_fleet.errors import InvalidInput
-from harmony_fleet.load import load
-from harmony_fleet.state import Actual, Deployment, Desired, Device, to_actual, to_desired
-from harmony_fleet.status import age, device_json, heartbeat_state, kinds, masked, rows
+from harmony_fleet.manifests.load import load
+from harmony_fleet.nats.consumer import Entry
+from harmony_fleet.observe.state import Actual, Deployment, Desired, Device, to_actual, to_desired
+from harmony_fleet.observe.status import age, device_json, heartbeat_state, kinds, masked, rows
 from scores import Container, InitContainer, SystemdUnit
 from scores.canonical import canonical
 from tests.unit.fleet.build import KEY, NOW, THEIRS, device, file, found, resource, status, wire

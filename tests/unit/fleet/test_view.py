@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harmony_fleet.consumer import Entry
-from harmony_fleet.view import FleetView, LastError, Told, Wanted, group_of
+from harmony_fleet.nats.consumer import Entry
+from harmony_fleet.observe.view import Expected, FleetView, LastError, Reported, group_of
 from scores.keys import ACTUAL, DESIRED, HEARTBEAT, INFO
 from scores.manifest import Manifest
 from tests.unit.fleet.build import NOW, OURS, THEIRS, resource, status
@@ -38,8 +38,8 @@ from tests.unit.fleet.build import NOW, OURS, THEIRS, resource, status
     ],
 )
 def test_groups(wanted: Any, told: Any, group: str | None) -> None:
-    seen = None if told is None else Told(told[0], "", told[1], told[2], None)
-    assert group_of(None if wanted is None else Wanted(*wanted), seen) == group
+    seen = None if told is None else Reported(told[0], "", told[1], told[2], None)
+    assert group_of(None if wanted is None else Expected(*wanted), seen) == group
 
 
 def desired(device: str, deployment: str, *, generation: int = 3, removed: bool = False, at: int = 0) -> Entry:

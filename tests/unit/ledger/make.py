@@ -7,23 +7,23 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-from harmony_agent.adapters.ledger import LedgerUnreadable, SqliteLedger
-from harmony_agent.core.reconcile import Record
-from harmony_agent.topology.control import Stored
+from harmony_agent.adapters.ledger.ledger import LedgerUnreadable, SqliteLedger
+from harmony_agent.core.reconciler import OwnershipRecord
+from harmony_agent.topology.control_plane import StoredManifest
 from scores.canonical import canonical, digest
 
 FILES = ("manifests.db", "ledger.db")
-Known = tuple[list[Stored], list[Record]]
+Known = tuple[list[StoredManifest], list[OwnershipRecord]]
 
 
-def stored(name: str, generation: int = 1, size: int = 20) -> Stored:
+def stored(name: str, generation: int = 1, size: int = 20) -> StoredManifest:
     data = canonical({"content": "x" * size, "name": name})
     lineage = "7b0e4a52-1111-4222-8333-444455556666"
-    return Stored(name, lineage, generation, digest(data), data, {"File/a": 1, "File/é": generation})
+    return StoredManifest(name, lineage, generation, digest(data), data, {"File/a": 1, "File/é": generation})
 
 
-def record(name: str, deployment: str = "web") -> Record:
-    return Record(
+def record(name: str, deployment: str = "web") -> OwnershipRecord:
+    return OwnershipRecord(
         kind="File",
         name=name,
         deployment=deployment,
@@ -42,7 +42,7 @@ MANIFESTS = [stored("db"), stored("web", 7)]
 RECORDS = [record("a"), record("b"), replace(record("c", "db"), ready="", needs=(), facts={}, claims=frozenset())]
 
 
-def build(place: Path, manifests: list[Stored] = MANIFESTS, records: list[Record] = RECORDS) -> Path:
+def build(place: Path, manifests: list[StoredManifest] = MANIFESTS, records: list[OwnershipRecord] = RECORDS) -> Path:
     """A ledger with these, closed."""
 
     async def fill() -> None:

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from harmony_agent.adapters.ledger import _RECORDS_TABLE as RECORDS_TABLE
-from harmony_agent.adapters.ledger import LedgerUnreadable, SqliteLedger, read_only
-from harmony_agent.adapters.sealed import load
+from harmony_agent.adapters.ledger.integrity import load
+from harmony_agent.adapters.ledger.ledger import _RECORDS_TABLE as RECORDS_TABLE
+from harmony_agent.adapters.ledger.ledger import LedgerUnreadable, SqliteLedger, read_only
 from tests.unit.ledger.make import FILES, MANIFESTS, RECORDS, Damaged, build, known, record, stored
 
 PAGE = 4096
@@ -165,7 +165,7 @@ WRITER = textwrap.dedent(
     """
     import itertools, os, sys
     from pathlib import Path
-    from harmony_agent.adapters import ledger, sealed
+    from harmony_agent.adapters.ledger import integrity, ledger
     from tests.unit.ledger.make import record, stored
 
     place, what, trigger, last = Path(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4])
@@ -176,9 +176,9 @@ WRITER = textwrap.dedent(
     database.create_function("step", 0, lambda: os.kill(os.getpid(), 9) if next(steps) == last else None)
     database.execute(f"CREATE TEMP TRIGGER t AFTER {trigger} BEGIN SELECT step(); END")
     if what == "accept":
-        sealed.insert(opened._manifests_db, ledger._MANIFESTS_TABLE, [stored(f"n{i}", 1, 900) for i in range(60)])
+        integrity.insert(opened._manifests_db, ledger._MANIFESTS_TABLE, [stored(f"n{i}", 1, 900) for i in range(60)])
     else:
-        sealed.insert(opened._records_db, ledger._RECORDS_TABLE, [record(f"r{i}", "db") for i in range(0, 99, 2)])
+        integrity.insert(opened._records_db, ledger._RECORDS_TABLE, [record(f"r{i}", "db") for i in range(0, 99, 2)])
     """
 )
 KILLS = [
@@ -223,8 +223,8 @@ LOOP = textwrap.dedent(
     """
     import asyncio, sys
     from pathlib import Path
-    from harmony_agent.adapters.ledger import SqliteLedger
-    from harmony_agent.core.reconcile import Key
+    from harmony_agent.adapters.ledger.ledger import SqliteLedger
+    from harmony_agent.core.reconciler import Key
     from tests.unit.ledger.make import record, stored
 
     async def main():

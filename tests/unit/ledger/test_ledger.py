@@ -18,10 +18,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harmony_agent.adapters import sealed
-from harmony_agent.adapters.ledger import LedgerUnreadable, SqliteLedger, read_only
+from harmony_agent.adapters.ledger import integrity
+from harmony_agent.adapters.ledger.ledger import LedgerUnreadable, SqliteLedger, read_only
 from harmony_agent.core.errors import Transient
-from harmony_agent.core.reconcile import Key
+from harmony_agent.core.reconciler import Key
 from tests import strategies
 from tests.unit.ledger.make import FILES, MANIFESTS, RECORDS, build, known, record, stored
 
@@ -136,7 +136,7 @@ def _calls(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object], last: int
     """Do `act`, and be killed before step number `last` of what reaches the disk. Returns how many steps were done."""
     done = 0
     with monkeypatch.context() as patch:
-        for module, name in ((os, "open"), (os, "rename"), (os, "fsync"), (sqlite3, "connect"), (sealed, "_insert")):
+        for module, name in ((os, "open"), (os, "rename"), (os, "fsync"), (sqlite3, "connect"), (integrity, "_insert")):
             true = getattr(module, name)
 
             def step(*args: object, _true: Callable[..., object] = true, **kwargs: object) -> object:

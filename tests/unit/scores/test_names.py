@@ -135,6 +135,7 @@ def test_the_wires_own_names() -> None:
         "device-heartbeat",
         "task-runs",
         "fleet-authority",
+        "desired-index",
     )
     assert keys.HISTORY["desired-state"] == 16
     assert keys.info_key("pi-01") == "info.pi-01"

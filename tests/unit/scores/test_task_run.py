@@ -1,4 +1,4 @@
-"""TaskRun: its bytes, and what is none. How a run goes on is tested with `harmony_fleet.runs`."""
+"""TaskRun: its bytes, and what is none. How a run goes on is tested with `harmony_fleet.rollout.runs`."""
 
 from __future__ import annotations
 

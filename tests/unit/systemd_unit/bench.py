@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from harmony_agent.core.errors import ResourceError
-from harmony_agent.core.reconcile import Converged, Record, Wait
+from harmony_agent.core.reconciler import Converged, OwnershipRecord, Wait
 from harmony_agent.kinds.systemd_unit import UnitReconciler
 from scores.systemd_unit import SystemdUnit
 from tests.fakes import drive
@@ -57,7 +57,7 @@ class Bench:
             return error
         raise AssertionError(f"went well: {done}")
 
-    def record(self, name: str = NAME) -> Record:
+    def record(self, name: str = NAME) -> OwnershipRecord:
         record = self.store.record(name)
         assert record is not None
         return record

@@ -92,8 +92,8 @@ async def test_the_rest_is_handed_on() -> None:
     bench.units.results[NAME] = "timeout"
     with pytest.raises(Transient, match="as timeout"):
         await bench.kind.restart(NAME)
-    bench.kind.expect(["a", "b"])
-    bench.kind.done("a")
+    bench.kind.batch_begin(["a", "b"])
+    bench.kind.batch_end("a")
     assert bench.units.expected == {"b"}
     await bench.kind.close()
     assert bench.units.closed

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from harmony_agent.core.errors import Terminal, Transient
-from harmony_agent.core.reconcile import Act, Converged, Wait
+from harmony_agent.core.reconciler import Act, Converged, Wait
 from harmony_agent.kinds.systemd_unit.facts import read
 from harmony_agent.topology.units import MASK, OTHER, UNREADABLE, Unit
 from scores.systemd_unit import SystemdUnit
@@ -278,7 +278,7 @@ async def test_what_ended_by_itself_is_paced(seen: dict[str, Any], again: bool) 
     assert unit is not None
     plan = bench.kind.plan(NAME, bench.store.desired(NAME), replace(unit, **seen))
     assert isinstance(plan, Act)
-    assert (plan.again, plan.fields) == (again, ("state",))
+    assert (plan.is_restart, plan.fields) == (again, ("state",))
 
 
 async def test_a_new_spec_of_what_failed_is_not_paced() -> None:
@@ -289,7 +289,7 @@ async def test_a_new_spec_of_what_failed_is_not_paced() -> None:
     unit = await bench.kind.observe(NAME)
     plan = bench.kind.plan(NAME, bench.store.desired(NAME), unit)
     assert isinstance(plan, Act)
-    assert not plan.again
+    assert not plan.is_restart
     assert bench.said(await bench.settle()) == READY
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from harmony_agent.adapters.systemd_reload import Reloads
+from harmony_agent.adapters.systemd.reload_batch import Reloads
 from harmony_agent.core.errors import Terminal, Transient
 
 
@@ -31,7 +31,7 @@ async def test_one_reload_for_all_that_are_expected() -> None:
     manager = Manager()
     reloads = Reloads(manager.reload, patience=30)
     names = [f"{number}.service" for number in range(50)]
-    reloads.expect([*names, "unchanged.service"])
+    reloads.batch_begin([*names, "unchanged.service"])
 
     async def write(name: str) -> None:
         await anyio.lowlevel.checkpoint()
@@ -43,8 +43,8 @@ async def test_one_reload_for_all_that_are_expected() -> None:
             tasks.start_soon(write, name)
         await anyio.wait_all_tasks_blocked()
         assert manager.begun == 0
-        reloads.done("unchanged.service")
-        reloads.done("unknown.service")
+        reloads.batch_end("unchanged.service")
+        reloads.batch_end("unknown.service")
     assert manager.begun == 1
 
 
@@ -59,7 +59,7 @@ async def test_nobody_is_waited_for_when_nobody_is_expected() -> None:
 async def test_what_hangs_is_waited_for_boundedly() -> None:
     manager = Manager()
     reloads = Reloads(manager.reload, patience=0.02)
-    reloads.expect(["hangs.service", "a.service"])
+    reloads.batch_begin(["hangs.service", "a.service"])
     await reloads.served("a.service")
     assert manager.ended == 1
 
@@ -84,7 +84,7 @@ async def test_all_hear_of_a_failure(error: Transient | Terminal) -> None:
     manager = Manager(open_gate=False)
     manager.error = error
     reloads = Reloads(manager.reload)
-    reloads.expect(["a.service", "b.service"])
+    reloads.batch_begin(["a.service", "b.service"])
     heard: list[Transient | Terminal] = []
 
     async def write(name: str) -> None:
@@ -109,7 +109,7 @@ async def test_all_hear_of_a_failure(error: Transient | Terminal) -> None:
 async def test_a_leader_that_is_cancelled_leaves_the_work_to_the_others() -> None:
     manager = Manager()
     reloads = Reloads(manager.reload, patience=30)
-    reloads.expect(["late.service"])
+    reloads.batch_begin(["late.service"])
     async with anyio.create_task_group() as tasks:
         leader = anyio.CancelScope()
 
@@ -124,5 +124,5 @@ async def test_a_leader_that_is_cancelled_leaves_the_work_to_the_others() -> Non
         leader.cancel()
         await anyio.wait_all_tasks_blocked()
         assert manager.begun == 0
-        reloads.done("late.service")
+        reloads.batch_end("late.service")
     assert manager.ended == 1

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from harmony_agent.adapters.systemd_files import OnDisk
-from harmony_agent.adapters.systemd_sight import Sight
+from harmony_agent.adapters.systemd.observer import UnitObserver
+from harmony_agent.adapters.systemd.unit_files import OnDisk
 
 PATHS = {"a.service": "/unit/a", "b.service": "/unit/b"}
 
@@ -38,7 +38,7 @@ class Disk:
     def scan(self, names: Any) -> dict[str, OnDisk]:
         return {name: OnDisk({name: "[Service]\n"}) for name in names}
 
-    async def stamp(self) -> tuple[()]:
+    async def fingerprint(self) -> tuple[()]:
         return ()
 
     async def state(self, *_about: Any) -> str:
@@ -53,12 +53,12 @@ class Disk:
 
 async def test_what_changes_while_it_is_read_is_not_gone() -> None:
     manager, disk = Manager(), Disk()
-    sight = Sight(manager, disk, disk, disk)  # type: ignore[arg-type]
+    sight = UnitObserver(manager, disk, disk, disk)  # type: ignore[arg-type]
     heard: list[str] = []
     sight.changed = heard.append
     try:
         for _ in range(3):
-            assert set(await sight.survey(list(PATHS))) == set(PATHS)
+            assert set(await sight.list_units(list(PATHS))) == set(PATHS)
     finally:
         sight.close()
     assert set(heard) == set(PATHS)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from harmony_agent.adapters import systemd_disk
-from harmony_agent.adapters.systemd_files import OnDisk, UnitFiles
+from harmony_agent.adapters.systemd import disk
+from harmony_agent.adapters.systemd.unit_files import OnDisk, UnitFiles
 from harmony_agent.core.errors import Transient
 from harmony_agent.topology.units import MASK, OTHER
 
@@ -74,15 +74,15 @@ def test_keeps_and_restores(files: UnitFiles, home: Path) -> None:
     unit.chmod(0o640)
     files.write(NAME, NAME, b"ours", digest("former"), nothing)
     assert stat.S_IMODE(unit.stat().st_mode) == 0o644
-    assert seen(files) == OnDisk({NAME: digest("ours")}, kept=frozenset({digest("former")}))
+    assert seen(files) == OnDisk({NAME: digest("ours")}, backups=frozenset({digest("former")}))
     kept = home / "keep/units" / NAME
     assert stat.S_IMODE(kept.stat().st_mode) == 0o700
     assert [stat.S_IMODE(path.stat().st_mode) for path in kept.iterdir()] == [0o640]
     files.restore(NAME, NAME, digest("former"), nothing)
     assert seen(files).files == {NAME: digest("former")}
     assert stat.S_IMODE(unit.stat().st_mode) == 0o640
-    files.drop_kept(NAME)
-    files.drop_kept(NAME)
+    files.drop_backups(NAME)
+    files.drop_backups(NAME)
     assert not kept.exists()
     files.restore(NAME, NAME, MASK, nothing)
     assert seen(files).files == {NAME: MASK}
@@ -167,15 +167,15 @@ def test_what_a_killed_agent_left_is_swept(files: UnitFiles, home: Path) -> None
 def test_unchanged_files_are_not_read_again(files: UnitFiles, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("a.service", "b.service"):
         files.write(name, name, b"x", "", nothing)
-    monkeypatch.setattr("harmony_agent.adapters.systemd_files._RACY_NS", -1)
+    monkeypatch.setattr("harmony_agent.adapters.systemd.unit_files._RACY_NS", -1)
     first = files.scan(["a.service", "b.service"])
     read: list[str] = []
 
     def counting(entry: str, directory: int) -> bytes:
         read.append(entry)
-        return systemd_disk.read_file(entry, directory)
+        return disk.read_file(entry, directory)
 
-    monkeypatch.setattr("harmony_agent.adapters.systemd_files.read_file", counting)
+    monkeypatch.setattr("harmony_agent.adapters.systemd.unit_files.read_file", counting)
     assert files.scan(["a.service", "b.service"]) == first
     assert read == []
     path = home / "config/units/a.service"

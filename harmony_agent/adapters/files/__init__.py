@@ -1,0 +1,1 @@
+"""The kind File on the device's file system."""

@@ -1,0 +1,267 @@
+"""The device's files for the kind File: each call is one hop into a worker thread, with a time of its own.
+
+What is done there stands in filesight (looking), filewriter (changing) and formers (copies). Nothing is decided here on
+what should stand at a path.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Final, TypeVar
+
+import anyio
+
+from harmony_agent.adapters.files.atomic_write import AtomicWrite, Rename
+from harmony_agent.adapters.files.backups import Backups
+from harmony_agent.adapters.files.path_cache import PathCache
+from harmony_agent.adapters.files.write import Writer
+from harmony_agent.adapters.posix import syscalls
+from harmony_agent.adapters.posix.executor import BoundedExecutor
+from harmony_agent.adapters.posix.inotify import Watcher
+from harmony_agent.adapters.posix.safe_path import Job, RootedPaths
+from harmony_agent.core.errors import Transient
+from harmony_agent.topology import Clock
+from harmony_agent.topology.files import (
+    MAX_READ,
+    Attributes,
+    Fetch,
+    FileSpec,
+    PathError,
+    PathQuery,
+    PathState,
+    StatFingerprint,
+)
+
+T = TypeVar("T")
+_LOOK_SECONDS: Final = 30.0
+_WORK_SECONDS: Final = 120.0
+_FRESH: Final = 0.05
+"""Seconds for which the look that ends a put is as good as another."""
+_PIECE: Final = 1 << 20
+_MISMATCH_SECONDS: Final = 60.0
+"""Until an object of another content than the Score says is fetched again: somebody has to put the right one there."""
+
+
+class LocalFiles:
+    """Implements `topology.files.Files` below `roots`; copies of former files go below `state_dir`.
+
+    `rename` is renameat2, or in tests one that stands for a file system without it.
+    """
+
+    def __init__(
+        self, roots: Sequence[str], state_dir: str, clock: Clock, *, rename: Rename = syscalls.renameat2
+    ) -> None:
+        self._paths = RootedPaths(roots)
+        self._backups = Backups(state_dir)
+        self._watcher = Watcher()
+        self._cache = PathCache(self._paths, self._backups, self._watcher, clock)
+        self._writer = Writer(self._paths, self._backups, self._cache, rename)
+        self._threads = BoundedExecutor()
+        self._clock = clock
+        self._putting: set[str] = set()
+        self._heard: dict[str, float] = {}
+        self._fresh: dict[str, tuple[float, PathState]] = {}
+        self._changed: Callable[[str], None] = lambda _path: None
+
+    async def stat_exact(self, query: PathQuery) -> PathState:
+        """Implement `Files.stat_exact`.
+
+        Right after a put the thread of that put has observed the path already.
+        """
+        began, fresh = self._fresh.pop(query.path, (0.0, None))
+        if fresh is not None and self._clock.monotonic() - began < _FRESH and self._cache.query(query.path) == query:
+            return fresh
+        try:
+            return await self._run_in_thread(
+                "look at", query.path, lambda job: self._cache.stat_exact(query, job), _LOOK_SECONDS
+            )
+        except Transient as error:  # it hangs
+            return PathState(query.path, error=PathError(error.reason, str(error), error.phase))
+
+    async def stat_cached(self, queries: Sequence[PathQuery]) -> Sequence[PathState]:
+        """Implement `Files.stat_cached`.
+
+        Each root has a thread of its own, because one root may hang.
+        """
+        lanes = self._by_pool(queries)
+        found: dict[str, PathState] = {}
+        inodes: dict[str, int] = {}
+        if len(lanes) == 1:
+            (root,) = lanes
+            path_states = await self._stat_cached(root, queries, inodes)
+        else:
+            async with anyio.create_task_group() as tasks:
+                for root, group in lanes.items():
+                    tasks.start_soon(self._stat_cached_into, found, root, group, inodes)
+            path_states = [found[query.path] for query in queries]
+        paths = [query.path for query in queries]
+        self._cache.retain(paths, inodes)
+        if self._fresh:
+            for path in set(self._fresh).difference(paths):  # put back there, and nobody's to look at any more
+                self._fresh.pop(path, None)
+        return path_states
+
+    def _by_pool(self, queries: Sequence[PathQuery]) -> Mapping[str, Sequence[PathQuery]]:
+        """The spots by their roots."""
+        if len(self._paths.roots) == 1:
+            return {self._paths.roots[0]: queries}
+        lanes: dict[str, list[PathQuery]] = {}
+        for query in queries:
+            lanes.setdefault(self._paths.root_of(query.path) or "", []).append(query)
+        return lanes
+
+    async def _stat_cached_into(
+        self, found: dict[str, PathState], root: str, queries: Sequence[PathQuery], inodes: dict[str, int]
+    ) -> None:
+        found.update({path_state.path: path_state for path_state in await self._stat_cached(root, queries, inodes)})
+
+    async def _stat_cached(
+        self, root: str, queries: Sequence[PathQuery], inodes: dict[str, int]
+    ) -> Sequence[PathState]:
+        doing = f"look through {root or '/'}"
+        try:
+            path_states, plain = await self._threads.run(
+                f"glance:{root}",
+                f"glance:{root}",
+                doing,
+                _LOOK_SECONDS,
+                lambda job: self._cache.stat_cached(queries, job),
+            )
+        except Transient as error:
+            hung = PathError(error.reason, str(error), error.phase)
+            return [PathState(query.path, error=hung) for query in queries]
+        inodes.update(plain)
+        return path_states
+
+    async def put(self, path: str, node: FileSpec, expect: StatFingerprint | None) -> None:
+        """Implement `Files.put`."""
+        if node.fetch is not None:
+            await self._put_stream(path, node, node.fetch, expect)
+        else:
+            self._putting.add(path)
+            try:
+                await self._run_in_thread("write", path, lambda job: self._put(path, node, expect, job))
+            finally:
+                self._putting.discard(path)
+                self._tell_what_came_later(path)
+
+    def _tell_what_came_later(self, path: str) -> None:
+        """The events of our own put are no news, nor is what its look saw; one after that look began may be."""
+        heard, looked = self._heard.pop(path, None), self._fresh.get(path)
+        if heard is not None and (looked is None or heard >= looked[0]):
+            self._hear(path)
+
+    def _hear(self, path: str) -> None:
+        if path in self._putting:
+            self._heard[path] = self._clock.monotonic()
+            return
+        self._fresh.pop(path, None)
+        self._changed(path)
+
+    def _put(self, path: str, node: FileSpec, expect: StatFingerprint | None, job: Job) -> None:
+        self._writer.put(path, node, expect, job)
+        query = self._cache.query(path)
+        if query is not None:
+            began = self._clock.monotonic()
+            self._fresh[path] = (began, self._cache.stat_exact(query, job))
+
+    async def _put_stream(self, path: str, node: FileSpec, fetch: Fetch, expect: StatFingerprint | None) -> None:
+        draft = await self._run_in_thread("write", path, lambda _job: self._writer.draft(path, node))
+        try:
+            await self._fill_from_stream(draft, path, node, fetch)
+            await self._run_in_thread("write", path, lambda job: self._writer.finish(draft, path, node, expect, job))
+        finally:
+            with anyio.CancelScope(shield=True), suppress(Transient):  # hangs: the next start sweeps it
+                await self._run_in_thread("write", path, lambda _job: draft.close())
+            self._cache.swept(path, clean=not draft.left_over)
+
+    async def _fill_from_stream(self, draft: AtomicWrite, path: str, node: FileSpec, fetch: Fetch) -> None:
+        hashed = hashlib.sha256()
+        held = bytearray()
+        left = MAX_READ
+
+        def flush() -> None:
+            hashed.update(held)
+            draft.write(bytes(held))
+            held.clear()
+
+        async def write(data: bytes) -> None:
+            nonlocal left
+            left -= len(data)
+            if left < 0:
+                raise _mismatch(path, "is larger than 64 MiB")
+            held.extend(data)
+            if len(held) >= _PIECE:
+                await self._run_in_thread("write", path, lambda _job: flush())
+
+        await fetch(write)
+        await self._run_in_thread("write", path, lambda _job: flush())
+        if "sha256:" + hashed.hexdigest() != node.digest:
+            raise _mismatch(path, "hasn't the digest that the Score says")
+
+    async def set_attributes(self, path: str, attributes: Attributes, expect: StatFingerprint) -> None:
+        """Implement `Files.amend`."""
+        await self._run_in_thread(
+            "change mode or owner of", path, lambda job: self._writer.set_attributes(path, attributes, expect, job)
+        )
+
+    async def remove(self, path: str, expect: StatFingerprint) -> None:
+        """Implement `Files.remove`."""
+        await self._run_in_thread("remove", path, lambda _job: self._writer.remove(path, expect))
+
+    async def sweep(self, path: str) -> None:
+        """Implement `Files.sweep`."""
+        await self._run_in_thread("remove what is unfinished beside", path, lambda _job: self._writer.sweep(path))
+        self._cache.swept(path, clean=True)
+
+    async def make_parents(self, paths: Sequence[str]) -> None:
+        """Implement `Files.make_parents`."""
+        for path in paths:
+            await self._run_in_thread("make", path, partial(self._writer.make_parent, path))
+
+    async def drop_parents(self, paths: Sequence[str]) -> Sequence[str]:
+        """Implement `Files.drop_parents`."""
+        return [
+            path
+            for path in sorted(paths, key=len, reverse=True)
+            if not await self._run_in_thread("remove", path, partial(self._writer.drop_parent, path))
+        ]
+
+    async def back_up(self, path: str, backup: str, digest: str, expect: StatFingerprint) -> None:
+        """Implement `Files.keep`."""
+        await self._run_in_thread(
+            "keep a copy of", path, lambda job: self._writer.back_up(path, backup, digest, expect, job)
+        )
+
+    async def try_owner(self, path: str, uid: int, gid: int) -> None:
+        """Implement `Files.try_owner`."""
+        await self._run_in_thread("keep the owner of", path, lambda _job: self._backups.try_owner(uid, gid))
+
+    async def forget(self, backup: str) -> None:
+        """Implement `Files.forget`."""
+        await self._threads.run(
+            "", f"former/{backup}", f"delete former/{backup}", _LOOK_SECONDS, lambda _job: self._backups.forget(backup)
+        )
+
+    async def watch(self, changed: Callable[[str], None]) -> None:
+        """Implement `Files.watch`."""
+        self._changed = changed
+        await self._watcher.run(self._hear)
+
+    async def close(self) -> None:
+        """Implement `Files.close`."""
+        self._watcher.close()
+
+    async def _run_in_thread(self, verb: str, path: str, work: Callable[[Job], T], seconds: float = _WORK_SECONDS) -> T:
+        return await self._threads.run(self._paths.root_of(path) or "", path, f"{verb} {path}", seconds, work)
+
+
+def _mismatch(path: str, how: str) -> Transient:
+    return Transient(
+        "DigestMismatch",
+        f"cannot write {path}: the object {how}; put the right one into the object store",
+        delay=_MISMATCH_SECONDS,
+    )

@@ -1,0 +1,242 @@
+"""Observe paths, exactly or from the cache.
+
+Synchronous; called in worker threads. A file whose content was read is known again by its mark, so
+that an unchanged one costs an lstat: until an hour has passed, and not while it is so young that a
+second change could carry the same times.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+from zlib import crc32
+
+from harmony_agent.adapters.files.backups import Backups
+from harmony_agent.adapters.files.read import PathReader
+from harmony_agent.adapters.posix.accounts import Accounts
+from harmony_agent.adapters.posix.inotify import Watcher
+from harmony_agent.adapters.posix.safe_path import (
+    Job,
+    MissingParents,
+    ParentDir,
+    PathRefused,
+    RootedPaths,
+    fingerprint,
+    path_error,
+)
+from harmony_agent.topology import Clock
+from harmony_agent.topology.files import ObjectStat, PathQuery, PathState, StatFingerprint
+
+_READ_AGAIN: Final = 3600.0
+"""Seconds after which content is read again at the latest, though nothing says that it changed."""
+_YOUNG: Final = 0.1
+"""Seconds, more than the kernel's clock tick: two changes within one carry the same time."""
+_LARGE: Final = 1 << 20
+"""Bytes beyond which even an exact look trusts the mark."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Memory:
+    """Cached state of a path.
+
+    `settled`: its mark will differ after any change. `due`: when to read it again.
+    """
+
+    spot: PathQuery
+    sight: PathState
+    mark: StatFingerprint | None
+    parent: str
+    settled: bool
+    due: float
+
+
+class PathCache:
+    """Looks, and remembers. One path is looked at by one thread at a time, besides a glance at all."""
+
+    def __init__(self, tree: RootedPaths, backups: Backups, watcher: Watcher, clock: Clock) -> None:
+        self._paths = tree
+        self._backups = backups
+        self._watcher = watcher
+        self._clock = clock
+        self._accounts = Accounts(clock.monotonic)
+        self._reader = PathReader(self._accounts)
+        self._memory: dict[str, _Memory] = {}
+        self._swept: set[str] = set()
+        self._synced: set[str] = set()
+
+    def stat_exact(self, query: PathQuery, job: Job) -> PathState:
+        """Observe the path now."""
+        self._watcher.follow(query.path)
+        uid, gid, unknown = self._resolve(query)
+        path_state = PathState(
+            query.path, has_backup=self._backups.has(query.backup), uid=uid, gid=gid, unknown=unknown
+        )
+        looked = self._clock.now()
+        try:
+            with self._paths.parent(query.path) as place:
+                self._sync(place)
+                seen = self._see(place, job)
+                path_state = replace(path_state, stat=seen, leftover=self._left(place))
+        except MissingParents as missing:
+            return replace(path_state, missing=missing.paths)
+        except PathRefused as obstacle:
+            return replace(path_state, error=obstacle.error)
+        except OSError as error:
+            return replace(path_state, error=path_error(error, f"look at {query.path}"))
+        return self._remember(query, path_state, looked)
+
+    def stat_cached(self, queries: Iterable[PathQuery], job: Job) -> tuple[list[PathState], dict[str, int]]:
+        """All of them, and the inodes of the directories in which they stand; the unchanged ones as remembered."""
+        now = self._clock.monotonic()
+        plain: dict[str, int] = {}
+        path_states = []
+        for query in queries:
+            memory = self._memory.get(query.path)
+            if (
+                memory is not None
+                and memory.settled
+                and memory.due > now
+                and (memory.spot is query or memory.spot == query)
+                and (plain.get(memory.parent) or self._is_plain(memory.parent, plain))
+                and _mark_of(query.path) == memory.mark
+                and self._same_accounts(memory)
+            ):
+                path_states.append(memory.sight)
+            else:
+                job.check()
+                path_states.append(self.stat_exact(query, job))
+        return path_states, plain
+
+    def retain(self, paths: Sequence[str], inodes: dict[str, int]) -> None:
+        """Remember these and no others."""
+        self._watcher.retain(paths, inodes)
+        if max(len(self._memory), len(self._swept), len(self._synced)) > len(paths):
+            for path in self._memory.keys() - set(paths):
+                self._memory.pop(path, None)
+            self._swept.intersection_update(paths)
+            self._synced.intersection_update({_parent(path) for path in paths})
+
+    def query(self, path: str) -> PathQuery | None:
+        """Return the last query of `path`."""
+        memory = self._memory.get(path)
+        return None if memory is None else memory.spot
+
+    def learn(self, path: str, status: os.stat_result, digest: str) -> None:
+        """A file with this content was just put there."""
+        seen = self._reader.file(status, digest)
+        query = self.query(path) or PathQuery(path)
+        self._memory[path] = _Memory(query, PathState(path, seen), seen.fingerprint, "", settled=False, due=0.0)
+
+    def swept(self, path: str, *, clean: bool) -> None:
+        """Return whether nothing unfinished stands beside `path`, as far as is known."""
+        (self._swept.add if clean else self._swept.discard)(path)
+
+    def unsynced(self, path: str) -> None:
+        """The directory of `path` couldn't be made durable: try at the next look."""
+        self._synced.discard(_parent(path))
+
+    def _same_accounts(self, memory: _Memory) -> bool:
+        if memory.spot.owner is None and memory.spot.group is None:
+            return True
+        return self._resolve(memory.spot) == (memory.sight.uid, memory.sight.gid, memory.sight.unknown)
+
+    def _is_plain(self, directory: str, plain: dict[str, int]) -> bool:
+        """Return whether no part of it below its root is a link: enough to trust what is
+        remembered, not to change things.
+        """
+        inode = plain.get(directory)
+        if inode is None:
+            inode = plain[directory] = self._plain_inode(directory, plain)
+        return inode != 0
+
+    def _plain_inode(self, directory: str, plain: dict[str, int]) -> int:
+        try:
+            if directory == self._paths.root_of(directory + "/x"):
+                return os.stat(directory or "/").st_ino
+            if not self._is_plain(_parent(directory), plain):
+                return 0
+            status = os.lstat(directory)
+        except OSError:
+            return 0
+        return status.st_ino if stat.S_ISDIR(status.st_mode) else 0
+
+    def _see(self, place: ParentDir, job: Job) -> ObjectStat | None:
+        memory = self._memory.get(place.path)
+        now = self._clock.monotonic()
+
+        def known(found: StatFingerprint) -> str | None:
+            if memory is None or memory.sight.stat is None or memory.mark != found:
+                return None
+            trusted = memory.settled and memory.due > now and memory.sight.stat.size > _LARGE
+            return memory.sight.stat.digest if trusted else None
+
+        seen = self._reader.see(place, job, known)
+        if (
+            seen is None
+            or seen.type != "file"
+            or seen.digest is not None
+            or memory is None
+            or memory.mark != seen.fingerprint
+        ):
+            return seen
+        return memory.sight.stat  # can't be read (as mode 0200), but it is what was put there
+
+    def _remember(self, query: PathQuery, path_state: PathState, looked: float) -> PathState:
+        """Note it; the same object as before where it shows the same, which makes comparing cheap."""
+        if path_state.leftover:
+            self._memory.pop(query.path, None)
+            return path_state
+        before = self._memory.get(query.path)
+        if before is not None and before.sight == path_state:
+            path_state = before.sight
+        seen = path_state.stat
+        settled = seen is None or seen.type == "directory" or seen.fingerprint[-1] < (looked - _YOUNG) * 1e9
+        share = crc32(os.fsencode(query.path)) / 2**32  # so that not all are read again at once
+        due = self._clock.monotonic() + _READ_AGAIN * (1 + share) / 2
+        found = None if seen is None else seen.fingerprint
+        self._memory[query.path] = _Memory(query, path_state, found, _parent(query.path), settled, due)
+        return path_state
+
+    def _sync(self, place: ParentDir) -> None:
+        """Once after a start, and after an error: an agent that was killed may have renamed and not synced."""
+        directory = _parent(place.path)
+        if directory not in self._synced:
+            place.sync()
+            self._synced.add(directory)
+
+    def _left(self, place: ParentDir) -> bool:
+        """Return whether something unfinished stands beside it: looked for once, for later ones are
+        the agent's own.
+        """
+        if place.path in self._swept:
+            return False
+        if place.stat(place.temp) is not None:
+            return True
+        self._swept.add(place.path)
+        return False
+
+    def _resolve(self, query: PathQuery) -> tuple[int | None, int | None, str]:
+        uid = None if query.owner is None else self._accounts.uid(query.owner)
+        gid = None if query.group is None else self._accounts.gid(query.group)
+        if query.owner is not None and uid is None:
+            return uid, gid, f"user {query.owner}"
+        if query.group is not None and gid is None:
+            return uid, gid, f"group {query.group}"
+        return uid, gid, ""
+
+
+def _mark_of(path: str) -> StatFingerprint | None:
+    """Fingerprint of the object at a path whose parents hold no link. None if it can't be read."""
+    try:
+        return fingerprint(os.lstat(path))
+    except FileNotFoundError:
+        return None
+    except OSError:
+        return ()
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0]

@@ -1,0 +1,215 @@
+"""Desired state from JetStream: what is told brings speed, a look each `poll` brings the truth. No consumer is made.
+
+A device listens to two subjects that cost the server nothing at rest. On the bucket's own it hears of a write before
+that is stored, or though it is refused; in `desired-index` the stream itself says what it stored. Both are a
+reason to look, no more. A little more often than `poll` says, the newest of all the device's keys is read. Any
+difference, and any new connection, ends in reading every key by its name, and so in a new, complete Snapshot.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping
+from typing import Any, Final
+
+import anyio
+from nats.aio.msg import Msg
+
+from harmony_agent.adapters.nats.answers import ApiError, Denied
+from harmony_agent.adapters.nats.link import NatsLink
+from harmony_agent.topology.control_plane import BucketMissing, Entry, Event, Lost, Snapshot, Unreachable, Update
+from scores.keys import DESIRED, kv_subject, news_subject
+
+log = logging.getLogger(__name__)
+
+_PART: Final = 0.75
+"""Of `poll` between two looks: a look over a dead link takes its time, and all of it has to fit in poll + 1 s."""
+_AGAIN_SECONDS: Final = (0.005, 0.02, 0.1, 0.5)
+"""It may have been heard of before it was stored: then it is looked at again."""
+_READS: Final = 16
+_EACH: Final = 4
+"""Looks between two that read one more key: a key that was purged leaves no trace in the newest."""
+
+
+class _Doubt(Exception):
+    """What is known may not be all."""
+
+
+class _Heard:
+    """What came since the last look: names to look at, and how often that was done; or None: look at all."""
+
+    def __init__(self, device: str) -> None:
+        self._prefix = kv_subject(DESIRED, f"{device}.")
+        self.queue: asyncio.Queue[tuple[str, int] | None] = asyncio.Queue()
+        self.stale = False
+        self.told = False
+        """whether the stream says what it stored"""
+
+    async def on_write(self, message: Msg) -> None:
+        """Somebody writes; where the stream tells what it stored, that is waited for."""
+        if not self.told:
+            self.queue.put_nowait((message.subject.removeprefix(self._prefix), 0))
+
+    async def on_news(self, message: Msg) -> None:
+        """The stream has stored it, so no second look is needed."""
+        if "Nats-Sequence" in (message.headers or {}):
+            self.told = True
+            self.queue.put_nowait((message.subject.rpartition(".")[2], len(_AGAIN_SECONDS)))
+
+    def again(self, name: str, times: int) -> None:
+        """Look at `name` once more, a little later, if that wasn't done often enough."""
+        if times < len(_AGAIN_SECONDS):
+            asyncio.get_running_loop().call_later(_AGAIN_SECONDS[times], self.queue.put_nowait, (name, times + 1))
+
+
+class NatsControl(NatsLink):
+    """`topology.control.ControlPlane` and `topology.Objects`, whole."""
+
+    def __init__(
+        self,
+        *args: Any,
+        poll: float = 5.0,
+        known: Callable[[], Collection[str]] = tuple,
+        **options: Any,
+    ) -> None:
+        """As `NatsLink`; `poll` in seconds bounds how stale desired state can be unnoticed.
+
+        `known` names the deployments that the device has anyway.
+        """
+        super().__init__(*args, **options)
+        self._poll = poll * _PART
+        self._heard = _Heard(self.device)
+        self._names: set[str] = set()
+        self._known = known
+        self._looks = 0
+        self._last: Entry | None = None
+        self.on_connect(self.refresh)
+
+    def refresh(self) -> None:
+        """Read all of desired state anew, now."""
+        self._heard.stale = True
+        self._heard.queue.put_nowait(None)
+
+    async def desired(self) -> AsyncIterator[Event]:
+        """Snapshots and updates, as `ControlPlane.desired` says."""
+        while True:
+            try:
+                async with contextlib.aclosing(self._follow()) as events:
+                    async for event in events:
+                        yield event
+            except _Doubt:
+                continue
+            except Denied as error:
+                yield Lost("Denied", str(error))
+            except (Unreachable, ApiError) as error:
+                yield Lost("Unreachable", str(error))
+            except BucketMissing as error:
+                yield Lost("BucketMissing", str(error))
+            await self._next()
+
+    async def look(self) -> None:
+        """Return whether desired state can be read.
+
+        Raises Unreachable (of it Denied), BucketMissing.
+        """
+        await self.access.newest(DESIRED, f"{self.device}.*")
+
+    async def _next(self) -> tuple[str, int] | None:
+        """What was heard of; None when it is time to look at all."""
+        with anyio.move_on_after(self._poll):
+            return await self._heard.queue.get()
+        return None
+
+    async def _follow(self) -> AsyncGenerator[Event, None]:
+        """A snapshot, then updates, until there is a doubt or an error."""
+        heard = self._heard = _Heard(self.device)
+        writes, news = kv_subject(DESIRED, f"{self.device}.*"), news_subject(self.device)
+        async with contextlib.AsyncExitStack() as listening:
+            for subject, take in ((writes, heard.on_write), (news, heard.on_news)):
+                subscription = await self.subscribe(subject, take)
+                listening.push_async_callback(_quietly, subscription)
+            have = await self._read_all()
+            yield Snapshot(tuple(have.values()))
+            self._tell_denied(writes)
+            while True:
+                item = await self._next()
+                if heard.stale:
+                    raise _Doubt
+                for entry in await self._found(item, have):
+                    self._names.add(self._name(entry))
+                    have[self._name(entry)] = entry
+                    yield Update(entry)
+
+    def _tell_denied(self, subject: str) -> None:
+        if self.was_denied(f'subscription to "{subject}"'):
+            log.warning(
+                "the server lets nobody listen to %s with these credentials: changes are found by looking, each %g s",
+                subject,
+                self._poll,
+                extra={"reason": "ListeningDenied"},
+            )
+
+    async def _found(self, item: tuple[str, int] | None, have: Mapping[str, Entry]) -> list[Entry]:
+        """The entries that differ from those that are known."""
+        names = {item[0]} if item else await self._looked(have)
+        found: list[Entry] = []
+        for name, entry in (await self._read(names)).items():
+            if entry is None and name in have and have[name].data is not None:
+                found.append(Entry(have[name].key, None, 0))
+            elif entry is not None and entry != have.get(name):
+                found.append(entry)
+            elif item:
+                self._heard.again(*item)
+        return found
+
+    async def _looked(self, have: Mapping[str, Entry]) -> set[str]:
+        """Compare the newest with what is known; now and then one more name to read. Raises _Doubt."""
+        there = [entry for entry in have.values() if entry.revision]
+        if await self._newest() != max(there, key=lambda entry: entry.revision, default=None):
+            raise _Doubt
+        self._looks += 1
+        turn, rest = divmod(self._looks, _EACH)
+        return {sorted(have)[turn % len(have)]} if have and not rest else set()
+
+    async def _read_all(self) -> dict[str, Entry]:
+        """Every key that is there, by the deployment's name."""
+        newest = await self._newest()
+        names = {*self._known(), *self._names, *await self.access.names(), *self._names_of(newest)}
+        have = {name: entry for name, entry in (await self._read(names)).items() if entry is not None}
+        self._names |= set(have)
+        return have
+
+    async def _newest(self) -> Entry | None:
+        self._last = await self.access.newest(DESIRED, f"{self.device}.*")
+        return self._last
+
+    def _name(self, entry: Entry) -> str:
+        return entry.key.removeprefix(f"{self.device}.")
+
+    def _names_of(self, entry: Entry | None) -> set[str]:
+        return {self._name(entry)} if entry else set()
+
+    async def _read(self, names: Collection[str]) -> dict[str, Entry | None]:
+        """Read the newest entry of each key. None if there is none."""
+        found: dict[str, Entry | None] = {}
+        bound = anyio.CapacityLimiter(_READS)
+
+        async def one(name: str) -> None:
+            key = f"{self.device}.{name}"
+            if "*" in name or ">" in name:  # no key to ask for: whoever takes it says that it is none
+                found[name] = self._last if self._last and self._last.key == key else Entry(key, b"", 0)
+                return
+            async with bound:
+                found[name] = await self.access.get(DESIRED, key)
+
+        for error in await asyncio.gather(*map(one, sorted(names)), return_exceptions=True):
+            if error is not None:
+                raise error
+        return found
+
+
+async def _quietly(subscription: Any) -> None:
+    with contextlib.suppress(Exception):  # the connection may be gone, and the subscription with it
+        await subscription.unsubscribe()

@@ -1,0 +1,243 @@
+"""Reading with a device's own credentials, which are let through only to what names the device in its subject.
+
+Such a device may make no consumer (one delivers where its maker says, with the server's rights), name no key in a
+request's body, and not look at a bucket as a whole: it asks for the newest below a subject, no more. So a value is read
+by a subject that names it, and the names are found in the index that the stream of ``desired-state`` writes, where a
+subject can leave out what was found already. A value that isn't in the index, as in a bucket made by other hands, is
+heard of when it is written, and found while it is the newest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
+from typing import Any, Final
+
+import anyio
+
+from harmony_agent.adapters.nats.answers import ApiError, Denied, NoResponders, is_marker, stored
+from harmony_agent.adapters.nats.api import Api
+from harmony_agent.adapters.nats.connection import NatsConnection
+from harmony_agent.core.errors import Terminal, Transient
+from harmony_agent.topology.control_plane import BucketMissing, Entry, Unreachable
+from scores.keys import (
+    DESIRED,
+    DEVICE_API,
+    DEVICE_TAG,
+    INDEX,
+    INDEX_LEVELS,
+    device_reader,
+    kv_stream,
+    kv_subject,
+    name_hash,
+    news_branch,
+    news_subject,
+)
+
+log = logging.getLogger(__name__)
+
+_NO_CONSUMER: Final = 10014
+_NO_MESSAGE: Final = 10037
+_AGAIN_SECONDS: Final = (0.0, 0.1, 0.3)
+"""A read may be answered by a server that is a little behind."""
+_READS: Final = 16
+
+
+def is_device(credentials: str) -> bool:
+    """Return whether a .creds file is a device's own.
+
+    Only a hint for which way to ask; the server judges.
+    """
+    try:
+        with open(credentials, encoding="ascii") as file:
+            token = file.read().partition("-----BEGIN NATS USER JWT-----")[2].strip().partition("\n")[0]
+        body = token.split(".")[1]
+        claims = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+        return DEVICE_TAG in claims["nats"]["tags"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return False
+
+
+class DeviceAccess:
+    """`nats_access.Access`: what the device may read, and whether a bucket is still the one that it was."""
+
+    def __init__(self, connection: NatsConnection, device: str) -> None:
+        self._connection = connection
+        self._device = device
+        self.api = Api(connection, DEVICE_API)
+        self._last = self._missing = ""
+        self._seen: dict[str, dict[str, int]] = {}
+        self._turns: dict[str, int] = {}
+
+    # -- values
+
+    async def get(self, bucket: str, key: str) -> Entry | None:
+        """The newest value, by the subject that names it. Raises Unreachable, BucketMissing."""
+        known = self._seen.get(bucket, {}).get(key, 0)
+        entry: Entry | None = None
+        for pause in _AGAIN_SECONDS:
+            await anyio.sleep(pause)
+            entry = await self._direct(bucket, key)
+            if (entry.revision if entry else 0) >= known:
+                break
+        self._note(bucket, key, entry.revision if entry else 0)
+        return entry
+
+    async def newest(self, bucket: str, keys: str) -> Entry | None:
+        """The last entry that was written to any of `keys`."""
+        entry = await self._direct(bucket, keys)
+        if entry is not None and bucket == DESIRED:
+            self._last = entry.key.rpartition(".")[2]
+        return entry
+
+    async def names(self) -> set[str]:
+        """All that the index has: below what isn't yet known to hold a name, the newest is asked for."""
+        found = set[str]()
+        bound = anyio.CapacityLimiter(_READS)
+
+        async def below(subject: str, level: int) -> None:
+            async with bound:
+                entry = await self._read(kv_stream(INDEX), subject)
+            if entry is None:
+                return
+            name = entry.key.rpartition(".")[2]
+            found.add(name)
+            here, depths = name_hash(name), range(level, INDEX_LEVELS + 1)
+            others = ((depth, here % 2**depth ^ 2 ** (depth - 1)) for depth in depths)
+            await _all(below(news_branch(self._device, depth, rest), depth + 1) for depth, rest in others)
+
+        try:
+            await below(news_subject(self._device), 1)
+        except (BucketMissing, Denied):  # not made, or not opened to devices: harmony server push does both
+            found.clear()
+        self._tell(self._last if self._last not in {*found, ""} else "")
+        return found
+
+    def _tell(self, missing: str) -> None:
+        if missing and missing != self._missing:
+            log.warning(
+                "%s isn't in the index of desired-state: what else was written while this device was away isn't heard "
+                "of; harmony server push makes the index whole",
+                missing,
+                extra={"reason": "IndexIncomplete"},
+            )
+        self._missing = missing
+
+    async def _direct(self, bucket: str, key: str) -> Entry | None:
+        entry = await self._read(kv_stream(bucket), kv_subject(bucket, key))
+        return replace(entry, key=entry.key.removeprefix(kv_subject(bucket, ""))) if entry else None
+
+    async def _read(self, stream: str, subject: str) -> Entry | None:
+        """The newest below `subject`, under its whole subject."""
+        try:
+            message = await self.api.ask(f"DIRECT.GET.{stream}.{subject}")
+        except NoResponders:
+            await self._exists(stream)
+            raise
+        headers = {str(name): value for name, value in (message.headers or {}).items()}
+        if "Nats-Sequence" not in headers:
+            if headers.get("Status") == "404":
+                return None
+            raise Unreachable(f"NATS refused to read {stream}")
+        data = None if is_marker(headers) else bytes(message.data)
+        return Entry(headers["Nats-Subject"], data, int(headers["Nats-Sequence"]))
+
+    async def _exists(self, stream: str) -> None:
+        """Raises BucketMissing, Unreachable. There is no such consumer: only the refusals differ."""
+        try:
+            await self.api.call(f"CONSUMER.INFO.{stream}.{device_reader(self._device)}", None)
+        except ApiError as error:
+            if error.code != _NO_CONSUMER:
+                raise Unreachable(f"NATS refused to look at {stream}: {error}") from error
+
+    # -- another bucket of the same name
+
+    def written(self, bucket: str, key: str, revision: int) -> None:
+        """A write was acknowledged. Revisions of one bucket only grow."""
+        if revision < max(self._seen.get(bucket, {}).values(), default=0):
+            self._turn(bucket)
+        self._note(bucket, key, revision)
+
+    def _note(self, bucket: str, key: str, revision: int) -> None:
+        seen = self._seen.setdefault(bucket, {})
+        if revision < seen.get(key, 0):
+            self._turn(bucket)
+        if revision:
+            seen[key] = revision
+
+    def _turn(self, bucket: str) -> None:
+        self._turns[bucket] = self._turns.get(bucket, 0) + 1
+        self._seen[bucket].clear()
+
+    async def birth(self, bucket: str) -> str:
+        """Another answer where what stood in the bucket stands there no more."""
+        await self._exists(kv_stream(bucket))
+        seen = self._seen.get(bucket)
+        if seen:
+            await self.get(bucket, min(seen, key=lambda key: seen[key]))
+        return str(self._turns.get(bucket, 0))
+
+    # -- objects
+
+    async def fetch(self, bucket: str, name: str, limit: int, write: Callable[[bytes], Awaitable[None]]) -> None:
+        """Stream an object, chunk by chunk. Raises Transient; Terminal where it is larger than `limit`."""
+        try:
+            meta = await self._object(bucket, {"last_by_subj": f"$O.{bucket}.M.{_encoded(name)}"})
+            info = json.loads(meta.data or b"{}") if meta else {}
+            if not info or info.get("deleted"):
+                raise Transient(
+                    "ObjectMissing", f"object {name} of {bucket} isn't there: put it there", delay=10, phase="Blocked"
+                )
+            left, sequence = int(info.get("size") or 0), 1
+            if left > limit:
+                text = f"cannot use object {name} of {bucket}: it has {left} bytes, at most {limit}; name a smaller one"
+                raise Terminal("ObjectTooLarge", text)
+            while left > 0:
+                data, sequence = await self._chunk(bucket, info["nuid"], sequence)
+                left -= len(data)
+                await write(data)
+        except BucketMissing:
+            raise Transient(
+                "ObjectMissing", f"there is no object store {bucket}: make it", delay=10, phase="Blocked"
+            ) from None
+        except (Unreachable, ApiError) as error:
+            if self._connection.was_denied(f"OBJ_{bucket}"):
+                raise Transient(
+                    "ObjectDenied",
+                    f"cannot read object {name}: this fleet's devices may not read {bucket}; "
+                    f"harmony server objects {bucket}",
+                    delay=30,
+                    phase="Blocked",
+                ) from None
+            raise Transient("Unreachable", f"cannot read object {name} of {bucket}: {error}") from error
+
+    async def _chunk(self, bucket: str, nuid: str, first: int) -> tuple[bytes, int]:
+        """The first one from sequence `first` on, and the sequence behind it."""
+        chunk = await self._object(bucket, {"seq": first, "next_by_subj": f"$O.{bucket}.C.{nuid}"})
+        if chunk is None or not chunk.data:
+            raise Unreachable("a part of it is missing: somebody writes it anew")
+        return chunk.data, chunk.revision + 1
+
+    async def _object(self, bucket: str, request: dict[str, Any]) -> Entry | None:
+        try:
+            answer = await self.api.call(f"STREAM.MSG.GET.OBJ_{bucket}", request)
+        except ApiError as error:
+            if error.code == _NO_MESSAGE:
+                return None
+            raise
+        return stored("", answer["message"])
+
+
+async def _all(work: Iterable[Awaitable[None]]) -> None:
+    """Do all of it side by side; the first error once all have ended."""
+    for error in await asyncio.gather(*work, return_exceptions=True):
+        if error is not None:
+            raise error
+
+
+def _encoded(name: str) -> str:
+    return base64.urlsafe_b64encode(name.encode()).decode()

@@ -1,0 +1,65 @@
+"""Reading with an account's full rights, where devices have no credentials of their own.
+
+Every read goes to the stream's leader, and needs nothing of how the bucket was made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from harmony_agent.adapters.nats.answers import ApiError, stored
+from harmony_agent.adapters.nats.api import Api
+from harmony_agent.adapters.nats.connection import TIMEOUT, NatsConnection
+from harmony_agent.adapters.nats.objects import fetch
+from harmony_agent.topology.control_plane import Entry, Unreachable
+from scores.keys import DESIRED, kv_stream, kv_subject
+
+_NO_MESSAGE: Final = 10037
+
+
+class FullAccess:
+    """`nats_access.Access` by `$JS.API` as it is."""
+
+    def __init__(self, connection: NatsConnection, device: str) -> None:
+        self._connection = connection
+        self._device = device
+        self.api = Api(connection, "$JS.API")
+
+    async def get(self, bucket: str, key: str) -> Entry | None:
+        """The newest value of `key`, which may hold wildcards."""
+        try:
+            request = {"last_by_subj": kv_subject(bucket, key)}
+            answer = await self.api.call(f"STREAM.MSG.GET.{kv_stream(bucket)}", request)
+        except ApiError as error:
+            if error.code == _NO_MESSAGE:
+                return None
+            raise Unreachable(f"NATS refused to read {bucket}: {error}") from error
+        return stored(kv_subject(bucket, ""), answer["message"])
+
+    async def newest(self, bucket: str, keys: str) -> Entry | None:
+        """What was written last of all that match."""
+        return await self.get(bucket, keys)
+
+    async def names(self) -> set[str]:
+        """The server counts each subject that matches, so this is complete by itself."""
+        prefix = kv_subject(DESIRED, f"{self._device}.")
+        try:
+            info = await self.api.call(f"STREAM.INFO.{kv_stream(DESIRED)}", {"subjects_filter": f"{prefix}*"})
+        except ApiError as error:
+            raise Unreachable(f"NATS refused to look at {DESIRED}: {error}") from error
+        return {subject.removeprefix(prefix) for subject in info["state"].get("subjects") or ()}
+
+    def written(self, bucket: str, key: str, revision: int) -> None:
+        """Nothing to note: `birth` asks the server."""
+
+    async def birth(self, bucket: str) -> str:
+        """Read the bucket's time of creation, as its server writes it."""
+        try:
+            return str((await self.api.call(f"STREAM.INFO.{kv_stream(bucket)}", None))["created"])
+        except ApiError as error:
+            raise Unreachable(f"NATS refused to look at {bucket}: {error}") from error
+
+    async def fetch(self, bucket: str, name: str, limit: int, write: Callable[[bytes], Awaitable[None]]) -> None:
+        """Stream an object in its chunks."""
+        await fetch(self._connection.jetstream(TIMEOUT), bucket, name, limit, write)

@@ -1,0 +1,111 @@
+"""NATS on the device: JetStream's API, values by CAS, commands, objects.
+
+How the connection is kept stands in `connection`, how desired state is read in `control_plane`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+import nats.errors
+from nats.aio.msg import Msg
+
+from harmony_agent.adapters.nats.access import Access
+from harmony_agent.adapters.nats.answers import NoResponders
+from harmony_agent.adapters.nats.connection import NatsConnection
+from harmony_agent.adapters.nats.device_access import DeviceAccess, is_device
+from harmony_agent.adapters.nats.full import FullAccess
+from harmony_agent.core.errors import Transient
+from harmony_agent.topology.control_plane import Conflict, Entry, Unreachable
+from scores.keys import COMMANDS, command_subject, device_inbox, kv_subject
+
+_WRONG_SEQUENCE: Final = (10071, 10164)
+
+
+class NatsLink(NatsConnection):
+    """The connection, and what of `topology.control.ControlPlane` and `topology.Objects` is no desired state."""
+
+    def __init__(
+        self,
+        device: str,
+        installation: str,
+        servers: Sequence[str],
+        *,
+        credentials: str = "",
+        tls_ca: str = "",
+        insecure: bool = False,
+    ) -> None:
+        """`installation` tells two agents of one device id apart; it names this agent's connection."""
+        self.device = device
+        name = f"agent-{device}-{hashlib.sha256(installation.encode()).hexdigest()[:8]}"
+        own = is_device(credentials)
+        inbox_prefix = device_inbox(device) if own else ""
+        super().__init__(
+            name, servers, credentials=credentials, tls_ca=tls_ca, insecure=insecure, inbox_prefix=inbox_prefix
+        )
+        self.access: Access = (DeviceAccess if own else FullAccess)(self, device)
+        """how to read: with the device's own credentials, or with an account's full rights"""
+
+    # -- values
+
+    async def get(self, bucket: str, key: str) -> Entry | None:
+        """The newest value."""
+        return await self.access.get(bucket, key)
+
+    async def newest(self, bucket: str, keys: str) -> Entry | None:
+        """The last entry of all that match."""
+        return await self.access.newest(bucket, keys)
+
+    async def put(self, bucket: str, key: str, data: bytes, revision: int | None) -> int:
+        """One publish, acknowledged by the stream."""
+        headers = None if revision is None else {"Nats-Expected-Last-Subject-Sequence": str(revision)}
+        try:
+            answer = json.loads((await self.ask(kv_subject(bucket, key), data, headers)).data)
+        except NoResponders:
+            await self.bucket_created_at(bucket)  # raises BucketMissing where that is why
+            raise
+        if "error" in answer:
+            if int(answer["error"].get("err_code", 0)) in _WRONG_SEQUENCE:
+                raise Conflict(f"{bucket} {key} was written by somebody else")
+            raise Unreachable(f"NATS refused to write {bucket}: {answer['error'].get('description', '')}")
+        self.access.written(bucket, key, int(answer["seq"]))
+        return int(answer["seq"])
+
+    async def bucket_created_at(self, bucket: str) -> str:
+        """Another answer for another bucket of the same name."""
+        return await self.access.birth(bucket)
+
+    # -- commands
+
+    async def serve(self, answer: Callable[[str, bytes], Awaitable[bytes]]) -> None:
+        """Answer commands until cancelled, over every connection there will be.
+
+        Each verb by itself: logs that podman doesn't give up hold up no ping.
+        """
+
+        async def arrived(message: Msg) -> None:
+            if message.reply:
+                verb = message.subject.rpartition(".")[2]
+                reply = await answer(verb, message.data)
+                with contextlib.suppress(nats.errors.Error, OSError):
+                    await message.respond(reply)
+
+        while True:
+            changed = self._connection_changed
+            if self.connected():
+                with contextlib.suppress(Unreachable):
+                    for verb in COMMANDS:
+                        await self.subscribe(command_subject(self.device, verb), arrived)
+            await changed.wait()
+
+    # -- objects
+
+    async def fetch(self, bucket: str, name: str, limit: int, write: Callable[[bytes], Awaitable[None]]) -> None:
+        """Stream an object in its chunks."""
+        if not self.connected():
+            raise Transient("Unreachable", f"cannot read object {name} of {bucket}: there is no connection to NATS")
+        await self.access.fetch(bucket, name, limit, write)

@@ -1,0 +1,1 @@
+"""Containers by podman's API."""

@@ -1,0 +1,1 @@
+"""System calls, threads and paths. Shared by all adapters."""

@@ -1,0 +1,173 @@
+"""inotify as "this path may have changed": one descriptor, a watch for each parent directory of the paths followed.
+
+Events only make a look sooner. What can't be watched (no such directory yet, no watches left) is left to the relist.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+import struct
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Final
+
+from harmony_agent.adapters.posix import syscalls
+from harmony_agent.adapters.posix.safe_path import is_temp
+
+_log = logging.getLogger(__name__)
+_EVENT: Final = struct.Struct("iIII")
+_BUFFER: Final = 1 << 16
+_MASK: Final = (
+    syscalls.IN_CLOSE_WRITE
+    | syscalls.IN_ATTRIB
+    | syscalls.IN_CREATE
+    | syscalls.IN_DELETE
+    | syscalls.IN_MOVED_FROM
+    | syscalls.IN_MOVED_TO
+    | syscalls.IN_DELETE_SELF
+    | syscalls.IN_MOVE_SELF
+    | syscalls.IN_ONLYDIR
+    | syscalls.IN_DONT_FOLLOW
+    | syscalls.IN_EXCL_UNLINK
+)
+_GONE: Final = syscalls.IN_DELETE_SELF | syscalls.IN_MOVE_SELF | syscalls.IN_UNMOUNT | syscalls.IN_IGNORED
+
+
+class Watcher:
+    """Follows paths. `follow` and `retain` may be called from any thread; `run` and `close` from the loop's."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._fd = -1
+        self._paths: Sequence[str] = ()
+        self._children: dict[str, set[str]] = {}
+        self._watches: dict[str, tuple[int, int]] = {}  # directory -> watch, inode
+        self._directories: dict[int, str] = {}
+        self._complained = False
+
+    def follow(self, path: str) -> None:
+        """Follow this one as well."""
+        directory = _parent(path)
+        with self._lock:
+            self._children.setdefault(directory, set()).add(path)
+            if self._fd >= 0:
+                self._reach(directory)
+
+    def retain(self, paths: Sequence[str], inodes: Mapping[str, int]) -> None:
+        """Follow these and no others. `inodes` are those of directories as they stand now, where they are known."""
+        with self._lock:
+            if paths != self._paths:
+                self._paths = paths
+                self._children = {}
+                for path in paths:
+                    self._children.setdefault(_parent(path), set()).add(path)
+            if self._fd >= 0:
+                self._renew(inodes)
+
+    async def run(self, changed: Callable[[str], None]) -> None:
+        """Call `changed` with each followed path on which there is an event, until cancelled."""
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            self._fd = fd = syscalls.inotify_init()
+            self._renew({})
+        try:
+            loop.add_reader(fd, self._read, fd, changed)
+            await asyncio.Event().wait()
+        finally:
+            loop.remove_reader(fd)
+            self.close()
+
+    def close(self) -> None:
+        """Let go of the descriptor and with it of every watch."""
+        with self._lock:
+            if self._fd >= 0:
+                os.close(self._fd)
+            self._fd = -1
+            self._watches.clear()
+            self._directories.clear()
+
+    def _renew(self, inodes: Mapping[str, int]) -> None:
+        """Watches where they are needed and nowhere else; anew where another directory has taken the place."""
+        for directory in [d for d, (_, inode) in self._watches.items() if inodes.get(d, inode) != inode]:
+            self._drop(directory)
+        needed = {self._reach(directory) for directory in self._children}
+        for directory in self._watches.keys() - needed:
+            self._drop(directory)
+
+    def _reach(self, directory: str) -> str:
+        """Watch it, or the nearest above it that exists; which one that is."""
+        while not self._watch(directory) and directory != "/":
+            directory = _parent(directory)
+        return directory
+
+    def _watch(self, directory: str) -> bool:
+        if directory in self._watches:
+            return True
+        try:
+            watch = syscalls.inotify_add(self._fd, directory, _MASK)
+            self._watches[directory] = (watch, os.lstat(directory).st_ino)
+        except OSError as error:
+            if error.errno == errno.ENOSPC and not self._complained:
+                self._complained = True
+                _log.warning("cannot watch more directories: raise fs.inotify.max_user_watches; until then the relist")
+            return error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+        self._directories[watch] = directory
+        return True
+
+    def _drop(self, directory: str) -> None:
+        watch, _ = self._watches.pop(directory)
+        if self._directories.get(watch) == directory:
+            del self._directories[watch]
+            syscalls.inotify_remove(self._fd, watch)
+
+    def _read(self, fd: int, changed: Callable[[str], None]) -> None:
+        with suppress(BlockingIOError):
+            data = os.read(fd, _BUFFER)
+            for path in self._affected(data):
+                changed(path)
+
+    def _affected(self, data: bytes) -> list[str]:
+        """The followed paths that these events are of, each once."""
+        paths: dict[str, None] = {}
+        offset = 0
+        with self._lock:
+            while offset < len(data):
+                watch, mask, _cookie, length = _EVENT.unpack_from(data, offset)
+                offset += _EVENT.size
+                name = os.fsdecode(data[offset : offset + length].rstrip(b"\0"))
+                offset += length
+                paths |= dict.fromkeys(self._event(watch, mask, name))
+            return list(paths)
+
+    def _event(self, watch: int, mask: int, name: str) -> Iterable[str]:
+        if mask & syscalls.IN_Q_OVERFLOW:
+            return [path for paths in self._children.values() for path in paths]
+        directory = self._directories.get(watch)
+        if directory is None:
+            return ()
+        if mask & _GONE:  # another one there from now on; the next look at what is below finds it
+            if directory in self._watches:
+                self._drop(directory)
+            return self._below(directory)
+        if is_temp(name):
+            return ()
+        path = f"{directory.rstrip('/')}/{name}"
+        found = [path] if path in self._children.get(directory, ()) else []
+        return [*found, *self._below(path)] if mask & syscalls.IN_ISDIR else found
+
+    def _below(self, path: str) -> list[str]:
+        """Followed paths at any depth below `path`."""
+        return [
+            child
+            for parent, children in self._children.items()
+            if parent == path or parent.startswith(path + "/")
+            for child in children
+        ]
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0] or "/"

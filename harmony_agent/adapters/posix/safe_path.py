@@ -1,0 +1,252 @@
+"""Walking the file tree below the roots without following a symbolic link, and what its errors mean.
+
+Synchronous; called in worker threads. Every parent below a root is opened by its name in the directory above it, so
+that no rename or link that somebody makes meanwhile leads out of the root. Nothing is changed here.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Final
+
+from harmony_agent.adapters.posix import syscalls
+from harmony_agent.topology.files import TEMP_PREFIX, TEMP_SUFFIX, PathError, StatFingerprint
+
+_WALK: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_LIST: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_MOST_LINKS: Final = 40
+
+
+class PathRefused(Exception):
+    """The path can't be worked on; `path_error` says why."""
+
+    def __init__(self, trouble: PathError) -> None:
+        super().__init__(trouble.message)
+        self.error = trouble
+
+
+class MissingParents(Exception):
+    """These parents below the root don't exist, outermost first."""
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        super().__init__("parents are missing")
+        self.paths = tuple(paths)
+
+
+class Abandoned(Exception):
+    """Whoever asked for this has given up on it; nothing more may be changed."""
+
+
+@dataclass(slots=True)
+class Job:
+    """One piece of work in a thread, which its caller may give up on (a timeout, a shutdown)."""
+
+    abandoned: bool = False
+    running: bool = False
+
+    def check(self) -> None:
+        """Stop here if the caller gave up."""
+        if self.abandoned:
+            raise Abandoned
+
+
+@dataclass(frozen=True, slots=True)
+class ParentDir:
+    """An open parent directory, and the name in it. `fd` may be an O_PATH descriptor where it can't be listed."""
+
+    fd: int
+    name: str
+    path: str
+
+    @property
+    def temp(self) -> str:
+        """The name beside it under which something unfinished stands: always the same, so that it is found again."""
+        return temp_name(self.path)
+
+    def stat(self, name: str | None = None) -> os.stat_result | None:
+        """Status of the object itself, links not followed. None if there is none."""
+        try:
+            return os.stat(name or self.name, dir_fd=self.fd, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+
+    def sync(self) -> None:
+        """Make the directory's entries durable."""
+        sync(self.fd)
+
+
+def sync(fd: int) -> None:
+    """fsync, where the descriptor and the file system let that be asked for."""
+    try:
+        os.fsync(fd)
+    except OSError as error:
+        if error.errno not in (errno.EBADF, errno.EINVAL):  # O_PATH, as permissions allowed no more; no fsync there
+            raise
+
+
+def temp_name(path: str) -> str:
+    """The name for what is unfinished beside `path`."""
+    return TEMP_PREFIX + hashlib.sha256(os.fsencode(path)).hexdigest()[:16] + TEMP_SUFFIX
+
+
+def is_temp(name: str) -> bool:
+    """Return whether it is a name that only an agent gives."""
+    return name.startswith(TEMP_PREFIX) and name.endswith(TEMP_SUFFIX)
+
+
+def fingerprint(status: os.stat_result) -> StatFingerprint:
+    """Tell states of an object apart without reading it.
+
+    Leaves out a directory's own times: they change with its content.
+    """
+    s = status
+    if stat.S_ISDIR(s.st_mode):
+        return (s.st_dev, s.st_ino, s.st_mode, s.st_uid, s.st_gid)
+    return (s.st_dev, s.st_ino, s.st_mode, s.st_uid, s.st_gid, s.st_size, s.st_mtime_ns, s.st_ctime_ns)
+
+
+class RootedPaths:
+    """The roots, and the way from one to a path. A root itself may be reached through links of root's.
+
+    `administrator` is the user whose links those are; another than root only where tests don't run as root.
+    """
+
+    def __init__(self, roots: Sequence[str], administrator: int = 0) -> None:
+        self.administrator = administrator
+        self.roots = sorted({root.rstrip("/") for root in roots}, key=len, reverse=True)
+
+    def root_of(self, path: str) -> str | None:
+        """The innermost root that `path` is below ("" for /)."""
+        return next((root for root in self.roots if path.startswith(root + "/")), None)
+
+    @contextmanager
+    def parent(self, path: str) -> Iterator[ParentDir]:
+        """The open parent of `path`. Raises MissingParents, Obstacle, OSError."""
+        root = self.root_of(path)
+        if root is None:
+            raise PathRefused(
+                PathError("PathOutsideRoots", f"cannot touch {path}: no root of the configuration holds it")
+            )
+        above, _, name = path.rpartition("/")
+        fd = syscalls.open_without_links(above or "/", _LIST)
+        if fd is None:  # a link on the way to the root, a parent that isn't there or can't be listed, an old kernel
+            fd = self._walk(root, path)
+        try:
+            yield ParentDir(fd, name, path)
+        finally:
+            os.close(fd)
+
+    def _walk(self, root: str, path: str) -> int:
+        """The same, part by part, and what is in the way."""
+        names = path[len(root) + 1 :].split("/")[:-1]
+        fd = _open_root(root, bool(names), self.administrator)
+        try:
+            for index, part in enumerate(names):
+                fd, above = _step(fd, part, root, names, index), fd
+                os.close(above)
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd
+
+
+def _open_root(root: str, walk_on: bool, administrator: int) -> int:
+    """The root itself, through links of the administrator's alone: anybody else's may lead out tomorrow."""
+    try:
+        return _walk_to(root, walk_on, administrator)
+    except FileNotFoundError:
+        raise PathRefused(
+            PathError("RootMissing", f"cannot go below {root}: make this directory; it is a root")
+        ) from None
+
+
+def _walk_to(root: str, walk_on: bool, administrator: int) -> int:
+    parts = [part for part in root.split("/") if part]
+    links = 0
+    fd = _open_dir("/", None, walk_on or bool(parts))
+    try:
+        while parts:
+            part = parts.pop(0)
+            try:
+                fd, above = _open_dir(part, fd, walk_on or bool(parts)), fd
+            except OSError as error:
+                if error.errno not in (errno.ENOTDIR, errno.ELOOP) or links == _MOST_LINKS:
+                    raise
+                target, links = _link(part, fd, root, administrator), links + 1
+                parts[:0] = [name for name in target.split("/") if name not in ("", ".")]
+                fd, above = (_open_dir("/", None, walk_on or bool(parts)) if target[0] == "/" else os.dup(fd)), fd
+            os.close(above)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _link(part: str, fd: int, root: str, administrator: int) -> str:
+    """Return the target of the link `part`, if the administrator made it."""
+    status = os.stat(part, dir_fd=fd, follow_symlinks=False)
+    if not stat.S_ISLNK(status.st_mode):
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+    if status.st_uid != administrator:
+        text = f"cannot go below {root}: {part} on the way to it is a symbolic link that isn't root's; remove it"
+        raise PathRefused(PathError("SymlinkInPath", text))
+    return os.readlink(part, dir_fd=fd)
+
+
+def _step(fd: int, part: str, root: str, names: Sequence[str], index: int) -> int:
+    """One parent further in. `fd` stays open."""
+    try:
+        return _open_dir(part, fd, index < len(names) - 1)
+    except FileNotFoundError:
+        raise MissingParents([f"{root}/{'/'.join(names[: n + 1])}" for n in range(index, len(names))]) from None
+    except (NotADirectoryError, OSError) as error:
+        if error.errno not in (errno.ENOTDIR, errno.ELOOP):
+            raise
+        where = f"{root}/{'/'.join(names[: index + 1])}"
+        raise PathRefused(_no_directory(part, fd, where)) from None
+
+
+def _no_directory(part: str, fd: int, where: str) -> PathError:
+    with suppress(OSError):
+        if stat.S_ISLNK(os.stat(part, dir_fd=fd, follow_symlinks=False).st_mode):
+            return PathError("SymlinkInPath", f"cannot go through {where}: it is a symbolic link; name the real path")
+    return PathError("NotADirectory", f"cannot go through {where}: it is no directory; move it away")
+
+
+def _open_dir(name: str, dir_fd: int | None, walk_on: bool) -> int:
+    """Open to go through, or to list and sync where permissions allow."""
+    if not walk_on:
+        try:
+            return os.open(name, _LIST, dir_fd=dir_fd)
+        except PermissionError:
+            pass  # a directory that may be written but not listed
+    return os.open(name, _WALK, dir_fd=dir_fd)
+
+
+_TROUBLES: Final = {
+    errno.ENOSPC: ("NoSpace", "Degraded", "the file system is full; free some space"),
+    errno.EDQUOT: ("NoSpace", "Degraded", "the quota is used up; free some space or raise it"),
+    errno.EROFS: ("ReadOnlyFileSystem", "Degraded", "the file system is read-only; see why, and remount it"),
+    errno.EACCES: ("PermissionDenied", "Blocked", "the agent's user may not; see the owner and mode of its directory"),
+    errno.EPERM: ("PermissionDenied", "Blocked", "the agent's user may not, or an attribute such as +i forbids it"),
+    errno.ELOOP: ("SymlinkInPath", "Blocked", "a symbolic link is in the way; name the real path"),
+    errno.ENOTDIR: ("NotADirectory", "Blocked", "something in the way is no directory; move it away"),
+    errno.ENOTEMPTY: ("DirectoryNotEmpty", "Blocked", "the directory holds something; empty it"),
+    errno.EBUSY: ("Busy", "Blocked", "something is mounted there or uses it; unmount it"),
+    errno.ENAMETOOLONG: ("PathTooLong", "Blocked", "this file system takes no name of that length; shorten it"),
+}
+
+
+def path_error(error: OSError, doing: str) -> PathError:
+    """Translate an error of the kernel. `doing` is as ``write /srv/a``."""
+    reason, phase, advice = _TROUBLES.get(
+        error.errno or 0,
+        ("IoError", "Degraded", f"{os.strerror(error.errno or errno.EIO).lower()}; see the kernel's log"),
+    )
+    return PathError(reason, f"cannot {doing}: {advice}", "Blocked" if phase == "Blocked" else "Degraded")

@@ -1,0 +1,1 @@
+"""Units by systemd's manager, its directories and its journal."""

@@ -1,0 +1,158 @@
+"""Read and change which units are enabled or masked, through the manager's own methods.
+
+The manager searches the disk for every such question, so answers are remembered as long as the
+directories that they depend on are unchanged.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Collection
+from typing import Final
+
+import anyio
+import anyio.to_thread
+
+from harmony_agent.adapters.systemd.bus import MANAGER, PROPERTIES, ROOT, Bus, NoSuchUnit
+from harmony_agent.core.errors import Transient
+
+_RACY_NS: Final = 100_000_000
+"""A directory that changed so lately may change once more without another time of change."""
+_PATIENCE: Final = 30.0
+_LINKS: Final = (".wants", ".requires", ".upholds")
+Fingerprint = tuple[tuple[str, int], ...]
+
+
+class Enablement:
+    """Asks and changes enablement over `bus`; `directory` is where our unit files are.
+
+    `on_disk` makes and removes the links without the manager, by `systemctl`, with the rights that this process has:
+    the manager would ask polkit, which isn't told the unit's name there, and a yes would be one for every unit.
+    """
+
+    def __init__(self, bus: Bus, directory: str, *, on_disk: bool = False) -> None:
+        self._bus = bus
+        self._on_disk = on_disk
+        self._directory = directory
+        self._paths: tuple[int, list[str]] = (0, [])
+        self._folders: dict[str, tuple[int, list[str]]] = {}
+        self._states: dict[str, tuple[object, str]] = {}
+
+    async def fingerprint(self) -> Fingerprint:
+        """Another value whenever an answer of `state` may have changed."""
+        connection, paths = self._paths
+        if connection != self._bus.connections or not paths:
+            _, paths = await self._bus.call(ROOT, PROPERTIES, "Get", "ss", MANAGER, "UnitPath")
+            if not await anyio.to_thread.run_sync(_among, self._directory, paths):
+                text = f"cannot use {self._directory}: systemd doesn't search it for units; set [systemd] scope rightly"
+                raise Transient("UnitDirectoryNotSearched", text, phase="Blocked", delay=60.0)
+            self._paths = (self._bus.connections, paths)
+        return await anyio.to_thread.run_sync(self._fingerprint, paths)
+
+    def _fingerprint(self, paths: list[str]) -> Fingerprint:
+        found: list[tuple[str, int]] = []
+        for path in paths:
+            at = _mtime(path)
+            if at == 0:
+                continue
+            known = self._folders.get(path)
+            if known is None or known[0] != at:
+                with os.scandir(path) as entries:
+                    folders = [entry.path for entry in entries if entry.name.endswith(_LINKS)]
+                known = self._folders[path] = (at, folders)
+            found.append((path, at))
+            found += [(folder, _mtime(folder)) for folder in known[1]]
+        now = time.time_ns()
+        if any(abs(now - at) < _RACY_NS for _, at in found):
+            found.append(("still changing", now))
+        return tuple(found)
+
+    async def state(self, name: str, under: object) -> str:
+        """``enabled``, ``disabled``, ``static``, ``masked``, …; "" where there is no unit file.
+
+        `under` is all that it depends on: the stamp, and the unit's own files.
+        """
+        known = self._states.get(name)
+        if known is not None and known[0] == under:
+            return known[1]
+        try:
+            state = str(await self._bus.manager("GetUnitFileState", "s", name))
+        except NoSuchUnit:
+            state = ""
+        self._states[name] = (under, state)
+        return state
+
+    async def elsewhere(self, name: str) -> str:
+        """Path of a link that enables the unit, in a directory that isn't ours; "" where none is found."""
+        await self.fingerprint()
+        return await anyio.to_thread.run_sync(self._elsewhere, name)
+
+    def _elsewhere(self, name: str) -> str:
+        ours = os.path.realpath(self._directory)
+        others = (path for path in self._paths[1] if os.path.realpath(path) != ours)
+        links = (f"{folder}/{name}" for path in others for folder in self._folders.get(path, (0, []))[1])
+        found = next((link for link in links if os.path.islink(link)), "")
+        return f"{os.path.realpath(os.path.dirname(found))}/{name}" if found else ""
+
+    def retain(self, names: Collection[str]) -> None:
+        """Remember these and no others."""
+        self._states = {name: known for name, known in self._states.items() if name in names}
+
+    async def enable(self, name: str) -> None:
+        """Enable durably."""
+        if self._on_disk:
+            await _systemctl("enable", name)
+        else:
+            await self._bus.manager("EnableUnitFiles", "asbb", [name], False, False)
+
+    async def disable(self, name: str, *, runtime: bool) -> None:
+        """Disable, durably and, with `runtime`, until the next boot as well."""
+        if self._on_disk:
+            await _systemctl("disable", name)
+            return
+        for until_boot in (False, True) if runtime else (False,):
+            try:
+                await self._bus.manager("DisableUnitFiles", "asb", [name], until_boot)
+            except NoSuchUnit:
+                continue
+
+    async def mask(self, name: str) -> None:
+        """Mask durably."""
+        if self._on_disk:
+            await _systemctl("mask", name)
+        else:
+            await self._bus.manager("MaskUnitFiles", "asbb", [name], False, False)
+
+    async def unmask(self, name: str, *, runtime: bool) -> bool:
+        """Unmask; whether anything changed."""
+        if self._on_disk:
+            masked = await anyio.to_thread.run_sync(os.path.islink, f"{self._directory}/{name}")
+            await _systemctl("unmask", name)
+            return masked
+        changes = await self._bus.manager("UnmaskUnitFiles", "asb", [name], runtime)
+        return bool(changes)
+
+
+async def _systemctl(verb: str, name: str) -> None:
+    """A change of links on the disk alone: of /, as of another system's root. Raises Transient."""
+    argv = ["systemctl", "--root=/", "--no-ask-password", "--quiet", verb, "--", name]
+    try:
+        with anyio.fail_after(_PATIENCE):
+            done = await anyio.run_process(argv, check=False)
+    except (OSError, TimeoutError) as error:
+        raise Transient("UnitFileError", f"cannot {verb} {name}: systemctl gave no answer") from error
+    if done.returncode != 0:
+        said = done.stderr.decode(errors="replace").strip()[-200:]
+        raise Transient("UnitFileError", f"cannot {verb} {name}: {said}")
+
+
+def _among(directory: str, paths: list[str]) -> bool:
+    return os.path.realpath(directory) in map(os.path.realpath, paths)
+
+
+def _mtime(path: str) -> int:
+    try:
+        return os.stat(path).st_mtime_ns
+    except OSError:
+        return 0

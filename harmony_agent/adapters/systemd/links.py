@@ -1,0 +1,112 @@
+"""The links by which a unit is enabled, is known by another name or is replaced: reads them cheaply, makes them so.
+
+Blocking: call it in a worker thread. Changes nothing that isn't a symbolic link.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from harmony_agent.adapters.systemd.disk import Check, make_directory, naming, opened, put_link
+
+LINK_DIRECTORIES: Final = (".wants", ".requires", ".upholds")
+_RACY_NS: Final = 100_000_000
+"""A directory that changed so lately may change once more without another time of change."""
+
+
+@dataclass(slots=True)
+class _Folder:
+    """The links in one directory, by the names that they are about, and its directories of links."""
+
+    at: int
+    about: dict[str, dict[str, str]] = field(default_factory=dict)
+    folders: list[str] = field(default_factory=list)
+
+
+def pulls_in(path: str, name: str, directory: str = "") -> bool:
+    """Return whether a link at `path` pulls the unit in by its name; with `directory`, only one
+    below that.
+    """
+    folder, _, entry = path.rpartition("/")
+    below = not directory or folder.startswith(f"{directory}/")
+    return below and entry == name and folder.endswith(LINK_DIRECTORIES)
+
+
+class UnitLinks:
+    """Links below several unit directories."""
+
+    def __init__(self, directories: Sequence[str]) -> None:
+        self._directories = tuple(directories)
+        self._known: dict[str, _Folder] = {}
+
+    def folders(self) -> list[_Folder]:
+        """Every directory that may hold links; what hasn't changed isn't read again."""
+        found = []
+        for directory in self._directories:
+            top = self._read(directory)
+            found += [top, *(self._read(path) for path in top.folders)]
+        return found
+
+    def of(self, name: str, folders: Sequence[_Folder] | None = None) -> dict[str, str]:
+        """The links that are about `name`: path -> target."""
+        links: dict[str, str] = {}
+        for folder in self.folders() if folders is None else folders:
+            links |= folder.about.get(name, {})
+        return links
+
+    def become(self, name: str, links: Mapping[str, str], check: Check) -> None:
+        """Make the links about `name` exactly these."""
+        now = self.of(name)
+        for path in now.keys() - links.keys():
+            with naming("remove", path), contextlib.suppress(FileNotFoundError):
+                check()
+                os.unlink(path)
+                _sync(os.path.dirname(path))
+        for path, target in links.items():
+            folder, _, entry = path.rpartition("/")
+            if now.get(path) == target or (os.path.lexists(path) and not os.path.islink(path)):
+                continue
+            with naming("link", path):
+                make_directory(folder)
+                with opened(folder) as inside:
+                    put_link(inside, entry, target, check)
+        for folder in {os.path.dirname(path) for path in now.keys() - links.keys()}:
+            if folder.endswith(LINK_DIRECTORIES):
+                with contextlib.suppress(OSError):
+                    os.rmdir(folder)
+
+    def _read(self, path: str) -> _Folder:
+        try:
+            at = os.stat(path).st_mtime_ns
+            known = self._known.get(path)
+            if known is not None and known.at == at:
+                return known
+            found = _Folder(at)
+            with os.scandir(path) as entries:
+                for entry in entries:
+                    self._note(found, entry)
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            return _Folder(0)
+        if abs(time.time_ns() - at) > _RACY_NS:
+            self._known[path] = found
+        else:
+            self._known.pop(path, None)
+        return found
+
+    def _note(self, folder: _Folder, entry: os.DirEntry[str]) -> None:
+        if entry.is_symlink():
+            target = os.readlink(entry.path)
+            for name in {entry.name, os.path.basename(target)}:
+                folder.about.setdefault(name, {})[entry.path] = target
+        elif entry.name.endswith(LINK_DIRECTORIES):
+            folder.folders.append(entry.path)
+
+
+def _sync(folder: str) -> None:
+    with opened(folder) as inside:
+        os.fsync(inside)

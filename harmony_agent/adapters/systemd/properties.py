@@ -1,0 +1,70 @@
+"""From what the manager and the disk tell of a unit to `topology.units.Unit`. No I/O but a look at the clock."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from harmony_agent.adapters.systemd.unit_files import OnDisk
+from harmony_agent.topology.units import Unit
+
+RESTED_AFTER: Final = 300.0
+"""Seconds after which conditions that didn't hold are worth another start."""
+_SINCE: Final = {
+    "active": "ActiveEnterTimestamp",
+    "reloading": "ActiveEnterTimestamp",
+    "refreshing": "ActiveEnterTimestamp",
+    "activating": "InactiveExitTimestamp",
+    "deactivating": "ActiveExitTimestamp",
+}
+Row = tuple[str, ...]
+"""From the manager's list: load, active and sub state, object path, job id and job type. Empty for a template."""
+
+
+def unit_of(
+    name: str, row: Row, disk: OnDisk, state: str, seen: Mapping[str, Any], *, enabled_by: str = ""
+) -> Unit | None:
+    """Combine the observations into a `Unit`. None if nothing of the unit exists."""
+    exists = (
+        disk.files or disk.backups or disk.linked or state or (row and (row[0] != "not-found" or row[1] != "inactive"))
+    )
+    if not exists:
+        return None
+    if not row:
+        return Unit(name, disk.files, disk.backups, disk.linked, disk.links, enabled_by, state, load_state="")
+    checked, asserted = seen.get("ConditionTimestampMonotonic", 0), seen.get("AssertTimestampMonotonic", 0)
+    main_exit, left = seen.get("ExecMainExitTimestampMonotonic", 0), seen.get("ActiveExitTimestampMonotonic", 0)
+    now = time.monotonic() * 1e6
+    invocation = bytes(seen.get("InvocationID", b"")).hex()
+    once = seen.get("Type") == "oneshot" and not seen.get("RemainAfterExit")
+    return Unit(
+        name=name,
+        files=disk.files,
+        backups=disk.backups,
+        linked=disk.linked,
+        links=disk.links,
+        enabled_by=enabled_by,
+        unit_file_state=state,
+        load_state=row[0],
+        active_state=row[1],
+        sub_state=row[2],
+        id=seen.get("Id", ""),
+        fragment=seen.get("FragmentPath", ""),
+        loaded_dropins=tuple(seen.get("DropInPaths", ())),
+        loaded_file_state=seen.get("UnitFileState", "") if seen.get("Id") == name else "",
+        stale=bool(seen.get("NeedDaemonReload")),
+        condition=bool(seen.get("ConditionResult")) if checked else None,
+        assertion=bool(seen.get("AssertResult")) if asserted else None,
+        rested=bool(checked) and now - max(checked, asserted) > RESTED_AFTER * 1e6,
+        invocation=invocation if invocation.strip("0") else "",
+        result=seen.get("Result", "success"),
+        job=row[5] if row[4] != "0" else "",
+        oneshot=once,
+        ended=0 < main_exit <= (left or main_exit),
+        can_reload=bool(seen.get("CanReload")),
+        main_pid=seen.get("MainPID", 0),
+        restarts=seen.get("NRestarts", 0),
+        since=seen.get(_SINCE.get(row[1], "InactiveEnterTimestamp"), 0),
+        changed=seen.get("StateChangeTimestamp", 0),
+    )

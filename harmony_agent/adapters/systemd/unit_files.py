@@ -1,0 +1,262 @@
+"""The unit directory: reads what stands in it, and writes, removes, keeps aside and puts back files.
+
+Blocking: call it in a worker thread. Nothing is written through a link, and every change is on the disk when it
+returns. Content leaves this module only as a digest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import stat
+import time
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from harmony_agent.adapters.systemd.disk import (
+    Check,
+    failed,
+    fingerprint_of,
+    is_unfinished,
+    make_directory,
+    names_in,
+    naming,
+    open_directory,
+    opened,
+    put_file,
+    put_link,
+    read_file,
+)
+from harmony_agent.adapters.systemd.links import UnitLinks, pulls_in
+from harmony_agent.core.errors import Transient
+from harmony_agent.topology.units import OTHER, UNREADABLE
+
+_MOST_DIGESTS: Final = 4096
+_RACY_NS: Final = 100_000_000
+"""A file younger than this may change once more without a change of its stamp: its digest isn't remembered."""
+
+
+@dataclass(frozen=True, slots=True)
+class OnDisk:
+    """Files and links of one unit in the unit directory."""
+
+    files: Mapping[str, str] = field(default_factory=dict)
+    linked: bool = False
+    backups: frozenset[str] = frozenset()
+    links: Mapping[str, str] = field(default_factory=dict)
+
+
+class UnitFiles:
+    """One unit directory, and the directory in which former files are kept aside (mode 0700).
+
+    What is made in the directory is given to root with `to_root`: who else runs as the agent's user must not own it.
+    """
+
+    def __init__(self, directory: str, keep: str, *, runtime: str = "", to_root: bool = False) -> None:
+        """`runtime` is where the manager has links that last until the next boot."""
+        self.directory = directory
+        self._links = UnitLinks([path for path in (directory, runtime) if path])
+        self._to_root = to_root
+        self._keep = keep
+        self._digests: dict[tuple[int, ...], str] = {}
+        self._swept = False
+
+    def scan(self, names: Collection[str]) -> dict[str, OnDisk]:
+        """Read the files of each of `names`."""
+        if not self._swept:
+            self._sweep()
+        seen: dict[tuple[int, ...], str] = {}
+        try:
+            directory = open_directory(self.directory)
+        except FileNotFoundError:
+            entries: frozenset[str] = frozenset()
+            directory = -1
+        except OSError as error:
+            raise failed("read", self.directory, error) from error
+        else:
+            entries = frozenset(os.listdir(directory))
+        try:
+            folders = self._links.folders()
+            kept = frozenset(names_in(self._keep))
+            found = {}
+            for name in names:
+                files = dict(self._files(directory, name, entries, seen))
+                aside = (
+                    frozenset(f"sha256:{entry}" for entry in names_in(f"{self._keep}/{name}")) if name in kept else ()
+                )
+                links = self._links.of(name, folders)
+                linked = any(pulls_in(path, name, self.directory) for path in links)
+                found[name] = OnDisk(files, linked, frozenset(aside), links)
+        finally:
+            if directory >= 0:
+                os.close(directory)
+        if len(names) > 1 or len(self._digests) > _MOST_DIGESTS:
+            self._digests = seen
+        else:
+            self._digests.update(seen)
+        return found
+
+    def _files(
+        self, directory: int, name: str, entries: frozenset[str], seen: dict[tuple[int, ...], str]
+    ) -> Iterator[tuple[str, str]]:
+        if name in entries and (stands := self._stands(directory, name, seen)):
+            yield name, stands
+        folder = f"{name}.d"
+        if folder not in entries:
+            return
+        try:
+            inside = open_directory(folder, directory)
+        except FileNotFoundError:
+            return
+        except NotADirectoryError:
+            yield folder, OTHER
+            return
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise failed("read", folder, error) from error
+            yield folder, OTHER
+            return
+        try:
+            for entry in sorted(os.listdir(inside)):
+                if entry.endswith(".conf") and (stands := self._stands(inside, entry, seen)):
+                    yield f"{folder}/{entry}", stands
+        finally:
+            os.close(inside)
+
+    def _stands(self, directory: int, entry: str, seen: dict[tuple[int, ...], str]) -> str:
+        try:
+            status = os.stat(entry, dir_fd=directory, follow_symlinks=False)
+            if stat.S_ISLNK(status.st_mode):
+                target = os.readlink(entry, dir_fd=directory)
+                return f"link:{target}" if target.isprintable() else OTHER
+            if not stat.S_ISREG(status.st_mode):
+                return OTHER
+            stamp = fingerprint_of(status)
+            digest = self._digests.get(stamp)
+            if digest is None:
+                digest = f"sha256:{hashlib.sha256(read_file(entry, directory)).hexdigest()}"
+        except FileNotFoundError:
+            return ""
+        except PermissionError:
+            return UNREADABLE
+        except OSError as error:
+            raise failed("read", entry, error) from error
+        if abs(time.time_ns() - status.st_ctime_ns) > _RACY_NS:
+            seen[stamp] = digest
+        return digest
+
+    def _sweep(self) -> None:
+        """Remove what a killed agent left half written."""
+        for folder in (self.directory, *(f"{self.directory}/{entry}" for entry in names_in(self.directory))):
+            if folder != self.directory and not folder.endswith(".d"):
+                continue
+            for entry in names_in(folder):
+                if is_unfinished(entry):
+                    with contextlib.suppress(OSError):
+                        os.unlink(f"{folder}/{entry}")
+        self._swept = True
+
+    def write(self, name: str, place: str, content: bytes, keep: str, check: Check) -> None:
+        """Put a file at `place`, after keeping `keep` aside. `check` raises where it took too long to go on."""
+        self._aside(name, place, keep, check)
+        with naming("write", place), self._folder(place, make=True) as folder:
+            put_file(folder, os.path.basename(place), content, 0o644, check, to_root=self._to_root)
+
+    def remove(self, name: str, place: str, keep: str, check: Check) -> None:
+        """Take a file or link away, after keeping `keep` aside; an empty drop-in directory goes with its last file."""
+        self._aside(name, place, keep, check)
+        check()
+        with naming("remove", place), contextlib.suppress(FileNotFoundError), self._folder(place) as folder:
+            os.unlink(os.path.basename(place), dir_fd=folder)
+            os.fsync(folder)
+        self._drop_empty(place)
+
+    def keep(self, name: str, place: str, keep: str, check: Check) -> None:
+        """Keep what stands at `place` aside."""
+        self._aside(name, place, keep, check)
+
+    def relink(self, name: str, links: Mapping[str, str], check: Check) -> None:
+        """Make the links of `name` exactly these."""
+        self._links.become(name, links, check)
+
+    def link_in_place(self, name: str) -> dict[str, str]:
+        """The link that stands where the unit file would, unless that is a mask: path -> target."""
+        path = f"{self.directory}/{name}"
+        return {at: to for at, to in self._links.of(name).items() if at == path and to != "/dev/null"}
+
+    def restore(self, name: str, place: str, former: str, check: Check) -> None:
+        """Put a link, or what was kept aside, back."""
+        with naming("restore", place), self._folder(place, make=True) as folder:
+            kind, _, value = former.partition(":")
+            if kind == "link":
+                put_link(folder, os.path.basename(place), value, check)
+            else:
+                with opened(f"{self._keep}/{name}") as kept:
+                    content, mode = read_file(value, kept), _mode(value, kept)
+                put_file(folder, os.path.basename(place), content, mode, check, to_root=self._to_root)
+
+    def drop_backups(self, name: str) -> None:
+        """Remove all that was kept aside for `name`."""
+        folder = f"{self._keep}/{name}"
+        with naming("remove", folder), contextlib.suppress(FileNotFoundError):
+            for entry in os.listdir(folder):
+                os.unlink(f"{folder}/{entry}")
+            os.rmdir(folder)
+
+    def unlink_wants(self, name: str, check: Check, *, runtime: bool) -> None:
+        """Remove the links that pull `name` in: for a unit whose file is gone, or of which the manager takes none."""
+        links = self._links.of(name)
+        here = f"{self.directory}/"
+        stay = {at: to for at, to in links.items() if not pulls_in(at, name) or not (runtime or at.startswith(here))}
+        self._links.become(name, stay, check)
+
+    def _drop_empty(self, place: str) -> None:
+        folder, slash, _ = place.rpartition("/")
+        if slash:
+            with contextlib.suppress(OSError), opened(self.directory) as directory:
+                os.rmdir(folder, dir_fd=directory)
+                os.fsync(directory)
+
+    def _aside(self, name: str, place: str, keep: str, check: Check) -> None:
+        if not keep:
+            return
+        with naming("keep", place):
+            with self._folder(place) as folder:
+                entry = os.path.basename(place)
+                content, mode = read_file(entry, folder), _mode(entry, folder)
+            value = hashlib.sha256(content).hexdigest()
+            if f"sha256:{value}" != keep:
+                raise Transient("ChangedMeanwhile", f"cannot keep {place}: it was changed just now")
+            os.makedirs(f"{self._keep}/{name}", mode=0o700, exist_ok=True)
+            with opened(f"{self._keep}/{name}") as kept:
+                put_file(kept, value, content, mode, check)  # behind a directory that only the agent may enter
+            for above in (self._keep, os.path.dirname(self._keep)):
+                with opened(above) as parent:
+                    os.fsync(parent)
+
+    @contextlib.contextmanager
+    def _folder(self, place: str, *, make: bool = False) -> Iterator[int]:
+        """The open directory that `place` is in; made, durably, where it is missing and `make` says so."""
+        if make and not os.path.isdir(self.directory):
+            make_directory(self.directory)
+        with opened(self.directory) as directory:
+            folder, slash, _ = place.rpartition("/")
+            if not slash:
+                yield directory
+                return
+            if make:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(folder, 0o755, dir_fd=directory)
+                    if self._to_root:
+                        os.chown(folder, 0, 0, dir_fd=directory, follow_symlinks=False)
+                    os.fsync(directory)
+            with opened(folder, directory) as inside:
+                yield inside
+
+
+def _mode(entry: str, folder: int) -> int:
+    """Return the mode to restore: a unit file that hid a password stays hidden."""
+    return stat.S_IMODE(os.stat(entry, dir_fd=folder, follow_symlinks=False).st_mode) & 0o777

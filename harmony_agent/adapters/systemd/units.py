@@ -1,0 +1,230 @@
+"""Units by systemd: implements `topology.units` over D-Bus and the unit directory. `observer` does the looking."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Mapping
+from typing import Final
+
+from harmony_agent.adapters.posix.executor import BoundedExecutor
+from harmony_agent.adapters.posix.safe_path import Job
+from harmony_agent.adapters.systemd.bus import MANAGER, PROPERTIES, ROOT, Bus, NoSuchUnit, Scope
+from harmony_agent.adapters.systemd.enablement import Enablement
+from harmony_agent.adapters.systemd.journal import cursor, finished, tail
+from harmony_agent.adapters.systemd.observer import UnitObserver
+from harmony_agent.adapters.systemd.reload_batch import Reloads
+from harmony_agent.adapters.systemd.unit_files import UnitFiles
+from harmony_agent.core.errors import Transient
+from harmony_agent.topology.units import Unit
+
+FILE_TIMEOUT: Final = 20.0
+RELOAD_TIMEOUT: Final = 60.0
+JOB_PATIENCE: Final = 2.0
+"""Seconds that a step waits for its job; what takes longer is looked at again later."""
+
+
+class SystemdUnits:
+    """The manager of `scope`; `directory` is its unit directory, `keep` where former files are kept aside."""
+
+    def __init__(
+        self, scope: Scope, directory: str, keep: str, *, patience: float = JOB_PATIENCE, gather: float = 5.0
+    ) -> None:
+        self._scope: Scope = scope
+        unprivileged = scope == "system" and os.geteuid() != 0
+        self._files = UnitFiles(directory, keep, runtime=_runtime_directory(scope), to_root=unprivileged)
+        self._threads = BoundedExecutor()
+        self._bus = Bus(scope)
+        self._links = Enablement(self._bus, directory, on_disk=unprivileged)
+        self._observer = UnitObserver(self._bus, self._files, self._links, self._threads)
+        self._reloads = Reloads(self._reload, gather)
+        self._patience = patience
+        self._held: dict[str, int] = {}
+
+    @property
+    def directory(self) -> str:
+        """The unit directory."""
+        return self._files.directory
+
+    async def version(self) -> str:
+        """The manager's version, as it tells it."""
+        _, value = await self._bus.call(ROOT, PROPERTIES, "Get", "ss", MANAGER, "Version")
+        return str(value)
+
+    # Looking.
+
+    async def list_units(self, names: Collection[str]) -> Mapping[str, Unit]:
+        """Those of `names` of which anything exists; reads anew only what may have changed."""
+        found = await self._observer.list_units(names)
+        await self._let_go([name for name in self._held if name not in names])
+        return found
+
+    async def look(self, name: str) -> Unit | None:
+        """One, fresh and whole. A one-shot that is on its way is held until it is known how it ended."""
+        unit = await self._observer.look(name)
+        if unit is not None and unit.oneshot and unit.active_state == "activating":
+            await self._hold(name)
+        return unit
+
+    async def watch(self, changed: Callable[[str], None]) -> None:
+        """Tell of changes until cancelled."""
+        self._observer.changed = changed
+        try:
+            await self._observer.watch()
+        finally:
+            self._observer.changed = lambda _name: None
+
+    # Files.
+
+    async def write(self, name: str, place: str, content: str, keep: str) -> None:
+        """Put a file there, atomically and durably."""
+        data = content.encode()
+        await self._in_thread(name, f"write {place}", lambda job: self._files.write(name, place, data, keep, job.check))
+
+    async def remove(self, name: str, place: str, keep: str) -> None:
+        """Take a file or link away; without its file, a unit needs no memory either."""
+        if place == name:
+            await self._let_go([name])
+        await self._in_thread(name, f"remove {place}", lambda job: self._files.remove(name, place, keep, job.check))
+
+    async def keep(self, name: str, place: str, keep: str) -> None:
+        """Keep what stands there aside."""
+        await self._in_thread(name, f"keep {place}", lambda job: self._files.keep(name, place, keep, job.check))
+
+    async def relink(self, name: str, links: Mapping[str, str]) -> None:
+        """Make the unit's links exactly these."""
+        await self._in_thread(name, f"link {name}", lambda job: self._files.relink(name, links, job.check))
+
+    async def restore(self, name: str, place: str, former: str) -> None:
+        """Put back what was there."""
+        await self._in_thread(name, f"restore {place}", lambda job: self._files.restore(name, place, former, job.check))
+
+    async def drop_backups(self, name: str) -> None:
+        """Let go of what was kept aside."""
+        await self._in_thread(name, f"drop former files of {name}", lambda _job: self._files.drop_backups(name))
+
+    async def _in_thread(self, name: str, doing: str, work: Callable[[Job], None]) -> None:
+        await self._threads.run("change", name, doing, FILE_TIMEOUT, work)
+
+    # Links and reloads.
+
+    def batch_begin(self, names: Collection[str]) -> None:
+        """One reload shall serve all of these."""
+        self._reloads.batch_begin(names)
+
+    def batch_end(self, name: str) -> None:
+        """`name` writes no more files for now."""
+        self._reloads.batch_end(name)
+
+    async def reload(self, name: str) -> None:
+        """Return when the manager has loaded what `name` wrote."""
+        await self._reloads.served(name)
+
+    async def _reload(self) -> None:
+        await self._bus.manager("Reload", within=RELOAD_TIMEOUT)
+
+    async def enable(self, name: str) -> None:
+        """Enable."""
+        await self._links.enable(name)
+
+    async def disable(self, name: str, *, runtime: bool) -> None:
+        """Disable, and take away links that a unit file which is gone has left.
+
+        Of a unit that is itself a link the manager would take that away, too.
+        """
+        doing, links = f"remove links to {name}", self._files.link_in_place(name)
+        if links:
+            await self._in_thread(name, doing, lambda job: self._files.relink(name, links, job.check))
+            return
+        await self._links.disable(name, runtime=runtime)
+        await self._in_thread(name, doing, lambda job: self._files.unlink_wants(name, job.check, runtime=runtime))
+
+    async def mask(self, name: str) -> None:
+        """Mask."""
+        await self._links.mask(name)
+
+    async def unmask(self, name: str, *, runtime: bool) -> bool:
+        """Unmask; False where there was no mask of this manager's own."""
+        return await self._links.unmask(name, runtime=runtime)
+
+    # Jobs.
+
+    async def start(self, name: str) -> str:
+        """Start. Held first, so that a unit that ends at once isn't forgotten with how it ended."""
+        await self._hold(name)
+        await self.reset_failed(name)  # systemd counts starts; those that we order are paced by us
+        return await self._job("StartUnit", name)
+
+    async def stop(self, name: str) -> str:
+        """Stop. What was stopped on purpose needs no memory of how it ended."""
+        result = await self._job("StopUnit", name)
+        if result == "done":
+            await self._let_go([name])
+        return result
+
+    async def restart(self, name: str) -> str:
+        """Stop and start, or start."""
+        await self._hold(name)
+        await self.reset_failed(name)
+        return await self._job("RestartUnit", name)
+
+    async def reload_unit(self, name: str) -> str:
+        """Let it read its configuration again."""
+        return await self._job("ReloadUnit", name)
+
+    async def _job(self, member: str, name: str) -> str:
+        self._reloads.batch_end(name)
+        return await self._bus.job(member, name, self._patience)
+
+    async def reset_failed(self, name: str) -> None:
+        """Forget that it failed."""
+        try:
+            await self._bus.manager("ResetFailedUnit", "s", name)
+        except NoSuchUnit:
+            return  # the manager has forgotten it whole
+
+    async def _hold(self, name: str) -> None:
+        """Keep the manager from forgetting a unit that has ended; it lasts as long as the connection."""
+        if self._held.get(name) == self._bus.connections:
+            return
+        try:
+            await self._bus.manager("RefUnit", "s", name)
+        except NoSuchUnit:
+            return
+        except Transient as error:
+            if error.reason == "AccessDenied":
+                return  # a one-shot's end may then go unseen, and it is run again
+            raise
+        self._held[name] = self._bus.connections
+
+    async def _let_go(self, names: Collection[str]) -> None:
+        """Let the manager forget these units, once they have ended."""
+        for name in names:
+            if self._held.pop(name, 0) == self._bus.connections > 0:
+                try:
+                    await self._bus.manager("UnrefUnit", "s", name)
+                except NoSuchUnit:
+                    continue
+
+    async def logs(self, name: str, lines: int) -> list[str]:
+        """The last lines of its journal."""
+        return await tail(self._scope, name, lines)
+
+    def journal_cursor(self) -> str:
+        """Now, as `finished` wants it."""
+        return cursor()
+
+    async def finished(self, name: str, moment: str) -> bool:
+        """Return whether the journal says that a start of this one-shot after `cursor` ended well."""
+        return await finished(self._scope, name, moment)
+
+    async def close(self) -> None:
+        """Let go of the connection."""
+        self._observer.close()
+        self._bus.close()
+
+
+def _runtime_directory(scope: Scope) -> str:
+    """Where the manager has what lasts until the next boot."""
+    if scope == "system":
+        return "/run/systemd/system"
+    return f"{os.environ.get('XDG_RUNTIME_DIR') or f'/run/user/{os.getuid()}'}/systemd/user"

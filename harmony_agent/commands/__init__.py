@@ -1,0 +1,1 @@
+"""The verbs of ``harmony-agent``. They print, and decide nothing."""

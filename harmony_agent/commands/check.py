@@ -1,0 +1,214 @@
+"""``harmony-agent check``: what is missing on this machine for what the configuration allows, and how to mend it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import anyio
+
+from harmony_agent import app
+from harmony_agent.adapters.ledger.ledger import LedgerUnreadable, read_only
+from harmony_agent.adapters.nats.answers import Denied
+from harmony_agent.core.errors import ResourceError
+from harmony_agent.core.reconciler import Desired, Facts, OwnershipRecord
+from harmony_agent.engine.kind_instance import KindInstance
+from harmony_agent.settings import Settings
+from harmony_agent.topology.control_plane import BucketMissing, Unreachable
+from harmony_agent.topology.updater import UpdaterRefused
+from scores.keys import ACTUAL, BUCKETS, DeploymentKey
+from scores.signatures import key_id, read_key
+
+_CONNECT_SECONDS = 4.0
+
+
+class Finding(NamedTuple):
+    """One line: what was looked at, whether it is well, and what was found or is to be done."""
+
+    what: str
+    well: bool
+    text: str
+
+
+class _Nothing:
+    """`core.reconcile.Store` that holds nothing."""
+
+    def desired(self, name: str) -> Desired[Any] | None:
+        del name
+        return None
+
+    def record(self, name: str) -> OwnershipRecord | None:
+        del name
+        return None
+
+    def names(self) -> tuple[str, ...]:
+        return ()
+
+    def wanted(self) -> Mapping[str, Desired[Any]]:
+        return {}
+
+    def holders(self, claim: str) -> tuple[str, ...]:
+        del claim
+        return ()
+
+    async def note(self, name: str, facts: Facts) -> None:
+        del name, facts
+
+    async def share(self, name: str, facts: Mapping[str, Facts]) -> bool:
+        del name, facts
+        return False
+
+
+async def run(settings: Settings) -> int:
+    """Print every finding; 0 all well, 4 only NATS is missing, 5 something on the device is."""
+    findings = [_state_dir(settings), _trust(settings)]
+    findings += [_root(root) for root in settings.files.roots if "File" in settings.agent.kinds]
+    findings += await _sandbox(settings)
+    findings += [await _capability(settings, kind) for kind in settings.agent.kinds if kind != "File"]
+    findings += await _unmanaged(settings)
+    device_well = all(finding.well for finding in findings)
+    findings.append(await _nats(settings))
+    for finding in findings:
+        print(f"{'ok     ' if finding.well else 'MISSING'}  {finding.what}: {finding.text}")
+    if not device_well:
+        return 5
+    return 0 if findings[-1].well else 4
+
+
+def _state_dir(settings: Settings) -> Finding:
+    path = Path(settings.agent.state_dir)
+    near = path if path.exists() else path.parent
+    if os.access(near, os.W_OK | os.X_OK):
+        return Finding("state directory", True, str(path))
+    return Finding("state directory", False, f"{path} can't be written: make it, owned by uid {os.getuid()}, mode 0700")
+
+
+def _trust(settings: Settings) -> Finding:
+    keys = ", ".join(key_id(read_key(text)) for text in settings.trust.keys)
+    if settings.trust.require:
+        return Finding("manifests", True, f"only those signed by {keys} are believed")
+    told = f"; only a wrong signature by {keys} is refused" if keys else ""
+    return Finding("manifests", True, f"whoever may write to NATS is believed{told}: see [trust] in the configuration")
+
+
+def _root(root: str) -> Finding:
+    if not Path(root).is_dir():
+        return Finding("File root", False, f"{root} isn't there: make it, or take it out of files.roots")
+    if not os.access(root, os.W_OK | os.X_OK):
+        return Finding("File root", False, f"{root} can't be written by uid {os.getuid()}: chown it, or leave it out")
+    return Finding("File root", True, root)
+
+
+async def _sandbox(settings: Settings) -> list[Finding]:
+    """Check which paths the package's service may write. systemd was told at the last
+    daemon-reload.
+    """
+    argv = ["systemctl", "show", "--property=ProtectSystem,ReadWritePaths", "harmony-agent.service"]
+    try:
+        with anyio.fail_after(_CONNECT_SECONDS):
+            shown = (await anyio.run_process(argv, check=False)).stdout.decode(errors="replace")
+    except (OSError, TimeoutError):
+        return []
+    found = dict(line.split("=", 1) for line in shown.splitlines() if "=" in line)
+    if found.get("ProtectSystem") != "strict":
+        return []
+    # A path with a space is in quotes; the sign says that it may be missing.
+    opened = [path.strip('"').removeprefix("-") for path in re.findall(r'"[^"]*"|\S+', found.get("ReadWritePaths", ""))]
+    wanted = settings.files.roots if "File" in settings.agent.kinds else ()
+    closed = [root for root in wanted if not any(root == path or root.startswith(f"{path}/") for path in opened)]
+    remedy = "systemctl daemon-reload, then systemctl restart harmony-agent"
+    return [Finding("sandbox", False, f"harmony-agent.service can't write {root} yet: {remedy}") for root in closed]
+
+
+async def _capability(settings: Settings, kind: str) -> Finding:
+    ask, what, remedy = _questions(settings, kind)
+    try:
+        return Finding(what, True, await ask())
+    except (ResourceError, UpdaterRefused) as error:
+        return Finding(what, False, f"{error}. {remedy}")
+
+
+def _questions(settings: Settings, kind: str) -> tuple[Callable[[], Awaitable[str]], str, str]:
+    if kind == "SystemUpgrade":
+        from harmony_agent.adapters.updater import SocketUpdater
+
+        async def offers() -> str:
+            return ", ".join((await SocketUpdater(settings.updater.socket).capabilities()).operations)
+
+        return offers, "updater", "Install harmony-updater, or take SystemUpgrade out of agent.kinds"
+    parts = app.KindContext(settings, _Nothing(), app.times().clock, app.control_plane(settings))
+    made = app.KINDS[kind](parts)
+    ask = made.version
+
+    async def version() -> str:
+        try:
+            return await ask() if ask is not None else "there"
+        finally:
+            await KindInstance(made.reconciler).close()
+
+    if kind == "SystemdUnit":
+        user = f"loginctl enable-linger {os.getuid()}"
+        return version, "systemd", f"For scope = user: {user}, and a login or reboot"
+    start = (
+        "systemctl --user enable --now podman.socket"
+        if settings.systemd.scope == "user"
+        else ("systemctl enable --now podman.socket")
+    )
+    return version, "podman", f"apt-get install podman; {start}; or take Container out of agent.kinds"
+
+
+class _Recorded(_Nothing):
+    """The same with what the ledger holds of containers."""
+
+    def __init__(self, records: Iterable[OwnershipRecord]) -> None:
+        self._records = {record.name: record for record in records if record.kind == "Container"}
+
+    def record(self, name: str) -> OwnershipRecord | None:
+        return self._records.get(name)
+
+
+async def _unmanaged(settings: Settings) -> list[Finding]:
+    """Containers with this device's labels that the ledger doesn't know: told, and no fault of the device's."""
+    state_dir = Path(settings.agent.state_dir)
+    if "Container" not in settings.agent.kinds:
+        return []
+    try:
+        records = read_only(state_dir)[1] if (state_dir / "ledger.db").exists() else []
+        parts = app.KindContext(settings, _Recorded(records), app.times().clock, app.control_plane(settings))
+        kind: Any = app.KINDS["Container"](parts).reconciler
+        try:
+            names = sorted(mark.name for mark in await kind.marked() if not mark.known)
+        finally:
+            await kind.close()
+    except (ResourceError, LedgerUnreadable, OSError):
+        return []  # that podman or the ledger can't be asked is another finding
+    text = f"{', '.join(names[:20])}: with this device's labels, unknown to its ledger, and left alone"
+    return [Finding("unmanaged containers", True, text)] if names else []
+
+
+async def _nats(settings: Settings) -> Finding:
+    control = app.control_plane(settings)
+    where = ", ".join(server.rpartition("@")[2] for server in settings.nats.servers)  # without a password
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(control.run)
+        with anyio.move_on_after(_CONNECT_SECONDS):
+            while not control.connected():  # noqa: ASYNC110  # connected() is all that a control plane offers
+                await anyio.sleep(0.05)
+        try:
+            await control.get(ACTUAL, str(DeploymentKey(settings.agent.device_id, "check")))
+            await control.look()
+            found = Finding("NATS", True, where)
+        except Denied as error:
+            text = f"{where}: {error}: run harmony server push; is nats.credentials this device's own file?"
+            found = Finding("NATS", False, text)
+        except Unreachable:
+            why = control.trouble or "is the server up, nats.servers right?"
+            found = Finding("NATS", False, f"{where} doesn't answer: {why}")
+        except BucketMissing:
+            text = f"{where} answers but has no buckets ({', '.join(BUCKETS)}): the first harmony apply makes them"
+            found = Finding("NATS", False, text)
+        tasks.cancel_scope.cancel()
+    return found

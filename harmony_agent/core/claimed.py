@@ -1,0 +1,46 @@
+"""Read the few fields that can be read from bytes that nobody has checked.
+
+Pure. The answer may be None for any input.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from harmony_agent.core.admission import EnforcedVersion
+from scores.canonical import digest
+from scores.manifest import MAX_MANIFEST
+from scores.names import MAX_GENERATION
+from scores.signatures import content_digest
+
+
+def enforced_from_status(data: bytes | None) -> EnforcedVersion | None:
+    """Lineage, generation and digest out of a status that an earlier life of this device wrote."""
+    try:
+        status = json.loads(data or b"")
+        return EnforcedVersion(str(status["lineage"]), int(status["generation"]), str(status["digest"]))
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        return None
+
+
+def identity(last: EnforcedVersion | None, value: Mapping[str, Any], data: bytes) -> str:
+    """The digest by which a generation is known: of its content, whoever signed it.
+
+    An agent of before took that of all the bytes; where it was told so, the same bytes are the same generation.
+    """
+    whole = digest(data)
+    return whole if last is not None and last.digest == whole else content_digest(value)
+
+
+def claimed_generation(data: bytes) -> int | None:
+    """The generation that bytes which are no manifest claim, if they claim one."""
+    try:
+        value = json.loads(data) if len(data) <= MAX_MANIFEST else None
+    except (ValueError, RecursionError):
+        return None
+    generation = value.get("generation") if isinstance(value, dict) else None
+    if not isinstance(generation, int) or isinstance(generation, bool):
+        return None
+    return generation if 1 <= generation <= MAX_GENERATION else None

@@ -1,0 +1,388 @@
+"""The heart: what a reconciler is, what it decides with, and what its plans say.
+
+Pure types; no I/O. A kind is one implementation of `Reconciler`; the engine drives them all in the same way:
+
+    observe -> plan -> (ownership) -> apply each action -> observe -> plan -> … until the plan is Converged or Wait
+
+`plan` is pure. Each action may be cut at any point by SIGKILL or power and is then planned anew from what is observed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
+
+from scores.base import Score
+from scores.manifest import FieldError
+from scores.names import Digest
+from scores.status import Detail, ResourcePhase
+
+Facts = Mapping[str, Any]
+"""Facts of a kind about a resource, in the ledger.
+
+A small JSON object of names, ids and digests; never content.
+"""
+
+
+_UNDOING: Final = "-"
+"""Behind `OwnershipRecord.applied`: taking it off has begun."""
+
+
+class Key(NamedTuple):
+    """One resource on this device."""
+
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}/{self.name}"
+
+    @classmethod
+    def parse(cls, text: str) -> Key:
+        """``File/motd`` in its parts; the wire's models have checked its form."""
+        kind, _, name = text.partition("/")
+        return cls(kind, name)
+
+
+S = TypeVar("S", bound=Score)
+O = TypeVar("O")  # noqa: E741  # observed
+A = TypeVar("A", bound="Action")
+O_co = TypeVar("O_co", covariant=True)
+O_contra = TypeVar("O_contra", contravariant=True)
+S_co = TypeVar("S_co", bound=Score, covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Desired(Generic[S_co]):
+    """A spec with its context from the manifest.
+
+    `generation` is the one in which this spec last changed. `restart_token` and `reload_token` are
+    digests of the specs that `restart_on` and `reload_on` name ("" if they name none). A different
+    token asks for one more restart or reload.
+    """
+
+    spec: S_co
+    digest: Digest
+    generation: int
+    deployment: str
+    restart_token: str = ""
+    reload_token: str = ""
+
+    @property
+    def version(self) -> str:
+        """Value of `applied` after all of this has converged."""
+        return "+".join((self.digest, self.restart_token, self.reload_token)).rstrip("+")
+
+
+@dataclass(frozen=True, slots=True)
+class OwnershipRecord:
+    """Entry of the ledger for a resource that this agent owns.
+
+    It is durable before anything is done to the resource.
+
+    `claims` are the device's objects that the resource occupies (``path:/srv/a``,
+    ``unit:web.service``, ``container:web``, ``port:tcp:8080``); two records never share one.
+
+    `applied` is the `Desired.version` that last converged, "" before the first time. A later
+    difference under the same spec is drift. `facts` belong to the kind. `needs` are the keys of
+    resources that must outlive this one. `ready` is the last instance known to be ready.
+    """
+
+    kind: str
+    name: str
+    deployment: str
+    spec_digest: str
+    generation: int
+    on_remove: str
+    claims: frozenset[str]
+    applied: str = ""
+    facts: Facts = field(default_factory=dict)
+    needs: tuple[str, ...] = ()
+    ready: str = ""
+
+    @property
+    def key(self) -> Key:
+        """Key of the resource."""
+        return Key(self.kind, self.name)
+
+    @property
+    def reached(self) -> str:
+        """Version that last converged, also after removal has begun: it may still be there in part."""
+        return self.applied.removesuffix(_UNDOING)
+
+    def undoing(self) -> OwnershipRecord:
+        """The same from when taking it off begins: what is missing is no drift then, if it is wanted again."""
+        return replace(self, applied=self.applied + _UNDOING) if self.applied == self.reached != "" else self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action:
+    """One step towards the desired state, idempotent. Kinds subclass it.
+
+    `reason` is for people: what differs, as ``content differs`` or ``the unit is inactive``; never a value.
+    `is_disruptive` is whether it changes or stops something that was there before: such an action is never taken on an
+    object that the ledger doesn't show as ours, unless the Score says `adopt`. Mark content `field(repr=False)`.
+    """
+
+    name: str
+    reason: str
+    is_disruptive: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Converged:
+    """Nothing to do: the device is as wanted (with `desired` None: the resource is gone)."""
+
+    phase: ResourcePhase = "Ready"
+    holds: frozenset[str] = frozenset()
+    """claims besides its spec's, kept until another resource takes them over"""
+
+
+@dataclass(frozen=True, slots=True)
+class Act(Generic[A]):
+    """Actions to take next, in this order.
+
+    `fields` are the names of the Score's fields that differ.
+
+    `again`: this starts anew what had ended by itself, so the engine paces it (10 s doubling to 300 s). `drift`
+    False: this is in the order of things (what ended as it should is recorded, what a reboot stopped is started), so it
+    is done where drift is only reported, too, and counts as none. `ahead`: this clears the way for another resource,
+    so it waits for nothing that its own spec needs.
+    """
+
+    actions: tuple[A, ...]
+    fields: tuple[str, ...] = ()
+    is_restart: bool = False
+    drift: bool = True
+    ahead: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Nothing can be done now; look again after `seconds`, or when an event comes.
+
+    `phase` Progressing: it is on its way. Degraded: it failed and is being retried. Blocked: an outside cause, named
+    in `message`. Failed: it ended badly, and only another spec can help. `reason` is a code of ``docs/reasons.md``.
+    """
+
+    reason: str
+    message: str = ""
+    phase: ResourcePhase = "Progressing"
+    seconds: float = 1.0
+
+
+Plan = Converged | Act[A] | Wait
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """An object of the device that says of itself whose it is, whatever the ledger says. `name` is its own name."""
+
+    deployment: str
+    key: Key
+    name: str
+    claims: frozenset[str]
+    facts: Facts
+    known: bool = False
+    """whether the ledger or a manifest accounts for this very object"""
+
+
+class KindView(Protocol):
+    """A reconciler's view of its own kind: desired specs, and the ledger's records."""
+
+    def desired(self, name: str) -> Desired[Any] | None:
+        """Desired spec of `name` in an accepted manifest."""
+        ...
+
+    def record(self, name: str) -> OwnershipRecord | None:
+        """Record of `name` in the ledger."""
+        ...
+
+    def names(self) -> Collection[str]:
+        """Every name of this kind that is wanted or owned.
+
+        The very same object means that nothing of what is wanted or owned has changed since.
+        """
+        ...
+
+    def wanted(self) -> Mapping[str, Desired[Any]]:
+        """Every name of this kind that is wanted. The very same object means that none of it has changed since."""
+        ...
+
+    def holders(self, claim: str) -> Collection[str]:
+        """The names of this kind whose records have `claim`."""
+        ...
+
+    async def note(self, name: str, facts: Facts) -> None:
+        """Replace the facts in the record of `name`, durably before this returns. The record must exist."""
+        ...
+
+    async def share(self, name: str, facts: Mapping[str, Facts]) -> bool:
+        """Replace the facts of `name`, whose pass this is, and of others in one commit.
+
+        False: a pass over one of the others is under way, and nothing was written; ask again soon.
+        """
+        ...
+
+
+class Reconciler(Protocol[S, O, A]):
+    """One kind on this device. Everything that is called often is cheap; every outside call has its own timeout.
+
+    These are the methods that every kind has. What only some can do stands in the protocols below; a kind that has
+    the methods of one is taken to implement it.
+
+    The three outcomes of an error are in `errors`: Transient (again later), Terminal (not until the spec changes), and
+    a plan of `Wait` (look again). What escapes besides is a defect, and is reported as such.
+    """
+
+    kind: str
+    spec_type: type[S]
+
+    def admit(self, spec: S) -> Iterable[FieldError]:
+        """List what this device's configuration forbids of `spec`.
+
+        Fields are relative to it (``path``). Pure.
+        """
+        ...
+
+    def claims(self, spec: S) -> frozenset[str]:
+        """The device's objects that `spec` occupies. Pure."""
+        ...
+
+    async def relist(self) -> Mapping[str, O]:
+        """All of this kind that is wanted or owned and exists, by name. Cheap enough for every period."""
+        ...
+
+    async def observe(self, name: str) -> O | None:
+        """One, fresh. None: nothing of it exists (nor anything of an older spec that we own)."""
+        ...
+
+    def plan(self, name: str, desired: Desired[S] | None, observed: O | None) -> Plan[A]:
+        """Plan the next actions.
+
+        Pure. `desired` None asks for removal of what we own. `observed` None means that nothing is
+        there.
+        """
+        ...
+
+    async def apply(self, action: A) -> None:
+        """Take one step; idempotent."""
+        ...
+
+    def facts(self, name: str, desired: Desired[S], observed: O | None) -> Facts:
+        """Collect the facts to record at a claim, before anything is done.
+
+        With `adopt` they include the previous state.
+        """
+        ...
+
+    def detail(self, name: str, observed: O | None) -> Detail | None:
+        """The typed status of what was observed. Pure."""
+        ...
+
+
+@runtime_checkable
+class Watches(Protocol):
+    """A kind that hears of changes. Without it, only the relist finds them."""
+
+    async def watch(self, changed: Callable[[str], None]) -> None:
+        """Call `changed` with a name whenever an event says that it may look different; run until cancelled.
+
+        Events only make a look sooner: they may be missed, doubled or late. Reconnects by itself, with backoff.
+        """
+        ...
+
+
+@runtime_checkable
+class Remembers(Protocol[O_co]):
+    """A kind each of whose actions refuses to change what isn't as it was observed."""
+
+    def cached(self, name: str) -> O_co | None:
+        """What a look would show as far as is known, to plan a change by; None where only a look can say. Pure."""
+        ...
+
+
+@runtime_checkable
+class Runs(Protocol[O_contra]):
+    """A kind whose resources are processes."""
+
+    def instance(self, observed: O_contra | None) -> str:
+        """Tell one run of the process from another, uniquely on this device; "" where nothing runs. Pure."""
+        ...
+
+    async def restart(self, name: str) -> None:
+        """Restart what runs under `name`, because its liveness probe failed."""
+        ...
+
+
+@runtime_checkable
+class RunsCommands(Protocol):
+    """A kind inside whose resources a probe may run a command."""
+
+    async def exec_probe(self, name: str, argv: Sequence[str], timeout: float) -> int:
+        """Run an argument list in `name`, for `timeout` seconds at most; returns its exit code."""
+        ...
+
+
+@runtime_checkable
+class Logs(Protocol):
+    """A kind whose resources log."""
+
+    async def logs(self, name: str, lines: int) -> list[str]:
+        """The last lines that `name` logged, oldest first."""
+        ...
+
+
+@runtime_checkable
+class Batches(Protocol):
+    """A kind that does work for several resources at once, as one daemon-reload serves them all."""
+
+    def batch_begin(self, names: Collection[str]) -> None:
+        """These are about to be worked on together. Each ends with `done`."""
+        ...
+
+
+@runtime_checkable
+class EndsPasses(Protocol):
+    """A kind that keeps something while a pass over a resource is under way."""
+
+    def batch_end(self, name: str) -> None:
+        """The pass over `name` ended, in whatever way."""
+        ...
+
+
+@runtime_checkable
+class Releases(Protocol):
+    """A kind that keeps something of how its resources were before."""
+
+    async def release(self, name: str) -> None:
+        """Drop what is kept: the resource stays as it is and is ours no more. Idempotent."""
+        ...
+
+
+@runtime_checkable
+class Closes(Protocol):
+    """A kind that holds connections or descriptors."""
+
+    async def close(self) -> None:
+        """Let go of them; what runs goes on."""
+        ...
+
+
+@runtime_checkable
+class Marks(Protocol):
+    """A kind whose objects say of themselves whose they are."""
+
+    async def marked(self) -> Sequence[Mark]:
+        """List what carries this device's marks, whatever the ledger knows of it."""
+        ...
+
+
+@runtime_checkable
+class Takes(Protocol):
+    """A kind whose objects pass from one resource to another as they are."""
+
+    def taken(self, name: str, desired: Desired[Any], observed: Any) -> Mapping[str, Facts]:
+        """Names that hold what `desired` occupies and don't want it any more, with the facts that each keeps. Pure."""
+        ...

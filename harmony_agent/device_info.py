@@ -1,0 +1,81 @@
+"""Description of the device for DeviceInfo: system, kinds, versions, trusted keys.
+
+Changes nothing. A capability that doesn't answer is no error here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol
+
+from harmony_agent import __version__
+from harmony_agent.adapters import host
+from harmony_agent.core.errors import ResourceError, Transient
+from harmony_agent.settings import Settings
+from harmony_agent.topology.updater import UpdaterRefused
+from scores.signatures import key_id, read_key
+from scores.status import Capabilities, DeviceInfo, TrustInfo, UpdaterInfo
+
+
+class Versioned(Protocol):
+    """A kind, as far as it is asked here."""
+
+    @property
+    def version(self) -> Callable[[], Awaitable[str]] | None:
+        """Ask its capability for a version; None where it offers none."""
+        ...
+
+
+class DeviceDescription:
+    """Makes the DeviceInfo. A manager that hangs now keeps the version that it told before: it is there."""
+
+    def __init__(self, settings: Settings, made: Mapping[str, Versioned]) -> None:
+        self._settings = settings
+        self._made = made
+        self._os = host.os_info()
+        self._boot_id = host.boot_id()
+        self._told: dict[str, str] = {}
+
+    async def __call__(self) -> DeviceInfo:
+        """Ask each capability."""
+        return DeviceInfo(
+            device=self._settings.agent.device_id,
+            labels=dict(self._settings.labels),
+            agent_version=__version__,
+            boot_id=self._boot_id,
+            os=self._os,
+            kinds=sorted(self._made),
+            capabilities=Capabilities(
+                systemd=await self._version("SystemdUnit"),
+                podman=await self._version("Container"),
+                updater=await self._updater(),
+            ),
+            trust=self._trust(),
+        )
+
+    async def _version(self, kind: str) -> str | None:
+        ask = self._made[kind].version if kind in self._made else None
+        if ask is None:
+            return None
+        try:
+            self._told[kind] = await ask()
+        except ResourceError as error:
+            if not (isinstance(error, Transient) and error.phase == "Unknown"):
+                self._told.pop(kind, None)
+        return self._told.get(kind)
+
+    def _trust(self) -> TrustInfo | None:
+        told = self._settings.trust
+        keys = sorted(key_id(read_key(text)) for text in told.keys)
+        return TrustInfo(require=told.require, keys=keys) if keys else None
+
+    async def _updater(self) -> UpdaterInfo | None:
+        if "SystemUpgrade" not in self._made:
+            return None
+        from harmony_agent.adapters.updater import SocketUpdater
+
+        try:
+            offer = await SocketUpdater(self._settings.updater.socket).capabilities()
+        except (ResourceError, UpdaterRefused):
+            return None
+        return UpdaterInfo(protocol=offer.protocol, operations=list(offer.operations))

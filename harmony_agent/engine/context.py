@@ -1,0 +1,70 @@
+"""Context of a pass over one resource: spec, kind, retry state, time.
+
+No behaviour. No behaviour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from harmony_agent.core.decide import RetryState
+from harmony_agent.core.reconciler import Action, Desired, Key
+from harmony_agent.engine.kind_instance import KindInstance
+from harmony_agent.topology import Clock
+from scores.base import Score
+from scores.status import Detail, Drift
+
+
+@dataclass(frozen=True, slots=True)
+class HealthVerdict:
+    """Results of an instance's probes. Without probes it is ready as soon as it runs."""
+
+    ready: bool
+    alive: bool = True
+    was_ready: bool = False
+    why: str = ""
+
+
+class HealthTracker(Protocol):
+    """Source of health for the worker; see `engine.health`."""
+
+    def track(self, key: Key, spec: Score, instance: str, *, ready_before: bool) -> HealthVerdict:
+        """Probe `instance` from now on; what is known until now."""
+        ...
+
+    def forget(self, key: Key) -> None:
+        """It isn't wanted any more."""
+        ...
+
+
+@dataclass(slots=True)
+class ReconcileContext:
+    """One pass over one wanted resource."""
+
+    key: Key
+    desired: Desired[Any]
+    reconciler: KindInstance
+    memory: RetryState
+    observed: Any = None
+    acted: bool = False
+    restarted: tuple[type[Action], ...] = ()
+    """the steps by which this pass started anew what had ended by itself"""
+
+    def detail(self) -> Detail | None:
+        """The typed status of what was last observed."""
+        return self.reconciler.detail(self.key.name, self.observed)
+
+    def drift(self) -> Drift | None:
+        """The episode, if there is one."""
+        return self.memory.episode.shown() if self.memory.episode else None
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Time and chance, injected: the clock, the wire's now, and a number from 0 to 1."""
+
+    clock: Clock
+    wire_now: Callable[[], str]
+    jitter: Callable[[], float]

@@ -1,0 +1,1 @@
+"""The first loop: from desired-state to what is enforced."""

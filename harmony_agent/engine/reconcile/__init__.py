@@ -1,0 +1,1 @@
+"""The second loop: from what is enforced to what the device does."""

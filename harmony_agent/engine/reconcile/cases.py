@@ -1,0 +1,47 @@
+"""Collect the engine's knowledge of one resource for a decision.
+
+Decides nothing itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from harmony_agent.core.decide import DecisionInput, Now, Others
+from harmony_agent.core.reconciler import Facts, Key, Plan
+from harmony_agent.engine.context import ReconcileContext
+from harmony_agent.engine.state.device_state import DeviceState
+
+
+def wanted(state: DeviceState, this: ReconcileContext, plan: Plan[Any], now: Now) -> DecisionInput:
+    """A resource that is wanted."""
+    return DecisionInput(
+        this.key,
+        this.desired,
+        state.records.get(this.key),
+        plan,
+        _others(state, this.desired.deployment),
+        now,
+        claims=this.reconciler.claims(this.desired.spec),
+        idle=this.reconciler.spec_type.restarts and not this.reconciler.instance(this.observed),
+        memory=this.memory,
+        acted=this.acted,
+        restarted=this.restarted,
+        taken=[state.records[Key(this.key.kind, name)] for name in taken(this)],
+    )
+
+
+def taken(this: ReconcileContext) -> Mapping[str, Facts]:
+    """List what others of its kind give up to it, as the facts that each keeps."""
+    return this.reconciler.taken(this.key.name, this.desired, this.observed)
+
+
+def leaving(state: DeviceState, key: Key, plan: Plan[Any], now: Now) -> DecisionInput:
+    """A resource that is wanted no more."""
+    record = state.records.get(key)
+    return DecisionInput(key, None, record, plan, _others(state, record.deployment if record else ""), now)
+
+
+def _others(state: DeviceState, deployment: str) -> Others:
+    return Others(state.digests(), state.statuses, state.being_removed(deployment))

@@ -1,0 +1,81 @@
+"""One sentence on how the device is, for ``systemctl status``: how many resources are ready, and what is in the way.
+
+Said when it differs, at most once in `PAUSE` seconds. Writes nowhere itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from harmony_agent.engine.state.deployment import Deployment
+from harmony_agent.engine.state.device_state import DeviceState
+from harmony_agent.topology import Clock
+from harmony_agent.topology.control_plane import Lost
+from scores.status import SETTLED, ResourceStatus
+
+PAUSE: Final = 1.0
+SHOWN: Final = 3
+"""Deployments that are named."""
+_LOST: Final = {
+    "BucketMissing": "the bucket desired-state is missing",
+    "Denied": "NATS denies this device its desired state",
+}
+
+
+class StatusLine:
+    """Says the sentence anew whenever something that it tells of changed."""
+
+    def __init__(self, state: DeviceState, clock: Clock, say: Callable[[str], None]) -> None:
+        self._state = state
+        self._clock = clock
+        self._say = say
+        self._changes = state.changes.subscribe()
+        self._lost: Lost | None = None
+        self._since = ""
+        self._ledger_lost = False
+
+    def lost(self, why: Lost | None, now: str) -> None:
+        """Desired state can't be read, since `now`; or, with None, it can."""
+        if why is None or self._lost is None or why.reason != self._lost.reason:
+            self._lost, self._since = why, now
+            self._changes.notify()
+
+    def say_ledger_lost(self, lost: bool) -> None:
+        """Return whether the agent has no state directory any more."""
+        self._ledger_lost = lost
+        self._changes.notify()
+
+    async def run(self) -> None:
+        """Say it until cancelled."""
+        said = ""
+        while True:
+            text = sentence(self._state.statuses.values(), self._state.deployments.values(), self._lost, self._since)
+            if self._ledger_lost:
+                text += "; the state directory is gone"
+            if text != said:
+                said = text
+                self._say(text)
+            await self._clock.sleep(PAUSE)
+            await self._changes.wait()
+            self._changes.take()
+
+
+def sentence(
+    resources: Iterable[ResourceStatus], deployments: Iterable[Deployment], lost: Lost | None, since: str
+) -> str:
+    """``3 of 4 resources ready; NATS unreachable since …``. Pure."""
+    phases = [status.phase for status in resources]
+    ready = sum(phase in SETTLED for phase in phases)
+    parts = [f"{ready} of {len(phases)} resources ready" if phases else "nothing is wanted of this device yet"]
+    not_accepted = [
+        f"{deployment.name} is {deployment.not_accepted.phase}"
+        for deployment in deployments
+        if deployment.not_accepted is not None
+    ]
+    parts += sorted(not_accepted)[:SHOWN]
+    if len(not_accepted) > SHOWN:
+        parts.append(f"{len(not_accepted) - SHOWN} more deployments are not accepted")
+    if lost is not None:
+        parts.append(f"{_LOST.get(lost.reason, 'NATS unreachable')} since {since}")
+    return "; ".join(parts)

@@ -1,0 +1,58 @@
+"""One deployment on this device, in memory: what is enforced, and what was said of a newer manifest that is not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from harmony_agent.core.admission import EnforcedVersion, NotAccepted
+from harmony_agent.core.reconciler import Key
+from harmony_agent.core.status import Enforced
+from harmony_agent.topology.control_plane import StoredManifest
+
+
+@dataclass(slots=True)
+class Deployment:
+    """One deployment: the manifest that is enforced, and what was said of a newer one that is not."""
+
+    name: str
+    stored: StoredManifest | None = None
+    removed: bool = False
+    not_accepted: NotAccepted | None = None
+    keys: set[Key] = field(default_factory=set)
+    last_known_version: EnforcedVersion | None = None
+    """what ``actual-state`` showed at the start: no manifest goes back behind it, whatever is remembered"""
+
+    @property
+    def last(self) -> EnforcedVersion | None:
+        """Version that a new manifest is compared with."""
+        if self.stored is None or self.behind:
+            return self.last_known_version
+        return EnforcedVersion(self.stored.lineage, self.stored.generation, self.stored.digest)
+
+    @property
+    def behind(self) -> bool:
+        """Tell if what is remembered is older than what was accepted: an old copy of the memory was put back."""
+        if (
+            self.stored is None
+            or self.last_known_version is None
+            or self.last_known_version.lineage != self.stored.lineage
+        ):
+            return False
+        return self.last_known_version.generation > self.stored.generation
+
+    @property
+    def enforced(self) -> Enforced | None:
+        """For the fold: what a status shows never goes back, also where the device's own memory was lost."""
+        if self.stored is None or self.behind:
+            removed = self.stored is not None and self.removed
+            return (
+                Enforced(
+                    self.last_known_version.lineage,
+                    self.last_known_version.generation,
+                    self.last_known_version.digest,
+                    removed,
+                )
+                if self.last_known_version
+                else None
+            )
+        return Enforced(self.stored.lineage, self.stored.generation, self.stored.digest, self.removed)

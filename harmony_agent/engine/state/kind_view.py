@@ -1,0 +1,63 @@
+"""View of the engine's state for the reconciler of one kind. It may write one thing there: facts.
+
+Caches only the names, until the state changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from harmony_agent.core.reconciler import Desired, Facts, Key, OwnershipRecord
+
+if TYPE_CHECKING:
+    from harmony_agent.engine.state.device_state import DeviceState
+
+
+class DeviceStateView:
+    """`core.reconcile.Store` for one kind."""
+
+    def __init__(self, state: DeviceState, kind: str) -> None:
+        self._state = state
+        self._kind = kind
+        self._names: tuple[int, Collection[str]] = (-1, ())
+        self._wanted: tuple[int, Mapping[str, Desired[Any]]] = (-1, {})
+
+    def desired(self, name: str) -> Desired[Any] | None:
+        """Desired spec of `name`."""
+        return self._state.desired.get(Key(self._kind, name))
+
+    def record(self, name: str) -> OwnershipRecord | None:
+        """Record of `name` in the ledger."""
+        return self._state.records.get(Key(self._kind, name))
+
+    def names(self) -> Collection[str]:
+        """Every name of the kind that is wanted or owned."""
+        if self._names[0] != self._state.revision:
+            keys = self._state.desired.keys() | self._state.records.keys()
+            self._names = (self._state.revision, tuple(key.name for key in keys if key.kind == self._kind))
+        return self._names[1]
+
+    def wanted(self) -> Mapping[str, Desired[Any]]:
+        """Every name of the kind that is wanted, with what is wanted of it."""
+        if self._wanted[0] != self._state.enforced:
+            found = {key.name: desired for key, desired in self._state.desired.items() if key.kind == self._kind}
+            self._wanted = (self._state.enforced, found)
+        return self._wanted[1]
+
+    def holders(self, claim: str) -> Collection[str]:
+        """The names whose records have `claim`."""
+        return [key.name for key in self._state.holders.of(claim) if key.kind == self._kind]
+
+    async def share(self, name: str, facts: Mapping[str, Facts]) -> bool:
+        """Replace the facts of several names in one commit; False where another's pass is under way."""
+        records = {one: replace(self._state.records[Key(self._kind, one)], facts=dict(facts[one])) for one in facts}
+        own = records.pop(name)
+        return await self._state.write_together(own, records.values())
+
+    async def note(self, name: str, facts: Facts) -> None:
+        """Replace the facts of `name`, durably."""
+        record = self._state.records[Key(self._kind, name)]
+        if record.facts != facts:
+            await self._state.write(replace(record, facts=dict(facts)))

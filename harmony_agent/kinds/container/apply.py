@@ -1,0 +1,205 @@
+"""Container: takes the steps that the plan asks for, each safe to repeat, and records what later steps lean on.
+
+What is recorded before a step says that it may have been taken; see the facts in `harmony_agent.kinds.container`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, assert_never
+
+from harmony_agent.core.errors import Transient
+from harmony_agent.kinds.container import payload as made_of
+from harmony_agent.kinds.container.actions import (
+    Conclude,
+    ContainerAction,
+    Create,
+    EndInit,
+    EnsureImage,
+    Park,
+    Remember,
+    Remove,
+    Rename,
+    Restart,
+    Restore,
+    RunInit,
+    Start,
+    Stop,
+    Unpause,
+)
+from harmony_agent.kinds.container.create import Creator
+from harmony_agent.kinds.container.facts import ContainerFacts
+from harmony_agent.topology.containers import Containers, ContainerState, EngineRefused
+
+
+class Applier:
+    """Changes one device's containers."""
+
+    def __init__(self, containers: Containers, creator: Creator, facts_of: ContainerFacts, boot_id: str) -> None:
+        self._containers, self._creator, self._facts, self._boot_id = containers, creator, facts_of, boot_id
+        self._mended: set[str] = set()
+
+    def batch_end(self, name: str) -> None:
+        """The pass ended: a damaged container may be made anew once more in the next."""
+        self._mended.discard(name)
+
+    async def apply(self, action: ContainerAction) -> None:
+        """Take one step. What podman refuses becomes Transient, with its words where they repeat no value."""
+        try:
+            await self._apply(action)
+        except EngineRefused as refusal:
+            reason, verb = _FAILURES[type(action)]
+            words = await self._words(action.name, refusal)
+            # Not chained: podman's answer stays behind.
+            raise Transient(reason, f"cannot {verb} {action.name}: {words}") from None
+
+    async def _apply(self, action: ContainerAction) -> None:  # noqa: PLR0912  # one case an action
+        match action:
+            case EnsureImage(name=name, image=image):
+                await self._creator.ensure_image(name, image)
+            case Create(name=name):
+                await self._creator.create(name)
+            case Remember(name=name, id=ident):
+                await self._creator.remember(name, ident)
+            case Conclude(name=name, run=run):
+                await self._facts.note(name, concluded=run)
+            case Start():
+                await self._start(action)
+            case Restart(name=name, id=ident, run=run):
+                await self._facts.note(name, token=self._facts.token(name), **{"from": run})
+                await self._containers.restart(ident, self._facts.grace(name))
+            case Stop(name=name, id=ident, paused=paused):
+                await self._stop(ident, self._facts.grace(name), paused=paused)
+            case Unpause(id=ident):
+                await self._containers.unpause(ident)
+            case Rename(name=name, id=ident):
+                await self._containers.rename(ident, name)
+            case Remove(name=name, id=ident, paused=paused):
+                await self._remove(ident, self._facts.grace(name), paused=paused)
+            case RunInit(name=name, init=init, id=ident):
+                await self._facts.note(name, boot=self._boot_id)
+                await self._creator.run_init(name, init, ident)
+            case EndInit():
+                await self._end_init(action)
+            case Park():
+                await self._park(action)
+            case Restore(name=name):
+                await self._restore(name)
+            case _:
+                assert_never(action)
+
+    async def restart(self, name: str) -> None:
+        """Restart it for its liveness probe, counted first."""
+        facts = self._facts.facts(name)
+        try:
+            await self._facts.note(name, restarts=facts.get("restarts", 0) + 1)
+            await self._containers.restart(self._facts.id(name), self._facts.grace(name))
+        except EngineRefused as refusal:
+            words = await self._words(name, refusal)
+            raise Transient("RestartFailed", f"cannot restart {name}: {words}") from None
+
+    async def _words(self, name: str, refusal: EngineRefused) -> str:
+        """Podman's words, where it is known what they must not repeat."""
+        spec = self._facts.spec(name)
+        if spec is None:
+            return f"podman refused (status {refusal.status}); its own log says why"
+        try:
+            _, files = await self._creator.read_env(spec)
+        except Transient:
+            return f"podman refused (status {refusal.status}), and its words can't be checked for values of env_files"
+        return made_of.safe(refusal.text, made_of.secrets(spec, files))
+
+    # Running.
+
+    async def _start(self, action: Start) -> None:
+        name, facts = action.name, self._facts.facts(action.name)
+        changes: dict[str, Any] = {"boot": self._boot_id, "token": self._facts.token(name), "from": action.run}
+        if action.ended and facts.get("ended") != action.ended:
+            changes |= {"restarts": facts.get("restarts", 0) + 1, "ended": action.ended, "exit_code": action.exit_code}
+        await self._facts.note(name, **changes)
+        try:
+            await self._containers.start(action.id)
+        except EngineRefused as refusal:
+            if not made_of.damaged(refusal.text):
+                raise
+            await self._mend(action)
+
+    async def _mend(self, action: Start) -> None:
+        """Its storage never reached the disk: make it anew, once a pass. The next step of the pass starts it."""
+        name = action.name
+        if name in self._mended:
+            text = f"cannot start {name}: podman's storage is damaged; remove its image and let it be pulled again"
+            raise Transient("StorageDamaged", text)
+        self._mended.add(name)
+        await self._containers.remove(action.id)
+        await self._creator.create(name)
+
+    async def _stop(self, ident: str, grace: int, *, paused: bool) -> None:
+        if paused:
+            await self._containers.unpause(ident)
+        await self._containers.stop(ident, grace)
+
+    async def _remove(self, ident: str, grace: int, *, paused: bool) -> None:
+        with suppress(
+            EngineRefused
+        ):  # what never ran, or lost its storage, can't be stopped; whether it goes is said below
+            await self._stop(ident, grace, paused=paused)
+        await self._containers.remove(ident)
+
+    # Init containers.
+
+    async def _end_init(self, action: EndInit) -> None:
+        if not action.failure:
+            await self._facts.note(action.name, inits={"main": action.main, "done": action.done})
+        await self._remove(action.id, 0, paused=False)
+        if action.failure:
+            raise Transient("InitFailed", f"cannot start {action.name}: its init container {action.failure}")
+
+    # Adoption.
+
+    async def _park(self, action: Park) -> None:
+        state = await self._containers.inspect(action.id)
+        if state is None:
+            return
+        former = self._facts.facts(action.name).get("former") or {}
+        if former.get("id") != action.id or former.get("back"):
+            await self._facts.note(action.name, former=former_facts(state))
+        await self._stop(action.id, state.stop_timeout, paused=state.state == "paused")
+        await self._containers.rename(action.id, made_of.former_name(action.name, action.id))
+
+    async def _restore(self, name: str) -> None:
+        former = self._facts.facts(name).get("former") or {}
+        state = await self._containers.inspect(former["id"]) if former else None
+        if state is not None:
+            if state.name != name:
+                await self._containers.rename(state.id, name)
+            if former["running"] and state.state in ("created", "exited"):
+                await self._containers.start(state.id)
+            elif not former["running"] and state.state not in ("created", "exited"):
+                await self._stop(state.id, state.stop_timeout, paused=state.state == "paused")
+        # Its id stays recorded: with our labels, it would be taken for ours at the next look.
+        await self._facts.note(name, former={**former, "back": True} if former else None)
+
+
+def former_facts(state: ContainerState) -> dict[str, Any]:
+    """Collect the facts of an adopted container."""
+    return {"id": state.id, "running": state.state in ("running", "paused", "stopping")}
+
+
+_FAILURES: Mapping[type, tuple[str, str]] = {
+    EnsureImage: ("PullFailed", "pull the image of"),
+    Create: ("CreateFailed", "create"),
+    Remember: ("InspectFailed", "inspect"),
+    Conclude: ("InspectFailed", "inspect"),
+    Start: ("StartFailed", "start"),
+    Restart: ("RestartFailed", "restart"),
+    Stop: ("StopFailed", "stop"),
+    Unpause: ("UnpauseFailed", "unpause"),
+    Rename: ("RenameFailed", "rename"),
+    Remove: ("RemoveFailed", "remove"),
+    RunInit: ("InitFailed", "run an init container of"),
+    EndInit: ("RemoveFailed", "remove an init container of"),
+    Park: ("AdoptFailed", "set aside the container that is called"),
+    Restore: ("PutBackFailed", "put back the container that was called"),
+}

@@ -1,0 +1,154 @@
+"""Container: gets images, reads env files and creates containers, so that a crash between any two steps is seen later.
+
+An id is known only after the creation: before it, `id` is recorded as "", and what then has our labels is ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from harmony_agent.core.errors import Transient
+from harmony_agent.core.reconciler import Desired
+from harmony_agent.kinds.container import payload as made_of
+from harmony_agent.kinds.container.facts import ContainerFacts
+from harmony_agent.kinds.container.plan import WATCHED
+from harmony_agent.kinds.container.policy import MountGuard
+from harmony_agent.topology.containers import Containers, ContainerState, EngineRefused, EnvFiles, Image
+from scores.container import Container
+
+
+class Creator:
+    """Makes containers on one device."""
+
+    def __init__(
+        self,
+        containers: Containers,
+        env_files: EnvFiles,
+        facts_of: ContainerFacts,
+        guard: MountGuard,
+        *,
+        device: str,
+        pull_timeout: float,
+    ) -> None:
+        self._containers, self._env_files, self._facts = containers, env_files, facts_of
+        self._guard, self._device, self._pull_timeout = guard, device, pull_timeout
+
+    async def ensure_image(self, name: str, image: str) -> None:
+        """Have `image` here, as `pull` says; ``always`` means once for a spec, not for each container made of it."""
+        desired: Desired[Container] | None = self._facts.store.desired(name)
+        if desired is None:
+            return
+        pulled = self._facts.facts(name).get("pulled") or {}
+        images = pulled.get("images", []) if pulled.get("digest") == desired.digest else []
+        fresh = desired.spec.pull == "always" and image not in images
+        if not fresh and await self._containers.image(image) is not None:
+            return
+        if desired.spec.pull == "never":
+            text = f"cannot find the image {image} on the device, and pull is never: load it, or let it be pulled"
+            raise Transient("ImageMissing", text, phase="Blocked")
+        await self._containers.pull(image, self._pull_timeout)
+        # Podman 4.3 may say nothing of a registry that it could not reach.
+        if await self._containers.image(image) is None:
+            raise Transient("PullFailed", f"cannot pull {image}: podman said no error, but there is no image")
+        if desired.spec.pull == "always":
+            await self._facts.note(name, pulled={"digest": desired.digest, "images": [*images, image]})
+
+    async def _image(self, image: str) -> Image:
+        found = await self._containers.image(image)
+        if found is None:
+            text = f"cannot find the image {image}: it went away just now"
+            raise Transient("ImageMissing", text, phase="Blocked", delay=1.0)
+        return found
+
+    async def read_env(self, spec: Container) -> tuple[dict[str, str], dict[str, str]]:
+        """The digests of the env files by path, and their variables; later files win."""
+        digests: dict[str, str] = {}
+        variables: dict[str, str] = {}
+        for path in spec.env_files:
+            content = await self._env_files.read(path)
+            if content is None:
+                text = f"cannot read {path}: make the file, or take it out of env_files"
+                raise Transient("EnvFileMissing", text, phase="Blocked", delay=5.0)
+            try:
+                variables |= made_of.parse_env(path, content)
+            except made_of.BadEnvFile as error:
+                raise Transient("EnvFileInvalid", f"{error}: mend the file", phase="Blocked", delay=5.0) from None
+            digests[path] = made_of.content_digest(content)
+        return digests, variables
+
+    def _labels(self, desired: Desired[Container], label: str) -> dict[str, str]:
+        return {
+            made_of.DEVICE: self._device,
+            made_of.DEPLOYMENT: desired.deployment,
+            made_of.RESOURCE: f"Container/{desired.spec.name}",
+            made_of.SPEC: label,
+        }
+
+    async def create(self, name: str) -> None:
+        """Create the container that is wanted; its name must be free."""
+        desired: Desired[Container] | None = self._facts.store.desired(name)
+        if desired is None:
+            return
+        spec = desired.spec
+        await self._guard.check(spec)
+        digests, variables = await self.read_env(spec)
+        label = made_of.spec_label(spec, digests)
+        image = await self._image(spec.image)
+        fresh: Mapping[str, Any] = {}
+        if self._facts.facts(name).get("label") != label:
+            fresh = {"restarts": 0, "exit_code": None, "ended": None}
+        token = {"token": desired.restart_token, "from": ""}
+        await self._facts.note(name, id="", label=label, made=None, inits=None, **token, **fresh)
+        made = made_of.payload(spec, self._labels(desired, label), image, variables)
+        ident = await self._create_once(name, made)
+        state = await self._containers.inspect(ident)
+        await self._facts.note(name, id=ident, made=_made(spec, state))
+
+    async def _create_once(self, name: str, payload: Mapping[str, Any]) -> str:
+        """Create; where only the storage still holds the name, clear that once."""
+        try:
+            return await self._containers.create(payload)
+        except EngineRefused as refusal:
+            if "in use" not in refusal.text:
+                raise
+            leftover = made_of.name_holder(refusal.text)
+        if leftover and await self._containers.inspect(leftover) is None:
+            await self._containers.clear_storage(leftover)
+            try:
+                return await self._containers.create(payload)
+            except EngineRefused as refusal:
+                if "in use" not in refusal.text:
+                    raise
+        text = f"cannot create {name}: its name is in use, by what `podman ps --all --external` shows: remove that"
+        raise Transient("NameInUse", text)
+
+    async def remember(self, name: str, ident: str) -> None:
+        """It is ours by its labels, and made from the wanted spec."""
+        state, spec = await self._containers.inspect(ident), self._facts.spec(name)
+        if state is not None and spec is not None:
+            label = state.labels.get(made_of.SPEC)
+            await self._facts.note(name, id=ident, label=label, made=_made(spec, state))
+
+    async def run_init(self, name: str, init: str, ident: str) -> None:
+        """Create the init container, unless it is `ident`, and start it."""
+        desired: Desired[Container] | None = self._facts.store.desired(name)
+        wanted = [one for one in desired.spec.init_containers if one.name == init] if desired is not None else []
+        if desired is None or not wanted:
+            return
+        if not ident:
+            await self._guard.check(desired.spec)
+            image = await self._image(wanted[0].image or desired.spec.image)
+            labels = self._labels(desired, "init")
+            ident = await self._create_once(name, made_of.init_payload(desired.spec, wanted[0], labels, image))
+        try:
+            await self._containers.start(ident)
+        except EngineRefused:
+            await self._containers.remove(ident)
+            raise
+
+
+def _made(spec: Container, state: ContainerState | None) -> dict[str, str]:
+    """The changeable fields that the Score sets, as they are now."""
+    config = state.config if state is not None else {}
+    return {name: config[name] for name in WATCHED if name in spec.model_fields_set and name in config}

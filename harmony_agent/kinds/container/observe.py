@@ -1,0 +1,198 @@
+"""Container: what there is, from one list call and as few inspections as tell the truth.
+
+A relist inspects only what the list shows changed, and, since a limit can be changed without a trace in the list,
+those whose Score sets one, at most `SWEEP` of them each time, in turn. Must change nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from datetime import datetime
+from typing import Final
+
+from harmony_agent.core.errors import Transient
+from harmony_agent.core.reconciler import Desired, Key, KindView, Mark, OwnershipRecord
+from harmony_agent.kinds.container.payload import DEPLOYMENT, DEVICE, INIT, RESOURCE, damaged, init_name
+from harmony_agent.kinds.container.plan import WATCHED, Observed, owed
+from harmony_agent.topology.containers import Containers, ContainerState, EngineRefused, EnvFiles, Listed
+from scores.container import Container
+
+SWEEP: Final = 20
+"""Inspections of unchanged containers in one relist."""
+_UNSEEN_IN_LIST: Final = frozenset(WATCHED) - {"network"}
+
+
+class Observer:
+    """Looks at one device's containers."""
+
+    def __init__(
+        self, containers: Containers, env_files: EnvFiles, store: KindView, device: str, now: Callable[[], datetime]
+    ) -> None:
+        self._containers, self._env_files, self._store = containers, env_files, store
+        self._device, self._now = device, now
+        self._cache: dict[str, tuple[Listed, ContainerState]] = {}
+        self._swept: list[str] = []
+
+    def forget(self, ident: str) -> None:
+        """The container `ident` may have changed though a list doesn't show it."""
+        self._cache.pop(ident, None)
+
+    async def one(self, name: str) -> Observed | None:
+        """Observe `name` now. None if there is nothing."""
+        listed = await self._containers.list({DEVICE: self._device, RESOURCE: f"Container/{name}"})
+        states = await self._states(listed, {one.id for one in listed})
+        if all(state.name != name for state in states) and (other := await self._by_name(name)) is not None:
+            states.append(other)
+        desired = self._store.desired(name)
+        paths = desired.spec.env_files if desired is not None else ()
+        digests = await self._env_files.digests(paths) if paths else {}
+        return self._observed(name, states, digests)
+
+    async def relist(self) -> dict[str, Observed]:
+        """All that is wanted or owned and exists. Containers that aren't ours don't show here."""
+        listed = await self._containers.list({DEVICE: self._device})
+        names = self._store.names()
+        groups: dict[str, list[Listed]] = {name: [] for name in names}
+        for one in listed:
+            groups.get(one.labels.get(RESOURCE, "").removeprefix("Container/"), []).append(one)
+        self._cache = {one.id: self._cache[one.id] for one in listed if one.id in self._cache}
+        again = self._sweep(groups)
+        digests = await self._env_files.digests(self._paths(names))
+        found = {}
+        for name, group in groups.items():
+            observed = self._observed(name, await self._states(group, again, patient=True), digests)
+            if observed is not None:
+                found[name] = observed
+        return found
+
+    def _sweep(self, groups: Mapping[str, Collection[Listed]]) -> set[str]:
+        """Choose containers to inspect though the list shows no change."""
+        watched = []
+        for name, group in groups.items():
+            desired = self._store.desired(name)
+            if desired is not None and desired.spec.model_fields_set & _UNSEEN_IN_LIST:
+                watched += [one.id for one in group]
+        waiting = [ident for ident in watched if ident not in self._swept]
+        if not waiting:
+            waiting, self._swept = watched, []
+        turn = waiting[:SWEEP]
+        self._swept += turn
+        return set(turn)
+
+    def _paths(self, names: Iterable[str]) -> set[str]:
+        wanted = [self._store.desired(name) for name in names]
+        return {path for desired in wanted if desired is not None for path in desired.spec.env_files}
+
+    async def _states(
+        self, listed: Iterable[Listed], fresh: Collection[str], *, patient: bool = False
+    ) -> list[ContainerState]:
+        """The inspected states. `patient`: one that doesn't answer stays as it was last seen, or isn't there."""
+        states = []
+        for one in listed:
+            held = self._cache.get(one.id)
+            try:
+                state = held[1] if held and held[0] == one and one.id not in fresh else await self._inspect(one)
+            except Transient as error:
+                if not patient or error.reason != "Timeout":
+                    raise
+                state = held[1] if held else None
+            if state is not None:
+                states.append(state)
+        return states
+
+    async def _inspect(self, listed: Listed) -> ContainerState | None:
+        try:
+            state = await self._containers.inspect(listed.id)
+        except EngineRefused as refusal:
+            if not damaged(refusal.text):
+                raise _cannot_inspect(listed.name, refusal) from None
+            state = ContainerState(
+                id=listed.id, name=listed.name, state=listed.state, labels=listed.labels, broken=True
+            )  # fmt: skip
+        if state is not None:
+            self._cache[listed.id] = (listed, state)
+        return state
+
+    async def _by_name(self, name: str) -> ContainerState | None:
+        """Whatever has our name and none of our labels."""
+        try:
+            return await self._containers.inspect(name)
+        except EngineRefused as refusal:
+            raise _cannot_inspect(name, refusal) from None
+
+    def _observed(
+        self, name: str, states: Collection[ContainerState], digests: Mapping[str, str | None]
+    ) -> Observed | None:
+        desired, record = self._store.desired(name), self._store.record(name)
+        found = sort_out(name, states, desired, record, self._device)
+        nothing = found.main is None and found.holder is None and not found.inits
+        if nothing and not (record is not None and owed(record.facts)):
+            return None
+        if desired is None:
+            return found
+        return Observed(
+            main=found.main,
+            holder=found.holder,
+            inits=found.inits,
+            overdue=overdue(desired.spec, found.inits, self._now()),
+            env_files={path: digests.get(path) for path in desired.spec.env_files},
+        )
+
+
+def sort_out(
+    name: str,
+    states: Collection[ContainerState],
+    desired: Desired[Container] | None,
+    record: OwnershipRecord | None,
+    device: str,
+) -> Observed:
+    """Tell our container in `states` from one that only has our name. Pure."""
+    facts = record.facts if record is not None else {}
+    ident, former = facts.get("id"), (facts.get("former") or {}).get("id")
+    deployments = {record.deployment if record else None, desired.deployment if desired else None}
+
+    def labelled(state: ContainerState) -> bool:
+        labels = state.labels
+        ours = labels.get(DEVICE) == device and labels.get(RESOURCE) == f"Container/{name}"
+        # Nothing is recorded yet: another deployment may have let go of it.
+        return ours and (record is None or labels.get(DEPLOYMENT) in deployments) and state.id != former
+
+    def is_main(state: ContainerState) -> bool:
+        if ident:
+            return bool(state.id == ident)
+        return state.name == name and labelled(state) and INIT not in state.labels
+
+    main = next((state for state in states if is_main(state)), None)
+    inits = {
+        state.labels[INIT]: state
+        for state in states
+        if labelled(state) and INIT in state.labels and state.name == init_name(name, state.labels[INIT])
+    }
+    holders = [state for state in states if state.name == name and state is not main]
+    return Observed(main=main, holder=next(iter(holders), None), inits=inits)
+
+
+def marks_of(listed: Iterable[Listed]) -> list[Mark]:
+    """The containers that say of themselves which resource they are; their init containers go with them. Pure."""
+    found = []
+    for one in listed:
+        kind, _, name = one.labels.get(RESOURCE, "").partition("/")
+        if kind == "Container" and name and INIT not in one.labels:
+            claims = frozenset({f"container:{name}"})
+            found.append(Mark(one.labels.get(DEPLOYMENT, ""), Key(kind, name), one.name, claims, {"id": one.id}))
+    return found
+
+
+def overdue(spec: Container, inits: Mapping[str, ContainerState], now: datetime) -> frozenset[str]:
+    """The init containers that have run for longer than they may. Pure."""
+    late = set()
+    for init in spec.init_containers:
+        state = inits.get(init.name)
+        if state is not None and state.state != "exited" and state.started is not None:
+            late |= {init.name} if (now - state.started).total_seconds() > init.timeout_seconds else set()
+    return frozenset(late)
+
+
+def _cannot_inspect(name: str, refusal: EngineRefused) -> Transient:
+    text = f"cannot inspect the container {name} (status {refusal.status}): podman's own log says why"
+    return Transient("InspectFailed", text, phase="Unknown")

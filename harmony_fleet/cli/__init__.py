@@ -1,0 +1,107 @@
+"""The `harmony` command for authors and operators: options, help, exit codes. The work is in `commands`.
+
+Imports typer alone, so that `harmony --help` is quick. A group of commands (fleet, upgrade) is a typer of its own,
+added to `app` here as are the commands that stand alone: those that write, and those that look.
+"""
+
+# ruff: noqa: PLC0415 - what a command needs is imported when it runs
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+
+from harmony_fleet.cli import change, device, fleet, look, upgrade
+from harmony_fleet.cli import server as cli_server
+from harmony_fleet.cli.options import Creds, Insecure, Server, TlsCa, reader_gone
+
+app = typer.Typer(
+    name="harmony",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+
+
+@app.callback()
+def _root(
+    ctx: typer.Context,
+    *,
+    server: Server = None,
+    creds: Creds = None,
+    tls_ca: TlsCa = None,
+    insecure: Insecure = False,
+) -> None:
+    """Write what devices shall be, and see what they are.
+
+    \b
+    harmony apply web.py --device pi-01          send a manifest, wait until it is applied
+    harmony status                               where every deployment stands
+    harmony devices                              who is there, and capable of what
+    harmony schema --kind Container              what an author may write
+    harmony fleet apply                          make a whole fleet what its roster says
+    harmony upgrade start --all …                upgrade packages, in waves
+    harmony server init nats --host NAME         make the NATS servers' configuration
+    harmony device enroll pi-01                  give a device credentials of its own
+
+    Exit codes: 0 done or converged, 1 not converged, 2 invalid input, 3 somebody else wrote,
+    4 NATS or device not reached, 5 refused by a guard.
+    """
+    ctx.obj = {"server": server, "creds": creds, "tls_ca": tls_ca, "insecure": insecure}
+
+
+# in the order of the help
+app.command()(change.apply)
+app.command()(change.diff)
+app.command()(look.get)
+app.command()(look.status)
+app.command()(look.wait)
+app.command()(change.adopt)
+app.command()(change.delete)
+app.command()(look.logs)
+app.command()(look.devices)
+app.command()(look.schema)
+app.add_typer(fleet.app, name="fleet")
+app.add_typer(upgrade.app, name="upgrade")
+app.add_typer(cli_server.app, name="server")
+app.add_typer(device.app, name="device")
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """The console script: every end is an exit code of the table."""
+    words = list(sys.argv[1:] if args is None else args)
+    try:
+        code = app(words, prog_name="harmony", standalone_mode=False)
+    except Exception as error:
+        if not hasattr(error, "show"):  # typer's own usage errors can show themselves
+            raise
+        _show_usage_error(error, words)
+        code = 2
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        reader_gone()
+    return code if isinstance(code, int) else 0
+
+
+def _show_usage_error(error: Any, words: Sequence[str]) -> None:
+    form = next((form for form in ("json", "yaml") if _asked_for(form, words)), None)
+    if form is None:
+        error.show()
+        return
+    from harmony_fleet.commands.common import show_error
+    from harmony_fleet.errors import InvalidInput
+    from harmony_fleet.output.render import Output
+
+    show_error(InvalidInput("Usage", error.format_message(), "see harmony --help"), Output(form))
+
+
+def _asked_for(form: str, words: Sequence[str]) -> bool:
+    spelt = {f"-o{form}", f"-o={form}", f"--output={form}"}
+    pairs = itertools.pairwise(words)
+    return bool(spelt & set(words)) or any(flag in ("-o", "--output") and value == form for flag, value in pairs)

@@ -1,0 +1,197 @@
+"""`harmony device …`: options and help. The work is in `commands.authority` and `commands.device_setup`."""
+
+# ruff: noqa: PLC0415 - what a command needs is imported when it runs
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from harmony_fleet.cli.options import connecting, local, reaching, seconds_of
+
+if TYPE_CHECKING:
+    from harmony_fleet.authority.enroll import EnrollOptions
+    from harmony_fleet.commands.common import Common
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+Device = Annotated[str, typer.Argument(metavar="DEVICE", help="As pi-01.")]
+BundleFile = Annotated[
+    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where the bundle goes; else DEVICE.bundle.")
+]
+Label = Annotated[list[str] | None, typer.Option("--label", metavar="NAME=VALUE", help="May be repeated.")]
+Root = Annotated[
+    list[str] | None, typer.Option("--root", metavar="PATH", help="Files may be below it; else /srv. May be repeated.")
+]
+Unit = Annotated[list[str] | None, typer.Option("--unit", metavar="GLOB", help="Units that it may touch; else all.")]
+Profile = Annotated[
+    Literal["user", "system"] | None,
+    typer.Option(help="user, or system, which is near to root; see docs/threat-model.md."),
+]
+Reach = Annotated[
+    list[str] | None, typer.Option("--reach", metavar="URL", help="Servers as the device reaches them, if otherwise.")
+]
+
+
+@app.callback()
+def _device() -> None:
+    """Give devices credentials of their own, and take them back.
+
+    \b
+    harmony device enroll pi-01 --label site=home
+    harmony device setup pi@raspberrypi.local pi-01.bundle --package harmony-agent.deb
+    harmony device rotate pi-01
+    harmony device revoke pi-01
+    """
+
+
+def _asked(
+    reach: list[str] | None,
+    label: list[str] | None,
+    root: list[str] | None,
+    unit: list[str] | None,
+    profile: str | None,
+) -> EnrollOptions:
+    from harmony_fleet.authority.enroll import EnrollOptions
+
+    labels = dict(one.partition("=")[::2] for one in label or ())
+    if any("=" not in one for one in label or ()):
+        raise typer.BadParameter("write it as NAME=VALUE")
+    return EnrollOptions(tuple(reach or ()), labels if label else None, root, unit, None, profile)
+
+
+@app.command()
+@connecting
+def enroll(
+    common: Common,
+    *,
+    device: Device,
+    bundle: BundleFile = None,
+    label: Label = None,
+    root: Root = None,
+    unit: Unit = None,
+    profile: Profile = None,
+    reach: Reach = None,
+) -> int:
+    """Make a device's credentials, and one bundle by which it joins.
+
+    \b
+    harmony device enroll pi-01
+    harmony device enroll pi-01 --label site=home --root /srv --root /opt/app -o /tmp/pi-01.bundle
+    """
+    from harmony_fleet.commands import authority
+
+    asked, path = _asked(reach, label, root, unit, profile), bundle or Path(f"{device}.bundle")
+    return authority.enroll_device(common, device, asked, path)
+
+
+@app.command()
+@connecting
+def rotate(
+    common: Common,
+    *,
+    device: Device,
+    bundle: BundleFile = None,
+    at_once: Annotated[bool, typer.Option("--at-once", help="Refuse what it has now: it is cut off.")] = False,
+    wait: Annotated[
+        str | None, typer.Option("--wait", metavar="TIME", help="Until it uses the new ones; then refuse the old.")
+    ] = None,
+    label: Label = None,
+    root: Root = None,
+    unit: Unit = None,
+    profile: Profile = None,
+    reach: Reach = None,
+) -> int:
+    """Make new credentials for a device, in a new bundle.
+
+    Without --at-once or --wait both hold until harmony device finish.
+
+    \b
+    harmony device rotate pi-01 --wait 10m
+    harmony device rotate pi-01 --at-once
+    """
+    from harmony_fleet.commands import authority
+
+    if at_once and wait:
+        raise typer.BadParameter("--at-once and --wait exclude one another")
+    old = authority.OldCredentials(at_once, seconds_of(wait) if wait else None)
+    asked, path = _asked(reach, label, root, unit, profile), bundle or Path(f"{device}.bundle")
+    return authority.rotate(common, device, asked, path, old)
+
+
+@app.command()
+@reaching
+def finish(
+    common: Common,
+    *,
+    device: Device,
+    wait: Annotated[str | None, typer.Option("--wait", metavar="TIME", help="For it to use the new ones.")] = None,
+) -> int:
+    """End a rotation: refuse the credentials before, if the device is connected with the new ones.
+
+    \b
+    harmony device finish pi-01
+    """
+    from harmony_fleet.commands import authority
+
+    return authority.finish(common, device, seconds_of(wait) if wait else 0.0)
+
+
+@app.command()
+@reaching
+def revoke(common: Common, *, device: Device) -> int:
+    """Refuse all of a device's credentials from now on, and cut its connection. What it runs goes on.
+
+    \b
+    harmony device revoke pi-01
+    """
+    from harmony_fleet.commands import authority
+
+    return authority.revoke(common, device)
+
+
+@app.command("list")
+@local
+def list_(common: Common) -> int:
+    """Show the devices that have credentials. Needs no NATS.
+
+    \b
+    harmony device list
+    """
+    from harmony_fleet.commands import authority
+
+    return authority.enrolled(common)
+
+
+@app.command()
+@connecting
+def setup(
+    common: Common,
+    *,
+    login: Annotated[str, typer.Argument(metavar="USER@HOST", help="Root, or a user with sudo and no password.")],
+    bundle: Annotated[Path, typer.Argument(metavar="BUNDLE", help="As enroll or rotate wrote it.")],
+    package: Annotated[
+        list[Path] | None, typer.Option("--package", metavar="FILE", help="A .deb to install; may be repeated.")
+    ] = None,
+    packages: Annotated[
+        Path, typer.Option("--packages", metavar="DIR", help="Else the right ones of this folder.")
+    ] = Path("dist"),
+    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Of ssh.")] = None,
+    identity: Annotated[Path | None, typer.Option("--identity", metavar="FILE", help="The key for ssh.")] = None,
+    timeout: Annotated[str, typer.Option(metavar="TIME", help="For the first heartbeat.")] = "2m",
+) -> int:
+    """Install the packages over ssh, join, wait for the first heartbeat. May be repeated.
+
+    ssh must reach it by a key; its host key must be known.
+
+    \b
+    harmony device setup pi@raspberrypi.local pi-01.bundle
+    """
+    from harmony_fleet.authority.ssh import Remote
+    from harmony_fleet.commands import device_setup
+
+    remote, debs = Remote.of(login, port, identity), [one.absolute() for one in package or ()]
+    wanted = device_setup.Setup(remote, bundle.absolute(), debs, packages, seconds_of(timeout))
+    return device_setup.setup(common, wanted)

@@ -1,0 +1,137 @@
+"""`harmony get`, `status`, `wait`, `logs`, `devices`, `schema`: options and help. The work is in `look` and `ask`."""
+
+# ruff: noqa: PLC0415 - what a command needs is imported when it runs
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from harmony_fleet.cli.options import Deployment, Select, Timeout, common_of, guarded, reaching, seconds_of
+
+if TYPE_CHECKING:
+    from harmony_fleet.commands.common import Common
+
+MaybeDeployment = Annotated[str | None, typer.Argument(metavar="DEPLOYMENT", help="Only this one.")]
+OneDevice = Annotated[str, typer.Option("--device", "-d", metavar="NAME", help="Of this device.")]
+MaybeDevice = Annotated[str | None, typer.Option("--device", "-d", metavar="NAME", help="Of this device.")]
+
+
+@reaching
+def get(
+    common: Common,
+    *,
+    deployment: MaybeDeployment = None,
+    device: MaybeDevice = None,
+    show_values: Annotated[bool, typer.Option("--show-values", help="With content of files, values of env.")] = False,
+) -> int:
+    """Show what is desired.
+
+    \b
+    harmony get
+    harmony get web --device pi-01 -o yaml
+    harmony get web --device pi-01 -o yaml --show-values > web.yaml
+    """
+    from harmony_fleet.commands import look
+
+    return look.get(common, deployment, device, show_values=show_values)
+
+
+@reaching
+def status(
+    common: Common,
+    *,
+    deployment: MaybeDeployment = None,
+    device: MaybeDevice = None,
+    resources: Annotated[bool, typer.Option("--resources", "-r", help="Each resource: phase, reason, drift.")] = False,
+    removed: Annotated[bool, typer.Option("--all", "-a", help="Removed deployments too.")] = False,
+) -> int:
+    """Show the actual state, as the devices report it.
+
+    Exit code 0: all converged, 1: not all. GEN is the generation that the device has, and the
+    desired one. A device whose heartbeat is stale counts as not converged, whatever it said last.
+
+    \b
+    harmony status
+    harmony status web --device pi-01 --resources
+    """
+    from harmony_fleet.commands import look
+
+    view = look.StatusView(resources, removed)
+    return look.status(common, deployment, device, view)
+
+
+@reaching
+def wait(
+    common: Common,
+    *,
+    deployment: Deployment,
+    device: OneDevice,
+    outcome: Annotated[Literal["converged", "removed"], typer.Option("--for", help="What to wait for.")] = "converged",
+    timeout: Timeout = "60s",
+) -> int:
+    """Wait until a device converged, or removed it.
+
+    \b
+    harmony wait web --device pi-01 --timeout 2m
+    harmony wait web --device pi-01 --for removed
+    """
+    from harmony_fleet.commands import ask
+    from scores.keys import DeploymentKey
+
+    seconds, removed = seconds_of(timeout), outcome == "removed"
+    return ask.wait(common, DeploymentKey(device, deployment), seconds, removed=removed)
+
+
+@reaching
+def logs(
+    common: Common,
+    *,
+    resource: Annotated[str, typer.Argument(help="As Container/web or SystemdUnit/web.service.")],
+    device: OneDevice,
+    lines: Annotated[int, typer.Option("-n", "--lines", min=1, max=1000, help="The last so many.")] = 100,
+) -> int:
+    """Show the last lines that a resource wrote.
+
+    \b
+    harmony logs Container/web --device pi-01 -n 20
+    """
+    from harmony_fleet.commands import ask
+
+    return ask.logs(common, resource, device, lines)
+
+
+@reaching
+def devices(common: Common, *, select: Select = None) -> int:
+    """Show the devices and what they can do.
+
+    Ages are by the server's clock alone. A heartbeat older than 30 s is stale.
+
+    \b
+    harmony devices
+    harmony devices --select site=home -o json
+    """
+    from harmony_fleet.commands import look
+
+    return look.devices(common, select or [])
+
+
+def schema(
+    ctx: typer.Context,
+    *,
+    kind: Annotated[
+        str | None, typer.Option("--kind", "-k", metavar="KIND", help="Of this kind only, as Container.")
+    ] = None,
+    output: Annotated[Literal["json", "yaml"] | None, typer.Option("-o", "--output", help="json by default.")] = None,
+) -> int:
+    """Print the JSON Schema of a manifest. Needs no NATS.
+
+    \b
+    harmony schema > manifest.schema.json
+    harmony schema --kind File -o yaml
+    """
+    from harmony_fleet.commands import look
+
+    common = common_of(ctx, None, None, None, output or "table")
+    return guarded(common, lambda: look.schema(kind, common.output))

@@ -1,0 +1,257 @@
+"""`harmony fleet init|device|deployment|schedule`: options and help. The work is in `commands.roster`."""
+
+# ruff: noqa: PLC0415 - what a command needs is imported when it runs
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from harmony_fleet.cli.options import local
+
+if TYPE_CHECKING:
+    from harmony_fleet.commands.common import Common
+
+device = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Devices of the roster.")
+deployment = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Deployments of the roster.")
+schedule = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Recurring upgrade runs of the roster.")
+
+Generation = Annotated[
+    int, typer.Option("--generation", "-g", min=1, metavar="N", help="The roster's current generation: the fence.")
+]
+Names = Annotated[list[str], typer.Argument(metavar="NAME…", help="One or several.")]
+Name = Annotated[str, typer.Argument(help="Its name.")]
+Class = Annotated[str, typer.Option("--class", metavar="CLASS", help="Their class.")]
+MaybeClass = Annotated[str | None, typer.Option("--class", metavar="CLASS", help="Devices of this class.")]
+AnyClass = Annotated[bool, typer.Option("--any-class", help="Devices of every class.")]
+Labels = Annotated[list[str] | None, typer.Option("--label", metavar="LABEL=VALUE", help="May be repeated.")]
+NoLabels = Annotated[list[str] | None, typer.Option("--no-label", metavar="LABEL", help="Take this label away.")]
+Variables = Annotated[
+    list[str] | None, typer.Option("--variable", metavar="NAME=VALUE", help="8080 is a number, '\"8080\"' is text.")
+]
+NoVariables = Annotated[list[str] | None, typer.Option("--no-variable", metavar="NAME", help="Take it away.")]
+State = Annotated[
+    Literal["running", "stopped"] | None,
+    typer.Option("--desired-state", help="stopped keeps files, and stops units and containers."),
+]
+Enabled = Annotated[bool | None, typer.Option("--enable/--disable", help="Disabled wins over running.")]
+Select = Annotated[
+    list[str] | None, typer.Option("--select", "-l", metavar="LABEL=VALUE", help="Devices with all these labels.")
+]
+NoSelect = Annotated[list[str] | None, typer.Option("--no-select", metavar="LABEL", help="Ask no more for this one.")]
+File = Annotated[str, typer.Option("--file", "-f", metavar="PATH", help="Scores in YAML, JSON or Python.")]
+MaybeFile = Annotated[str | None, typer.Option("--file", "-f", metavar="PATH", help="Scores in YAML, JSON or Python.")]
+Inline = Annotated[bool, typer.Option("--inline", help="Copy the Scores into the roster.")]
+
+
+@device.command("add")
+@local
+def device_add(
+    common: Common,
+    *,
+    names: Names,
+    device_class: Class,
+    generation: Generation,
+    label: Labels = None,
+    variable: Variables = None,
+    enabled: Enabled = None,
+    desired_state: State = None,
+) -> int:
+    """Take devices into the fleet.
+
+    \b
+    harmony fleet device add pi-01 pi-02 --class web --label site=home --generation 1
+    """
+    from harmony_fleet.commands import roster
+
+    item = {
+        "class": device_class,
+        "labels": roster.pairs("label", label or []) or None,
+        "enabled": enabled,
+        "desired_state": desired_state,
+        "variables": roster.variables(variable or []) or None,
+    }
+    given = {name: value for name, value in item.items() if value is not None}
+    return roster.add_items(common, "devices", names, given, generation)
+
+
+@device.command("set")
+@local
+def device_set(
+    common: Common,
+    *,
+    names: Names,
+    generation: Generation,
+    device_class: MaybeClass = None,
+    label: Labels = None,
+    no_label: NoLabels = None,
+    variable: Variables = None,
+    no_variable: NoVariables = None,
+    enabled: Enabled = None,
+    desired_state: State = None,
+) -> int:
+    """Change devices of the fleet.
+
+    \b
+    harmony fleet device set pi-01 --desired-state stopped --generation 4
+    harmony fleet device set pi-01 pi-02 --disable --generation 5
+    """
+    from harmony_fleet.commands import roster
+
+    values = {
+        **roster.flat({"class": device_class, "enabled": enabled, "desired_state": desired_state}),
+        **roster.nested("labels", roster.pairs("label", label or [])),
+        **roster.unset("labels", no_label or []),
+        **roster.nested("variables", roster.variables(variable or [])),
+        **roster.unset("variables", no_variable or []),
+    }
+    return roster.set_items(common, "devices", names, values, generation)
+
+
+@deployment.command("add")
+@local
+def deployment_add(
+    common: Common,
+    *,
+    name: Name,
+    file: File,
+    generation: Generation,
+    inline: Inline = False,
+    device_class: MaybeClass = None,
+    select: Select = None,
+) -> int:
+    """Say what is to be on devices: on those of a class, with labels, or on all.
+
+    The roster keeps the file's name and the digest of what it says; when it says something else, set it again.
+
+    \b
+    harmony fleet deployment add web --file web.py --class web --generation 2
+    harmony fleet deployment add base --file base.yaml --inline --select site=home --generation 3
+    """
+    from harmony_fleet.commands import roster
+
+    chosen = roster.selector(device_class, select or [])
+    item = {**({"select": chosen} if chosen else {}), **roster.source(common, file, inline=inline)}
+    return roster.add_items(common, "deployments", [name], item, generation)
+
+
+@deployment.command("set")
+@local
+def deployment_set(
+    common: Common,
+    *,
+    name: Name,
+    generation: Generation,
+    file: MaybeFile = None,
+    inline: Inline = False,
+    device_class: MaybeClass = None,
+    any_class: AnyClass = False,
+    select: Select = None,
+    no_select: NoSelect = None,
+) -> int:
+    """Change what is to be on devices, or on which.
+
+    \b
+    harmony fleet deployment set web --file web.py --generation 3
+    harmony fleet deployment set web --any-class --select site=home --generation 4
+    """
+    from harmony_fleet.commands import roster
+    from harmony_fleet.roster.edit import UNSET
+
+    values = selection(device_class, any_class, select or [], no_select or [])
+    if file is not None:
+        gone: roster.Values = {(key,): UNSET for key in ("scores", "file", "digest")}
+        values |= gone | roster.flat(roster.source(common, file, inline=inline))
+    return roster.set_items(common, "deployments", [name], values, generation)
+
+
+def selection(
+    device_class: str | None, any_class: bool, select: list[str], no_select: list[str]
+) -> dict[tuple[str, ...], Any]:
+    """Return the changes of a selector, as paths and values."""
+    from harmony_fleet.commands import roster
+    from harmony_fleet.observe.state import parse_selectors
+    from harmony_fleet.roster.edit import UNSET
+
+    values: roster.Values = {("select", "labels", name): UNSET for name in no_select}
+    values |= {("select", "labels", name): value for name, value in parse_selectors(select).items()}
+    if any_class or device_class:
+        values["select", "class"] = device_class or UNSET
+    return values
+
+
+@schedule.command("add")
+@local
+def schedule_add(
+    common: Common,
+    *,
+    name: Name,
+    cron: Annotated[str, typer.Option("--cron", metavar="EXPRESSION", help="In UTC, as '0 3 * * 0'.")],
+    generation: Generation,
+    deadline: Annotated[str, typer.Option("--deadline", metavar="TIME", help="Of each run: 2h, 90m.")] = "2h",
+    max_unavailable: Annotated[int, typer.Option("--max-unavailable", min=1, help="Devices at once.")] = 1,
+    canary: Annotated[int | None, typer.Option("--canary", min=1, help="So many alone in a first wave.")] = None,
+    device_class: MaybeClass = None,
+    select: Select = None,
+) -> int:
+    """Upgrade devices again and again. `harmony fleet controller` carries it out.
+
+    \b
+    harmony fleet schedule add nightly --cron '0 3 * * *' --select site=home --max-unavailable 2 --generation 5
+    """
+    from harmony_fleet.commands import roster
+
+    chosen = roster.selector(device_class, select or [])
+    bounds = {"cron": cron, "deadline": deadline, "max_unavailable": max_unavailable}
+    item = {**bounds, **({"canary": canary} if canary else {}), **({"select": chosen} if chosen else {})}
+    return roster.add_items(common, "schedules", [name], item, generation)
+
+
+@schedule.command("set")
+@local
+def schedule_set(
+    common: Common,
+    *,
+    name: Name,
+    generation: Generation,
+    cron: Annotated[str | None, typer.Option("--cron", metavar="EXPRESSION", help="In UTC.")] = None,
+    deadline: Annotated[str | None, typer.Option("--deadline", metavar="TIME", help="Of each run.")] = None,
+    max_unavailable: Annotated[int | None, typer.Option("--max-unavailable", min=1, help="Devices at once.")] = None,
+    canary: Annotated[int | None, typer.Option("--canary", min=0, help="So many first; 0 for none.")] = None,
+    device_class: MaybeClass = None,
+    any_class: AnyClass = False,
+    select: Select = None,
+    no_select: NoSelect = None,
+    enabled: Enabled = None,
+) -> int:
+    """Change a schedule.
+
+    \b
+    harmony fleet schedule set nightly --disable --generation 6
+    """
+    from harmony_fleet.commands import roster
+    from harmony_fleet.roster.edit import UNSET
+
+    values = selection(device_class, any_class, select or [], no_select or [])
+    bounds = {"cron": cron, "deadline": deadline, "max_unavailable": max_unavailable, "enabled": enabled}
+    values |= roster.flat(bounds)
+    if canary is not None:
+        values["canary",] = canary or UNSET
+    return roster.set_items(common, "schedules", [name], values, generation)
+
+
+def _remover(group: typer.Typer, section: Literal["devices", "deployments", "schedules"], what: str) -> None:
+    def remove(common: Common, *, names: Names, generation: Generation) -> int:
+        from harmony_fleet.commands import roster
+
+        return roster.remove_items(common, section, names, generation)
+
+    word = section.removesuffix("s")
+    remove.__doc__ = f"{what}\n\n    \b\n    harmony fleet {word} remove NAME --generation 7\n    "
+    group.command("remove")(local(remove))
+
+
+_remover(device, "devices", "Take devices out of the fleet; apply then takes off them what the fleet put there.")
+_remover(deployment, "deployments", "Take deployments out; apply then takes them off the devices.")
+_remover(schedule, "schedules", "Take schedules out.")

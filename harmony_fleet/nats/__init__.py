@@ -1,0 +1,1 @@
+"""The buckets over NATS. The only importer of the library."""

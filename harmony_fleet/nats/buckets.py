@@ -1,0 +1,163 @@
+"""The streams behind the buckets: made, brought up to what they are made like today, and bounded.
+
+What devices write is bounded so that it leaves room for the operator: of a stream that has one key for each device by
+the size of its values, of ``actual-state``, where a device may name any key of its own, by its share of the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any, Final
+
+from harmony_fleet.errors import Unreachable
+from harmony_fleet.nats.bounded import gather_bounded
+from harmony_fleet.nats.connection import ApiError, Connection, NoResponders
+from scores.keys import (
+    ACTUAL,
+    BUCKETS,
+    DESIRED,
+    DEVICE_WRITES,
+    HEARTBEAT,
+    HISTORY,
+    INFO,
+    DeploymentKey,
+    heartbeat_key,
+    info_key,
+    kv_stream,
+    kv_subject,
+    news_source,
+    news_subject,
+    parse_deployment_key,
+)
+
+EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
+WRONG_SEQUENCE: Final = (10071, 10164)
+NO_MESSAGE, NO_STREAM, STREAM_EXISTS = 10037, 10059, 10058
+_NO_ROOM: Final = (10047, 10005, 10023)
+"""The server, or each that could hold the stream, has less than the stream would be promised."""
+_VALUE_BYTES: Final = {INFO: 64 * 1024, HEARTBEAT: 1024}
+"""Of a message with its headers; the server's own bound where a bucket isn't named."""
+_SHARE: Final = 3
+_ROOMS: Final = tuple(size * 1024 * 1024 for size in (1024, 256, 64, 16, 4))
+"""Bytes of ``actual-state``: the first of which the server would promise _SHARE times as much."""
+_MAX_STATUSES: Final = 1_000_000
+"""The server remembers each key: some 150 bytes."""
+_LATER: Final = "see the server's log; harmony server push makes up for it"
+
+
+def config(bucket: str, replicas: int) -> dict[str, Any]:
+    """A bucket's stream: on disk, nothing expires, old revisions up to its history."""
+    found: dict[str, Any] = {
+        "name": kv_stream(bucket),
+        "subjects": [kv_subject(bucket, ">")],
+        "max_msgs_per_subject": HISTORY.get(bucket, 1),
+        "storage": "file",
+        "retention": "limits",
+        "discard": "new",
+        "num_replicas": replicas,
+        "allow_direct": True,
+        "allow_rollup_hdrs": bucket not in DEVICE_WRITES,  # one device's write could purge all other keys with it
+        "deny_delete": True,
+        "max_age": 0,
+        "max_bytes": -1,
+        "max_consumers": -1,
+        "max_msgs": _MAX_STATUSES if bucket == ACTUAL else -1,
+        "max_msg_size": _VALUE_BYTES.get(bucket, -1),
+        "duplicate_window": 120_000_000_000,
+    }
+    if bucket == DESIRED:
+        found["republish"] = news_source()
+    if bucket == HEARTBEAT:  # the next one comes in seconds: none is worth a wait for the disk
+        found |= {"persist_mode": "async"} if replicas == 1 else {"storage": "memory"}
+    return found
+
+
+async def ensure(connection: Connection, replicas: int) -> None:
+    """Make the buckets that are missing; one that exists stays as it is."""
+    others = [bucket for bucket in BUCKETS if bucket != ACTUAL]
+    await asyncio.gather(*(_make(connection, bucket, replicas) for bucket in others))
+    await _make(connection, ACTUAL, replicas)  # for a moment it is promised more than it gets
+
+
+async def _make(connection: Connection, bucket: str, replicas: int) -> None:
+    try:
+        await _bounded(connection, "CREATE", config(bucket, replicas))
+    except ApiError as error:
+        if error.code != STREAM_EXISTS:
+            hint = "see the server's limits and replicas"
+            raise Unreachable("BucketNotMade", f"cannot make the bucket {bucket}: {error}", hint) from None
+
+
+async def _bounded(connection: Connection, verb: str, wanted: dict[str, Any], used: int = 0) -> None:
+    """Create or update; ``actual-state`` with its share of what the server would promise. Raises ApiError."""
+    name = wanted["name"]
+    if name != kv_stream(ACTUAL) or wanted["max_bytes"] != -1:
+        await connection.api(f"STREAM.{verb}.{name}", wanted)
+        return
+    for room in _ROOMS:
+        try:
+            await connection.api(f"STREAM.{verb}.{name}", {**wanted, "max_bytes": _SHARE * room})
+        except ApiError as error:
+            if error.code not in _NO_ROOM or room == _ROOMS[-1]:
+                raise
+        else:
+            if used < room:
+                await connection.api(f"STREAM.UPDATE.{name}", {**wanted, "max_bytes": room})
+            return
+
+
+async def renew(connection: Connection) -> None:
+    """Bring buckets that exist up to what they would be made like today, as far as that can be changed."""
+    for bucket in BUCKETS:
+        stream = kv_stream(bucket)
+        try:
+            info = await connection.api(f"STREAM.INFO.{stream}")
+            found: dict[str, Any] = info["config"]
+            wanted = {**found, **_renewed(bucket, found)}
+            if wanted != found or (bucket == ACTUAL and found["max_bytes"] == -1):
+                await _bounded(connection, "UPDATE", wanted, int(info["state"]["bytes"]))
+        except ApiError as error:
+            if error.code != NO_STREAM:
+                raise Unreachable("BucketNotMade", f"cannot renew the bucket {bucket}: {error}", _LATER) from None
+
+
+def _renewed(bucket: str, found: dict[str, Any]) -> dict[str, Any]:
+    """What differs. A bound that somebody chose stays."""
+    made = config(bucket, int(found["num_replicas"]))
+    changes: dict[str, Any] = (
+        {"allow_rollup_hdrs": False} if bucket in DEVICE_WRITES and found.get("allow_rollup_hdrs") else {}
+    )
+    changes |= {name: made[name] for name in ("max_msgs", "max_msg_size") if found.get(name, -1) == -1}
+    if bucket == DESIRED:
+        changes |= {"republish": made["republish"], "allow_direct": True}
+    return {name: value for name, value in changes.items() if (found.get(name) or False) != value}
+
+
+# -- the index of a device's deployments
+
+
+async def index(connection: Connection, keys: Iterable[str]) -> None:
+    """Tell of `keys` of ``desired-state`` that were stored before the stream told of it by itself."""
+    await gather_bounded(lambda key: _tell(connection, key), filter(None, map(parse_deployment_key, keys)))
+
+
+async def _tell(connection: Connection, key: DeploymentKey) -> None:
+    try:
+        await connection.request(news_subject(*key), b"")
+    except NoResponders:
+        raise Unreachable("IndexMissing", f"cannot note {key} for its device: there is no index", _LATER) from None
+
+
+# -- what a device wrote
+
+
+async def forget(connection: Connection, device: str) -> None:
+    """Take away what the device wrote, whatever keys it chose. Raises Unreachable."""
+    for bucket, key in ((ACTUAL, f"{device}.>"), (INFO, info_key(device)), (HEARTBEAT, heartbeat_key(device))):
+        try:
+            await connection.api(f"STREAM.PURGE.{kv_stream(bucket)}", {"filter": kv_subject(bucket, key)})
+        except ApiError as error:
+            if error.code != NO_STREAM:
+                text = f"cannot take away what {device} wrote into {bucket}: {error}"
+                raise Unreachable("NotForgotten", text, _LATER) from None

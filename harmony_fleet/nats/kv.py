@@ -1,0 +1,235 @@
+"""JetStream's key-value buckets as the operator's side needs them: CAS, complete lists, watches, the server's clock.
+
+Speaks JetStream's JSON API itself, because the client library's own bucket isn't enough: the first ``None`` of its
+watch can come before entries, its purge isn't fenced, its keys aren't all checked. Reads go to the stream's leader, so
+that what is read is what a CAS is judged by. Knows nothing of manifests or statuses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import json
+import re
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Final
+
+from harmony_fleet.context import Context
+from harmony_fleet.errors import Conflict, InvalidInput, Unreachable
+from harmony_fleet.nats import buckets
+from harmony_fleet.nats.buckets import EXPECTED, NO_MESSAGE, NO_STREAM, WRONG_SEQUENCE
+from harmony_fleet.nats.connection import CONNECT_SECONDS, REQUEST_SECONDS, ApiError, Connection, NoResponders
+from harmony_fleet.nats.consumer import PULL_SECONDS, Consumer, Entry
+from scores.keys import BUCKETS, kv_stream, kv_subject
+from scores.names import parse_time
+
+_HEADROOM: Final = 512
+"""Bytes of a message that its headers and subject may need."""
+_KEY: Final = re.compile(r"[-/_=a-zA-Z0-9]+(\.[-/_=a-zA-Z0-9]+)*")
+_MAX_FILTERS: Final = 64
+
+
+class Store:
+    """The buckets behind one connection. Use as ``async with Store(context) as store``."""
+
+    def __init__(self, context: Context, seconds: float = CONNECT_SECONDS) -> None:
+        self._nats = Connection(context, seconds)
+        self._clock: tuple[datetime, float] | None = None
+
+    async def __aenter__(self) -> Store:
+        await self._nats.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._nats.__aexit__(kind, error, trace)
+
+    @property
+    def connected(self) -> bool:
+        """Return whether the connection stands at the moment."""
+        return self._nats.connected
+
+    async def ensure_buckets(self, replicas: int = 1) -> None:
+        """Make the buckets that are missing; one that exists stays as it is."""
+        await buckets.ensure(self._nats, replicas)
+
+    async def get(self, bucket: str, key: str) -> Entry:
+        """The newest entry of `key`, from the stream's leader; absent where the key or the bucket is missing."""
+        request = {"last_by_subj": kv_subject(bucket, _checked(key))}
+        try:
+            message = (await self._nats.api(f"STREAM.MSG.GET.{kv_stream(bucket)}", request))["message"]
+        except ApiError as error:
+            if error.code in (NO_MESSAGE, NO_STREAM):
+                return Entry(bucket, key, None, 0, None)
+            raise _cannot_read(bucket, error) from None
+        data: bytes | None = base64.b64decode(message.get("data", ""))
+        headers = base64.b64decode(message.get("hdrs", ""))
+        if b"KV-Operation:" in headers or b"Nats-Marker-Reason:" in headers:
+            data = None
+        return Entry(bucket, key, data, int(message["seq"]), parse_time(message["time"]))
+
+    async def put(self, bucket: str, key: str, value: bytes, revision: int) -> int:
+        """Write where `revision` is still the newest (0: the key must not exist); the new revision.
+
+        Raises Conflict where somebody else wrote.
+        """
+        return await self._write(bucket, key, value, {EXPECTED: str(revision)})
+
+    async def purge(self, bucket: str, key: str, revision: int) -> int:
+        """Remove the key with its history, where `revision` is still the newest."""
+        marker = {"KV-Operation": "PURGE", "Nats-Rollup": "sub", EXPECTED: str(revision)}
+        return await self._write(bucket, key, b"", marker)
+
+    async def _write(self, bucket: str, key: str, value: bytes, headers: dict[str, str]) -> int:
+        limit = self._nats.max_payload - _HEADROOM
+        if len(value) > limit:
+            raise InvalidInput(
+                "TooLarge",
+                f"cannot send {key}: {len(value)} bytes, and the NATS server takes {limit}",
+                "move large content to an object store (File.object), or raise max_payload in the server",
+            )
+        try:
+            answer = json.loads(await self._nats.request(kv_subject(bucket, _checked(key)), value, headers))
+        except NoResponders:
+            raise Unreachable(
+                "BucketMissing", f"cannot write {key}: the bucket {bucket} is missing", "apply makes the buckets"
+            ) from None
+        if "error" not in answer:
+            return int(answer["seq"])
+        if answer["error"].get("err_code") in WRONG_SEQUENCE:
+            raise Conflict(
+                "Conflict",
+                f"cannot write {key}: somebody else wrote it meanwhile",
+                "look at it with get, then try again",
+            )
+        why = answer["error"].get("description", "")
+        raise Unreachable("WriteFailed", f"cannot write {key} of {bucket}: {why}", "see the server's log")
+
+    async def entries(self, bucket: str, filters: Sequence[str] = (">",)) -> dict[str, Entry]:
+        """Every key that is there, complete and sorted; empty where the bucket is missing.
+
+        Read until the server's own count of what is behind says 0: silence is never taken for the end.
+        """
+        found: dict[str, Entry] = {}
+        async with self._consumer(bucket, filters) as consumer:
+            if consumer is None or consumer.pending == 0:
+                return found
+            while consumer.ended != "404":
+                await consumer.pull(no_wait=True)
+                async for entry, pending in consumer.batch(REQUEST_SECONDS):
+                    found[entry.key] = entry
+                    if pending == 0:
+                        return _present(found)
+                if consumer.ended is None:
+                    raise _cannot_read(bucket, "no answer in time")
+        return _present(found)
+
+    async def history(self, bucket: str, key: str) -> list[Entry]:
+        """Every entry of a key that the bucket still holds, the oldest first."""
+        found: list[Entry] = []
+        async with self._consumer(bucket, [_checked(key)], "all") as consumer:
+            if consumer is None or consumer.pending == 0:
+                return found
+            while consumer.ended != "404":
+                await consumer.pull(no_wait=True)
+                async for entry, pending in consumer.batch(REQUEST_SECONDS):
+                    found.append(entry)
+                    if pending == 0:
+                        return found
+                if consumer.ended is None:
+                    raise _cannot_read(bucket, "no answer in time")
+        return found
+
+    async def watch(self, bucket: str, keys: Sequence[str] | None) -> AsyncGenerator[Entry, None]:
+        """The newest entry of each key (None: of all), then each change, without end, through lost connections and
+        buckets.
+
+        After a gap the newest is looked at again; one revision is given once.
+        """
+        wanted = None if keys is None else frozenset(keys)
+        filters = [">"] if keys is None or len(keys) > _MAX_FILTERS else list(keys)
+        seen: dict[str, tuple[int, datetime | None]] = {}
+        while True:
+            with contextlib.suppress(Unreachable):
+                async with self._consumer(bucket, filters) as consumer:
+                    while consumer is not None and consumer.ended in ("", "408", "409"):
+                        await consumer.pull(no_wait=False)
+                        async for entry, _pending in consumer.batch(PULL_SECONDS + 1):
+                            mark = (entry.revision, entry.created)
+                            if (wanted is None or entry.key in wanted) and seen.get(entry.key) != mark:
+                                seen[entry.key] = mark
+                                yield entry
+            await asyncio.sleep(0.25)
+
+    @contextlib.asynccontextmanager
+    async def _consumer(
+        self, bucket: str, filters: Sequence[str], policy: str = "last_per_subject"
+    ) -> AsyncIterator[Consumer | None]:
+        """A pull consumer of the newest entries; None where the bucket is missing. Removed at the end."""
+        stream = kv_stream(bucket)
+        config = {
+            "deliver_policy": policy,
+            "ack_policy": "none",
+            "filter_subjects": [kv_subject(bucket, name) for name in filters],
+            "mem_storage": True,
+            "num_replicas": 1,
+            "inactive_threshold": 30_000_000_000,
+        }
+        try:
+            info = await self._nats.api(f"CONSUMER.CREATE.{stream}", {"stream_name": stream, "config": config})
+        except ApiError as error:
+            if error.code != NO_STREAM:
+                raise _cannot_read(bucket, error) from None
+            yield None
+            return
+        inbox = await self._nats.inbox()
+        try:
+            yield Consumer(self._nats, inbox, bucket, info)
+        finally:
+            await inbox.close()
+            with contextlib.suppress(Unreachable):
+                await self._nats.publish(f"$JS.API.CONSUMER.DELETE.{stream}.{info['name']}", b"")
+
+    async def now(self) -> datetime:
+        """The server's time, asked once and then carried on by this process's monotonic clock."""
+        if self._clock is None:
+            self._clock = (parse_time(await self._server_time()), time.monotonic())
+        then, at = self._clock
+        return then + timedelta(seconds=time.monotonic() - at)
+
+    async def _server_time(self) -> str:
+        for bucket in BUCKETS:
+            with contextlib.suppress(ApiError):
+                return str((await self._nats.api(f"STREAM.INFO.{kv_stream(bucket)}"))["ts"])
+        raise InvalidInput("NoBuckets", "cannot tell the server's time: there are no buckets yet", "apply makes them")
+
+    async def ask(self, subject: str, payload: bytes, seconds: float) -> bytes | None:
+        """A request to a device; None where nobody listens or answers in time."""
+        try:
+            return await self._nats.request(subject, payload, seconds=seconds)
+        except NoResponders:
+            return None
+        except Unreachable:
+            if not self.connected:
+                raise
+            return None
+
+
+def _cannot_read(bucket: str, why: object) -> Unreachable:
+    return Unreachable("ReadFailed", f"cannot read the bucket {bucket}: {why}", "try again; see the server's log")
+
+
+def _present(found: dict[str, Entry]) -> dict[str, Entry]:
+    return {key: entry for key, entry in sorted(found.items()) if entry.value is not None}
+
+
+def _checked(key: str) -> str:
+    """The client library lets ``a..b`` through and fails late."""
+    if not _KEY.fullmatch(key):
+        raise InvalidInput("InvalidKey", "cannot use this as a key", "use the names of devices and deployments")
+    return key

@@ -1,0 +1,1 @@
+"""State of deployments and devices, read from the buckets."""

@@ -1,0 +1,1 @@
+"""Tables, JSON and progress for operators. Decides nothing."""

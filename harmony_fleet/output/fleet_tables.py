@@ -1,0 +1,96 @@
+"""Tables of the fleet: devices, deployments, findings, plans. Writes to the console it is given, decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Final
+
+from rich.console import Console
+from rich.text import Text
+
+from harmony_fleet.observe.state import Device
+from harmony_fleet.observe.status import age, heartbeat_state
+from harmony_fleet.observe.view import DeploymentCounts
+from harmony_fleet.output.render import Row, grid, plain
+from harmony_fleet.output.tables import change_lines, refusals
+from harmony_fleet.rollout.drift import RESPONSES, Finding, codes
+from harmony_fleet.rollout.fleet_plan import FleetPlan
+from harmony_fleet.rollout.plan import Plan
+from harmony_fleet.roster.model import Roster
+
+MOST: Final = 200
+"""Lines of a table for people; ``-o json`` has them all."""
+_NAMES: Final = 5
+
+
+def _more(count: int, to: Console) -> None:
+    if count > MOST:
+        to.print(Text(f"and {count - MOST} more: -o json shows all", "dim"))
+
+
+def deployments_table(counted: Sequence[DeploymentCounts], to: Console) -> None:
+    """Deployments over all their devices."""
+    header = ["DEPLOYMENT", "SUCCEEDED>", "FAILED>", "PENDING>", "HELD>", "LAST ERROR"]
+    grid(header, map(_deployment_row, counted), to)
+
+
+def _deployment_row(tally: DeploymentCounts) -> Row:
+    last = tally.last_error
+    counts = tally.counts
+    styles = {"succeeded": "green", "failed": "red", "pending": "yellow", "held": "yellow"}
+    numbers = [Text(str(counts[group]), styles[group] if counts[group] else "dim") for group in counts]
+    return [plain(tally.deployment), *numbers, plain(f"{last.device}: {last.phase} {last.reason}" if last else "-", "")]
+
+
+def members_table(roster: Roster, devices: Mapping[str, Device], now: datetime, to: Console) -> None:
+    """The roster's devices, and whether each is heard."""
+    rows: list[Row] = []
+    for member in roster.devices[:MOST]:
+        device = devices.get(member.name) or Device(member.name, None)
+        heard = age(now - device.heard if device.heard else None)
+        state = member.desired_state if member.enabled else "disabled"
+        labels = ", ".join(f"{key}={value}" for key, value in sorted(member.labels.items()))
+        told = [plain(heartbeat_state(device, now)), Text(heard)]
+        rows.append([plain(member.name), plain(member.device_class, ""), plain(state, ""), *told, plain(labels, "")])
+    grid(["DEVICE", "CLASS", "WANTED", "STATE", "HEARD>", "LABELS"], rows, to)
+    _more(len(roster.devices), to)
+
+
+def findings_table(findings: Sequence[Finding], to: Console) -> None:
+    """Each difference, and below what is safe to do about each kind."""
+    rows: list[Row] = []
+    for finding in findings[:MOST]:
+        place = "/".join(part for part in (finding.device, finding.deployment) if part)
+        rows.append(
+            [Text(finding.code, "red"), plain(place, ""), plain(finding.resource, ""), plain(finding.detail, "")]
+        )
+    grid(["CODE", "WHERE", "RESOURCE", "DETAIL"], rows, to)
+    _more(len(findings), to)
+    for code, count in sorted(codes(findings).items()):
+        to.print(Text.assemble((f"{code}", "bold"), f" ({count}): {RESPONSES[code]}"), soft_wrap=True)
+
+
+def plan_table(made: FleetPlan, to: Console) -> None:
+    """Print a plan. Devices with the same changes share their lines."""
+    groups: dict[object, list[Plan]] = {}
+    for item in made.plans:
+        groups.setdefault((item.wire.deployment, item.action, item.changes), []).append(item)
+    for group in groups.values():
+        first = group[0]
+        names = _some([item.wire.device for item in group])
+        to.print(Text.assemble(plain(first.wire.deployment, "bold"), f"  {first.action}  at {names}"), soft_wrap=True)
+        for change in first.changes:
+            to.print(change_lines(change), soft_wrap=True)
+    for words, keys in (("purge the key of", [key for key, _ in made.purges]), ("being removed at", made.removing)):
+        if keys:
+            to.print(Text(f"{words} {_some([f'{key.device}/{key.deployment}' for key in keys])}"), soft_wrap=True)
+    refusals(made.refusals[:MOST], to)
+    told = f"{len(made.plans)} to write, {len(made.purges)} to purge, {made.unchanged} unchanged"
+    refused = f", {len(made.refusals)} refused" if made.refusals else ""
+    to.print(Text(f"{told}{refused}; roster generation {made.generation}", "dim"), soft_wrap=True)
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_NAMES])
+    return shown + (f" and {len(names) - _NAMES} more" if len(names) > _NAMES else "")

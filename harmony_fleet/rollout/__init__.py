@@ -1,0 +1,1 @@
+"""Plan, write and follow changes of one deployment or of the whole fleet."""

@@ -1,0 +1,269 @@
+"""The roster's mark and its sealed copy in the bucket ``fleet-authority``: looked at, written by CAS, pulled.
+
+The copy is closed to NATS' owner: any signing key of the home, also a retired one, opens it, so that an older copy of
+the home can catch up. Without signing keys there is no copy, and the mark stands alone.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from harmony_fleet.errors import Conflict, InvalidInput, Refused
+from harmony_fleet.manifests import signing
+from harmony_fleet.nats.kv import Store
+from harmony_fleet.roster import text
+from harmony_fleet.roster.file import RosterFile
+from harmony_fleet.roster.mark import PULL, Behind, Mark, behind, check_keys, differences, follows, mark_of
+from harmony_fleet.roster.model import Roster
+from harmony_fleet.roster.seal import Version
+from harmony_fleet.storage.regular import read_regular
+from scores.canonical import NotCanonical, canonical, read
+from scores.keys import FLEET
+from scores.manifest import MAX_MANIFEST, InvalidManifest, validate
+
+_MOST: Final = 64 * MAX_MANIFEST
+"""Bytes of a copy once it is unpacked."""
+_ROOM: Final = 900 * 1024
+"""Bytes of a sealed copy: what one message carries. A larger roster has no copy."""
+_MARKS: Final = "roster"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Mark of one lineage in the bucket. `revision` 0: there never was a mark."""
+
+    mark: Mark | None = None
+    revision: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A roster as it was applied elsewhere, with the files of Scores that lie beside it."""
+
+    roster: bytes = field(repr=False)
+    files: dict[str, bytes] = field(repr=False)
+    mark: Mark
+
+
+def _key(kind: str, lineage: str) -> str:
+    return f"{kind}.{lineage}"
+
+
+async def look(store: Store, lineage: str) -> Standing:
+    """The mark as it stands. Raises Behind where it can't be read: then nobody knows what was applied last."""
+    entry = await store.get(FLEET, _key(_MARKS, lineage))
+    if entry.value is None:
+        return Standing(revision=entry.revision)
+    try:
+        return Standing(validate(Mark, read(entry.value, MAX_MANIFEST)), entry.revision)
+    except (NotCanonical, InvalidManifest):
+        raise Behind(
+            "MarkUnreadable",
+            "cannot apply the roster: what was applied last can't be read in the bucket fleet-authority",
+            "a newer harmony may have written it: use one of that version",
+        ) from None
+
+
+async def admit(store: Store, file: RosterFile, roster: Roster, *, any_keys: bool = False) -> Standing:
+    """The mark, where `roster`, as it stands in `file`, may be applied after it. Raises Behind with what differs.
+
+    With `any_keys` this home may sign with other keys than the last one did.
+    """
+    standing = await look(store, roster.lineage)
+    mark, history = standing.mark, file.history()
+    if mark is None:
+        return standing
+    if not follows(mark, history):
+        raise behind(mark, history, _differs(roster, await _copy(store, file, mark)))
+    if not any_keys:
+        check_keys(mark, [key.id for key in signing.all_keys(file.folder.parent)])
+    return standing
+
+
+def _differs(own: Roster, copy: Copy | None) -> list[str]:
+    if copy is None:
+        return ["no copy of it can be opened here, so what differs can't be told"]
+    return differences(own, text.parse(copy.roster, "the copy"))
+
+
+async def claim(store: Store, file: RosterFile, roster: Roster, standing: Standing) -> int:
+    """Have the mark say that `roster` is applied from now on; its revision. Raises Behind where somebody was faster."""
+    keys = signing.all_keys(file.folder.parent)
+    active = [key.id for key in keys if key.state == "active"]
+    mark = mark_of(roster.lineage, file.history(), active)
+    if standing.mark is not None and (standing.mark.version, standing.mark.keys) == (mark.version, mark.keys):
+        revision = standing.revision
+        await confirm(store, roster.lineage, revision)
+    else:
+        try:
+            revision = await store.put(FLEET, _key(_MARKS, roster.lineage), mark.canonical(), standing.revision)
+        except Conflict:
+            raise _overtaken() from None
+    await _keep_copy(store, file, roster, mark, keys)
+    return revision
+
+
+async def confirm(store: Store, lineage: str, revision: int) -> None:
+    """Raise Behind where another copy was applied since the mark had this revision."""
+    if (await store.get(FLEET, _key(_MARKS, lineage))).revision != revision:
+        raise _overtaken()
+
+
+def _overtaken() -> Behind:
+    return Behind(
+        "RosterOvertaken",
+        "another copy of this home was applied meanwhile: what was written here may stand beside what it wrote",
+        f"see what it says with {PULL}, then there or here: harmony fleet apply",
+    )
+
+
+async def _keep_copy(store: Store, file: RosterFile, roster: Roster, mark: Mark, keys: Sequence[signing.Key]) -> None:
+    """Write the sealed copy unless it stands. Whoever comes later mends what a kill or a race left here."""
+    if not keys:
+        return
+    key = _key("copy", roster.lineage)
+    entry = await store.get(FLEET, key)
+    wanted = {"generation": mark.generation, "content": mark.content, "keys": sorted(one.id for one in keys)}
+    if _header(entry.value) == wanted:
+        return
+    data = _sealed(file, roster, wanted, keys)
+    if len(data) > _ROOM:
+        return
+    try:
+        await store.put(FLEET, key, data, entry.revision)
+    except Conflict:
+        return  # another copy of this home is at it: the mark says which one is right
+
+
+def _header(data: bytes | None) -> dict[str, Any] | None:
+    value = _json(data)
+    if not isinstance(value, dict) or not isinstance(value.get("keys"), dict):
+        return None
+    return {"generation": value.get("generation"), "content": value.get("content"), "keys": sorted(value["keys"])}
+
+
+def _json(data: bytes | None) -> Any:
+    try:
+        return read(data or b"", MAX_MANIFEST)
+    except NotCanonical:
+        return None
+
+
+def _sealed(file: RosterFile, roster: Roster, header: dict[str, Any], keys: Sequence[signing.Key]) -> bytes:
+    """The copy: packed, closed by a key of its own, and that closed by each key of the home."""
+    from nacl.secret import SecretBox  # noqa: PLC0415 - only where there are keys
+
+    plain = read_regular(file.path, text.MAX_ROSTER)
+    files = {name: _coded(read_regular(file.folder / name, _MOST)) for name in beside(roster)}
+    packed = zlib.compress(canonical({"roster": _coded(plain), "files": files}), 9)
+    once = os.urandom(SecretBox.KEY_SIZE)
+    box = _coded(bytes(SecretBox(once).encrypt(packed)))
+    return canonical({**header, "keys": {key.id: _coded(key.seal(once)) for key in keys}, "box": box})
+
+
+def beside(roster: Roster) -> list[str]:
+    """The files of Scores that lie in the roster's own folder; others are their owner's to bring."""
+    names = [deployment.file for deployment in roster.deployments if deployment.file is not None]
+    return sorted({name for name in names if not name.startswith("/") and ".." not in name.split("/")})
+
+
+def _coded(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")
+
+
+async def _copy(store: Store, file: RosterFile, mark: Mark) -> Copy | None:
+    """Open the copy that the mark names. None if this home can't open one."""
+    value = _json((await store.get(FLEET, _key("copy", mark.lineage))).value)
+    for key in signing.all_keys(file.folder.parent):
+        try:
+            packed = _opened(key, value)
+            plain = read(packed, _MOST) if packed is not None else None
+            if plain is None:
+                continue
+            roster = base64.b64decode(plain["roster"], validate=True)
+            files = {str(name): base64.b64decode(data, validate=True) for name, data in plain["files"].items()}
+        except (KeyError, TypeError, ValueError, AttributeError, zlib.error):
+            continue
+        parsed = text.parse(roster, "the copy")
+        if (parsed.lineage, parsed.generation, parsed.content_digest()) == (mark.lineage, *mark.version):
+            return Copy(roster, files, mark)
+    return None
+
+
+def _opened(key: signing.Key, value: Any) -> bytes | None:
+    """The packed content, where `key` opens it. Raises KeyError, TypeError, ValueError, zlib.error."""
+    from nacl.exceptions import CryptoError  # noqa: PLC0415 - only where there are keys
+    from nacl.secret import SecretBox  # noqa: PLC0415
+
+    once = key.unseal(base64.b64decode(value["keys"][key.id], validate=True))
+    if once is None:
+        return None
+    try:
+        packed = SecretBox(once).decrypt(base64.b64decode(value["box"], validate=True))
+    except CryptoError:
+        return None
+    unpacked = zlib.decompressobj()
+    return unpacked.decompress(packed, _MOST)
+
+
+async def lineage_of(store: Store, file: RosterFile) -> str:
+    """Return the lineage of this home's roster.
+
+    Without a usable roster, that of the only one in the bucket.
+    """
+    try:
+        return file.read().lineage
+    except (InvalidInput, Conflict):
+        marks = [key.partition(".")[2] for key in await store.entries(FLEET, [f"{_MARKS}.*"])]
+        if len(marks) != 1:
+            raise
+        return marks[0]
+
+
+async def pull(store: Store, file: RosterFile) -> tuple[Roster, list[str], bool]:
+    """Take what was applied last; the roster, the files that are to be brought by hand, and whether anything changed.
+
+    Raises InvalidInput where nothing was applied yet, Refused where no copy can be opened here.
+    """
+    mark = (await look(store, await lineage_of(store, file))).mark
+    if mark is None:
+        raise InvalidInput("NothingApplied", "cannot pull: no roster was applied yet", "harmony fleet apply")
+    if _present(file) == mark.version:
+        return file.read(), [], False
+    copy = await _copy(store, file, mark)
+    if copy is None:
+        raise Refused(
+            "CopyUnavailable",
+            f"cannot pull generation {mark.generation}: there is no copy of it that a key of this home opens",
+            "bring $HARMONY_HOME/fleet from where it was applied",
+        )
+    for name, data in copy.files.items():
+        file.put(name, data)
+    roster = file.replace(copy.roster, mark.past())
+    elsewhere = [one.file for one in roster.deployments if one.file is not None and one.file not in copy.files]
+    return roster, sorted(set(elsewhere)), True
+
+
+def _present(file: RosterFile) -> Version | None:
+    try:
+        return file.history()[-1]
+    except (InvalidInput, Conflict):
+        return None
+
+
+async def take_over(store: Store, file: RosterFile, say: Callable[[str], None]) -> None:
+    """Let this home's roster follow the last applied one, which it never saw.
+
+    `say` is told of it.
+    """
+    roster = file.read()
+    mark = (await look(store, roster.lineage)).mark
+    if mark is None or mark.version in file.history():
+        return
+    after = file.overrule(mark.version)
+    say(f"taking over from generation {mark.generation}: this roster is generation {after.generation} now")

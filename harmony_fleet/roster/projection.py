@@ -1,0 +1,115 @@
+"""From the roster to manifests: what is to be desired of each device. Pure; the same roster gives the same bytes.
+
+`stopped` keeps files and stops units and containers. A device that isn't enabled is stopped too, whatever its
+`desired_state`, and gets nothing new: its projections are `only_there`, for what it has already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from harmony_fleet.errors import InvalidInput
+from harmony_fleet.roster.model import Roster, RosterDeployment, RosterDevice
+from harmony_fleet.roster.sources import RawScores
+from harmony_fleet.roster.variables import fill, uses
+from scores.container import Container
+from scores.keys import DeploymentKey
+from scores.manifest import FieldError, InvalidManifest, Manifest, validate
+from scores.system_upgrade import SystemUpgrade
+from scores.systemd_unit import SystemdUnit
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """Desired manifest at one key.
+
+    `only_there`: only if something is desired or enforced there already.
+    """
+
+    manifest: Manifest
+    only_there: bool = False
+
+
+@dataclass(slots=True)
+class _Made:
+    """Manifests that are the same for every device without variables."""
+
+    by_state: dict[tuple[str, bool], Manifest] = field(default_factory=dict)
+
+
+def project(roster: Roster, sources: Mapping[str, RawScores]) -> dict[DeploymentKey, Projection]:
+    """Every projection, by key. `sources` are the raw Scores by deployment. Raises InvalidInput."""
+    made = _Made()
+    found: dict[DeploymentKey, Projection] = {}
+    for deployment in roster.deployments:
+        raw = sources[deployment.name]
+        same = not uses(raw)
+        for device in roster.devices:
+            if deployment.select.picks(device):
+                manifest = _shared(made, deployment, device, raw) if same else _manifest(deployment, device, raw)
+                found[DeploymentKey(device.name, deployment.name)] = Projection(manifest, not device.enabled)
+    _check_owners(found)
+    return found
+
+
+def _check_owners(found: Mapping[DeploymentKey, Projection]) -> None:
+    """A resource of a device belongs to one deployment: what the device would reject is refused here."""
+    owners: dict[tuple[str, str], str] = {}
+    for key, projection in found.items():
+        for score in projection.manifest.scores:
+            owner = owners.setdefault((key.device, score.key), key.deployment)
+            if owner != key.deployment:
+                raise InvalidInput(
+                    "OwnedByAnotherDeployment",
+                    f"cannot project {key.device}: {score.key} is in both {owner} and {key.deployment}",
+                    "name one of them otherwise, or choose other devices",
+                )
+
+
+def _shared(made: _Made, deployment: RosterDeployment, device: RosterDevice, raw: RawScores) -> Manifest:
+    key = (deployment.name, device.runs)
+    if key not in made.by_state:
+        made.by_state[key] = _manifest(deployment, device, raw)
+    return made.by_state[key]
+
+
+def _manifest(deployment: RosterDeployment, device: RosterDevice, raw: RawScores) -> Manifest:
+    where = f"{device.name}/{deployment.name}"
+    scores: Any = fill(raw, device.known(), "scores", where)
+    try:
+        manifest = validate(Manifest, {"deployment": deployment.name, "scores": scores})
+    except InvalidManifest as error:
+        raise InvalidInput(
+            error.code,
+            f"cannot project {where}",
+            "see the fields with: harmony schema",
+            error.errors,
+            details=str(error).split("; "),
+        ) from None
+    for at, score in enumerate(manifest.scores):
+        if isinstance(score, SystemUpgrade):
+            raise InvalidInput(
+                "SystemUpgradeInRoster",
+                f"cannot project {where}: a SystemUpgrade is for once, and the roster is for good",
+                "start one with: harmony upgrade start; recurring ones are schedules",
+                [FieldError(f"scores[{at}].kind", "SystemUpgradeInRoster")],
+            )
+    return manifest if device.runs else stopped(manifest)
+
+
+def stopped(manifest: Manifest) -> Manifest:
+    """The same with units and containers stopped, and nothing that a boot would start."""
+    scores = []
+    for score in manifest.scores:
+        update: dict[str, Any] = {}
+        if isinstance(score, SystemdUnit):
+            if score.wanted_state == "running":
+                update["state"] = "stopped"
+            if score.enabled:
+                update["enabled"] = False
+        elif isinstance(score, Container) and score.state == "running":
+            update["state"] = "stopped"
+        scores.append(score.model_copy(update=update) if update else score)
+    return manifest.model_copy(update={"scores": scores})
