@@ -20,7 +20,7 @@ FILE_LIBRARIES: Final = ("anyio", "nats", "pydantic", "sqlite3")
 ALL_LIBRARIES: Final = (*FILE_LIBRARIES, "h11", "sdbus")
 _START: Final = """
 import sys, time
-from harmony_agent.engine.relist import Relister
+from harmony_agent.engine.reconcile.relist import Relister
 relist = Relister.relist
 async def timed(self):
     good = await relist(self)
