@@ -55,7 +55,7 @@ def _release(name: str, place: OwnedPath, path_state: PathState, *, passes_on: b
     trouble, seen, former = path_state.error, path_state.stat, place.former
     if (
         trouble is not None
-        and (place.proven or (place.kept and path_state.has_backup))
+        and ((place.proven and not place.vacant) or (place.kept and path_state.has_backup))
         and trouble.reason != "NotADirectory"
     ):
         return wait(trouble)

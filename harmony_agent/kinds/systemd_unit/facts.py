@@ -143,7 +143,7 @@ def at_claim(
         facts,
         released=False,
         started=started,
-        touched=tuple(sorted({*facts.touched, *_touched(spec)})),
+        touched=tuple(sorted({*facts.touched, *_touched(spec, unit)})),
         former=replace(facts.former, files=formers),
         # Beginning or ceasing to depend on others is no change of them.
         restart=facts.restart if facts.restart and desired.restart_token else desired.restart_token,
@@ -172,8 +172,14 @@ def _first(desired: Desired[SystemdUnit], unit: Unit, directory: str, boot: str)
     )
 
 
-def _touched(spec: SystemdUnit) -> set[str]:
-    """The fields of `spec` whose effect outlives it."""
-    touched = {"masked"} if spec.masked or "masked" in spec.model_fields_set else set()
+def minds_mask(spec: SystemdUnit) -> bool:
+    """Return whether a mask is against what the spec says."""
+    return "masked" in spec.model_fields_set or spec.wanted_state == "running" or spec.enabled is True
+
+
+def _touched(spec: SystemdUnit, unit: Unit) -> set[str]:
+    """The fields of `spec` whose effect outlives it; a mask that it takes away counts though it names none."""
+    unmasks = "masked" in unit.unit_file_state and minds_mask(spec)
+    touched = {"masked"} if unmasks or spec.masked or "masked" in spec.model_fields_set else set()
     touched |= {"enabled"} if spec.enabled is not None else set()
     return touched | ({"state"} if spec.wanted_state != "none" else set())

@@ -29,6 +29,7 @@ from harmony_agent.kinds.systemd_unit.facts import (
     digest_of,
     files_token,
     loaded,
+    minds_mask,
     places,
     read,
     wanted_files,
@@ -179,15 +180,10 @@ def _masking(spec: SystemdUnit, unit: Unit, *, mine: bool) -> tuple[UnitAction |
             return None, ""
         exists = bool(state) or unit.load_state not in ("", "not-found")
         return Mask(name=spec.name, reason="the unit is not masked", is_disruptive=exists and not mine), "masked"
-    if spec.content is not None or state not in MASKED or not _minds_mask(spec):
+    if spec.content is not None or state not in MASKED or not minds_mask(spec):
         return None, ""  # a unit file of ours takes the place of a mask
     runtime = state == "masked-runtime"
     return Unmask(name=spec.name, reason="the unit is masked", is_disruptive=not mine, runtime=runtime), "masked"
-
-
-def _minds_mask(spec: SystemdUnit) -> bool:
-    """Return whether a mask is against what the spec says."""
-    return "masked" in spec.model_fields_set or spec.wanted_state == "running" or spec.enabled is True
 
 
 def _enablement(spec: SystemdUnit, unit: Unit, *, mine: bool) -> tuple[UnitAction | None, str]:

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import suppress
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from harmony_agent.core.errors import Transient
@@ -80,6 +80,14 @@ async def settle(world: World, killer: Killer) -> None:
     before=st.dictionaries(paths.filter(lambda p: p != "/srv/d"), formers(), max_size=2),
     wanted=st.lists(specs(), min_size=1, max_size=3),
     at=st.integers(0, 12),
+)
+@example(
+    before={},
+    wanted=[
+        {"path": "/srv/d/a", "adopt": True, "type": "absent"},
+        {"path": "/srv/d", "adopt": True, "parents": True, "type": "symlink", "target": "t"},
+    ],
+    at=0,
 )
 def test_converges_and_leaves_all_as_it_was(
     before: dict[str, dict[str, Any]], wanted: list[dict[str, Any]], at: int
