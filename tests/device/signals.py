@@ -16,7 +16,10 @@ def send(device: Device, number: int, pids: Sequence[str]) -> None:
         for pid in pids:
             halt(device.host_pid(int(pid)))
     else:
-        device.run(["kill", f"-{int(number)}", *pids])
+        done = device.run(["kill", f"-{int(number)}", *pids], env={"LC_ALL": "C"}, check=False)
+        failed = done.stderr.splitlines()
+        gone = [line for line in failed if "No such process" in line]  # what has ended needs no signal
+        assert done.rc == 0 or failed == gone != [], failed
 
 
 def signal_podman(device: Device, number: int, *, needed: bool = True) -> None:
