@@ -15,6 +15,8 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 from harmony_fleet.nats.kv import Store
 from scores.keys import DESIRED, kv_stream
 from tests.integration.test_enroll import Command
@@ -22,9 +24,9 @@ from tests.natsauthority import GuardedServer
 
 COUNT = int(os.environ.get("HARMONY_CROWD", "1050"))
 PROCESSES = 4
-POLL = 300.0
-"""Seconds: what is seen much earlier was told, or read with a new connection."""
-SECONDS = 0.7 * POLL
+POLL = 60.0
+"""Seconds within which a device finds what nobody told it of, as the many reconnect at once."""
+SECONDS = 4 * POLL
 """For whatever is waited for, on a machine that has other work."""
 
 
@@ -115,6 +117,7 @@ async def put_all(store: Store, deployment: str, value: bytes, devices: list[str
     await asyncio.gather(*map(one, devices))
 
 
+@pytest.mark.timeout(900)
 async def test_more_devices_than_consumers(tmp_path: Path) -> None:
     """Each finds all that was written before it came, each sees a change, also after the server was restarted."""
     devices = [f"pi-{number:04}" for number in range(COUNT)]
