@@ -59,14 +59,14 @@ class KindContext:
 
 
 @dataclass(frozen=True, slots=True)
-class KindInstance:
+class ComposedKind:
     """A kind, and how to ask its capability for a version (None where it offers none)."""
 
     reconciler: AnyReconciler
     version: Callable[[], Awaitable[str]] | None = None
 
 
-def _file(parts: KindContext) -> KindInstance:
+def _file(parts: KindContext) -> ComposedKind:
     from harmony_agent.adapters.files.local_files import LocalFiles
     from harmony_agent.kinds.file import FileReconciler
 
@@ -74,22 +74,22 @@ def _file(parts: KindContext) -> KindInstance:
     roots = settings.files.roots
     files = LocalFiles(roots, settings.agent.state_dir, parts.clock)
     forbidden, allow_setuid = protected_paths(settings).files, settings.files.setuid
-    return KindInstance(
+    return ComposedKind(
         FileReconciler(files, parts.store, parts.objects, roots=roots, forbidden=forbidden, allow_setuid=allow_setuid)
     )
 
 
-def _systemd_unit(parts: KindContext) -> KindInstance:
+def _systemd_unit(parts: KindContext) -> ComposedKind:
     from harmony_agent.adapters.systemd.units import SystemdUnits
     from harmony_agent.kinds.systemd_unit import UnitReconciler
 
     settings = parts.settings
     keep = f"{settings.agent.state_dir}/units"
     units = SystemdUnits(settings.systemd.scope, unit_dir(settings), keep)
-    return KindInstance(UnitReconciler(units, parts.store, settings.systemd.units), units.version)
+    return ComposedKind(UnitReconciler(units, parts.store, settings.systemd.units), units.version)
 
 
-def _container(parts: KindContext) -> KindInstance:
+def _container(parts: KindContext) -> ComposedKind:
     from harmony_agent.adapters.podman.client import Podman
     from harmony_agent.adapters.podman.env_files import LocalEnvFiles
     from harmony_agent.kinds.container import ContainerReconciler
@@ -108,19 +108,19 @@ def _container(parts: KindContext) -> KindInstance:
         closed_mounts=closed.mounts,
         now=parts.now,
     )
-    return KindInstance(reconciler, podman.version)
+    return ComposedKind(reconciler, podman.version)
 
 
-def _system_upgrade(parts: KindContext) -> KindInstance:
+def _system_upgrade(parts: KindContext) -> ComposedKind:
     from harmony_agent.adapters.updater import SocketUpdater
     from harmony_agent.kinds.system_upgrade import SystemUpgradeReconciler
 
     settings = parts.settings
     updater = SocketUpdater(settings.updater.socket)
-    return KindInstance(SystemUpgradeReconciler(updater, parts.store, parts.clock, settings.agent.device_id))
+    return ComposedKind(SystemUpgradeReconciler(updater, parts.store, parts.clock, settings.agent.device_id))
 
 
-KINDS: Final[Mapping[str, Callable[[KindContext], KindInstance]]] = {
+KINDS: Final[Mapping[str, Callable[[KindContext], ComposedKind]]] = {
     "File": _file,
     "SystemdUnit": _systemd_unit,
     "Container": _container,
@@ -198,7 +198,7 @@ async def run(settings: Settings) -> None:
     anew, moments = asyncio.Event(), times()
     state = DeviceState(ledger, moments.wire_now)
     control = control_plane(settings, lambda: list(state.deployments))
-    made: dict[str, KindInstance] = {
+    made: dict[str, ComposedKind] = {
         kind: KINDS[kind](KindContext(settings, state.store(kind), moments.clock, control))
         for kind in settings.agent.kinds
     }

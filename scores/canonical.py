@@ -44,7 +44,7 @@ def digest(data: bytes) -> str:
 
 
 def read(data: bytes, limit: int) -> Any:
-    """Parse bytes strictly. `limit` is in bytes. Raises NotCanonical with a code of ``docs/reasons.md``."""
+    """Parse bytes strictly. `limit` is in bytes. Raises NotCanonical with a code of ``docs/reasons/``."""
     if len(data) > limit:
         raise NotCanonical("TooLarge", f"{len(data)} bytes, at most {limit} are read")
     with contextlib.suppress(ValueError):

@@ -34,7 +34,7 @@ class Finding(NamedTuple):
 
 
 class _Nothing:
-    """`core.reconcile.Store` that holds nothing."""
+    """`core.reconciler.KindView` that holds nothing."""
 
     def desired(self, name: str) -> Desired[Any] | None:
         del name

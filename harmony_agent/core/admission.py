@@ -1,6 +1,6 @@
 """The acceptance table: what becomes of a manifest that arrives. Fence, lineage, allowlist, ownership, prune guard.
 
-Pure. The answer is one of Accept, Same and Keep; with Keep the last accepted manifest stays enforced.
+Pure. The answer is Accept, Unchanged or NotAccepted. After NotAccepted the last accepted manifest stays enforced.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Errors of work on a resource.
 
-There is no third class: waiting is a plan (`reconcile.Wait`), not an error.
+There is no third class: waiting is a plan (`reconciler.Wait`), not an error.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from scores.status import ResourcePhase
 
 
 class ResourceError(Exception):
-    """`reason` is a code of ``docs/reasons.md``; the message says what cannot be done and what to do; no values."""
+    """`reason` is a code of ``docs/reasons/``; the message says what cannot be done and what to do; no values."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)

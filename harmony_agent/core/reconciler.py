@@ -145,7 +145,7 @@ class Act(Generic[A]):
 
     `fields` are the names of the Score's fields that differ.
 
-    `again`: this starts anew what had ended by itself, so the engine paces it (10 s doubling to 300 s). `drift`
+    `is_restart`: this starts anew what had ended by itself, so the engine paces it (10 s doubling to 300 s). `drift`
     False: this is in the order of things (what ended as it should is recorded, what a reboot stopped is started), so it
     is done where drift is only reported, too, and counts as none. `ahead`: this clears the way for another resource,
     so it waits for nothing that its own spec needs.
@@ -163,7 +163,7 @@ class Wait:
     """Nothing can be done now; look again after `seconds`, or when an event comes.
 
     `phase` Progressing: it is on its way. Degraded: it failed and is being retried. Blocked: an outside cause, named
-    in `message`. Failed: it ended badly, and only another spec can help. `reason` is a code of ``docs/reasons.md``.
+    in `message`. Failed: it ended badly, and only another spec can help. `reason` is a code of ``docs/reasons/``.
     """
 
     reason: str
@@ -339,7 +339,7 @@ class Batches(Protocol):
     """A kind that does work for several resources at once, as one daemon-reload serves them all."""
 
     def batch_begin(self, names: Collection[str]) -> None:
-        """These are about to be worked on together. Each ends with `done`."""
+        """These are about to be worked on together. Each ends with `batch_end`."""
         ...
 
 

@@ -1,6 +1,6 @@
 """Context of a pass over one resource: spec, kind, retry state, time.
 
-No behaviour. No behaviour.
+No behaviour.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class HealthVerdict:
 
 
 class HealthTracker(Protocol):
-    """Source of health for the worker; see `engine.health`."""
+    """Source of health for the worker; see `engine.reconcile.health`."""
 
     def track(self, key: Key, spec: Score, instance: str, *, ready_before: bool) -> HealthVerdict:
         """Probe `instance` from now on; what is known until now."""

@@ -33,7 +33,7 @@ AnyReconciler = Reconciler[Any, Any, Any]
 
 
 class KindInstance:
-    """One kind on this device; see `core.reconcile` for what each method means."""
+    """One kind on this device; see `core.reconciler` for what each method means."""
 
     def __init__(self, reconciler: AnyReconciler) -> None:
         self.kind, self.spec_type = reconciler.kind, reconciler.spec_type

@@ -1,1 +1,1 @@
-"""One module a kind: its actions, its pure plan, its Reconciler. Sees core, topology, scores; no kind sees another."""
+"""The kinds: their actions, pure plans and reconcilers. They see core, topology and scores, and no other kind."""

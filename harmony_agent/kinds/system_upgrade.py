@@ -65,7 +65,7 @@ class Observed:
 
 
 class SystemUpgradeReconciler:
-    """`core.reconcile.Reconciler` for SystemUpgrade."""
+    """`core.reconciler.Reconciler` for SystemUpgrade."""
 
     kind = "SystemUpgrade"
     spec_type = SystemUpgrade

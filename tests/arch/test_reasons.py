@@ -14,7 +14,9 @@ DOCS = ROOT / "docs" / "reasons"
 FORM = re.compile(r"[A-Z][A-Za-z0-9]+")
 POSITIONS = {
     "Outcome": 1,
-    "Keep": 1,
+    "NotAccepted": 1,
+    "Hold": 1,
+    "PathError": 0,
     "Wait": 0,
     "Lost": 0,
     "Transient": 0,
@@ -96,6 +98,7 @@ def given() -> dict[str, str]:
 def test_it_finds_what_it_is_for() -> None:
     found = given()
     assert {"OwnershipConflict", "GenerationReused", "PathNotNormal", "NotJson", "NoSpace", "LedgerLost"} <= set(found)
+    assert {"StaleGeneration", "PruneGuard", "DesiredStateMissing", "CrashLoop", "Contended"} <= set(found)
     assert len(found) > 100
 
 

@@ -22,7 +22,7 @@ def settings(tmp_path: Path, **more: Any) -> Settings:
     return Settings.model_validate({"agent": agent, "files": {"roots": [str(tmp_path)]}, **more})
 
 
-def made(tmp_path: Path, **more: Any) -> app.KindInstance:
+def made(tmp_path: Path, **more: Any) -> app.ComposedKind:
     store: KindView = FakeStore("File")
     return app.KINDS["File"](app.KindContext(settings(tmp_path, **more), store, FakeClock(), None))  # type: ignore[arg-type]
 
@@ -36,7 +36,7 @@ async def test_a_manager_that_hangs_is_still_there(tmp_path: Path) -> None:
             raise answer
         return answer
 
-    parts = {"Container": app.KindInstance(made(tmp_path).reconciler, ask)}
+    parts = {"Container": app.ComposedKind(made(tmp_path).reconciler, ask)}
     describe = DeviceDescription(settings(tmp_path), parts)
     hangs = Transient("PodmanUnreachable", "podman does not answer", phase="Unknown")
     gone = Transient("PodmanUnavailable", "cannot reach podman", phase="Blocked")

@@ -19,7 +19,7 @@ from harmony_agent.adapters.posix.safe_path import Job, ParentDir, RootedPaths, 
 from harmony_agent.topology.files import Attributes, FileSpec, StatFingerprint
 
 Rename = Callable[[str, str, int, int], bool]
-"""`linux.renameat2` or the like; False where the file system can't."""
+"""`syscalls.renameat2` or the like; False where the file system can't."""
 _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _DEFAULT_MODE: Final = {"file": 0o644, "directory": 0o755}

@@ -43,7 +43,7 @@ CREATE TABLE records (
 
 
 class SqliteLedger:
-    """`topology.control.Ledger` on SQLite. Reads happen once, at the opening; writes in a worker thread."""
+    """`topology.control_plane.Ledger` on SQLite. Reads happen once, at the opening; writes in a worker thread."""
 
     def __init__(self, state_dir: Path, before_rebuild: Callable[[], None] = lambda: None) -> None:
         """Open, or at the very first start create. Raises LedgerUnreadable.

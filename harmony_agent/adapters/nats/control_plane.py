@@ -65,7 +65,7 @@ class _Heard:
 
 
 class NatsControl(NatsLink):
-    """`topology.control.ControlPlane` and `topology.Objects`, whole."""
+    """`topology.control_plane.ControlPlane` and `topology.ObjectStore`, whole."""
 
     def __init__(
         self,

@@ -63,7 +63,7 @@ def is_device(credentials: str) -> bool:
 
 
 class DeviceAccess:
-    """`nats_access.Access`: what the device may read, and whether a bucket is still the one that it was."""
+    """`access.Access`: what the device may read, and whether a bucket is still the one that it was."""
 
     def __init__(self, connection: NatsConnection, device: str) -> None:
         self._connection = connection

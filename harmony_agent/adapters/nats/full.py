@@ -19,7 +19,7 @@ _NO_MESSAGE: Final = 10037
 
 
 class FullAccess:
-    """`nats_access.Access` by `$JS.API` as it is."""
+    """`access.Access` by `$JS.API` as it is."""
 
     def __init__(self, connection: NatsConnection, device: str) -> None:
         self._connection = connection

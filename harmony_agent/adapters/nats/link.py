@@ -27,7 +27,7 @@ _WRONG_SEQUENCE: Final = (10071, 10164)
 
 
 class NatsLink(NatsConnection):
-    """The connection, and what of `topology.control.ControlPlane` and `topology.Objects` is no desired state."""
+    """Implements what of `control_plane.ControlPlane` and `topology.ObjectStore` isn't about desired state."""
 
     def __init__(
         self,

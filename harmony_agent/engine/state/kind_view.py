@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class DeviceStateView:
-    """`core.reconcile.Store` for one kind."""
+    """`core.reconciler.KindView` for one kind."""
 
     def __init__(self, state: DeviceState, kind: str) -> None:
         self._state = state

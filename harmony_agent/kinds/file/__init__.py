@@ -1,7 +1,8 @@
 """File: what stands at a path is as its Score says, and what stood there before comes back where it was kept.
 
-`plan` decides on `actions` from what was seen and what is ours, which `places` reads from the ledger; all three are
-pure. `surveys` says where to look and remembers what was seen, `act` does, `reconciler` is what the engine sees.
+`plan` and `release` choose `actions` from the observed state and from `facts`, the ledger's; all four are pure.
+`observe` says where to look and remembers what was seen, `exchange` passes places on, `apply` acts, `reconciler` is
+what the engine sees.
 """
 
 from harmony_agent.kinds.file.reconciler import FileReconciler

@@ -36,7 +36,7 @@ _STATES: Final[Mapping[ObjectType, Literal["PresentAt", "Directory", "Symlink"]]
 
 
 class FileReconciler:
-    """Implements `core.reconcile.Reconciler`.
+    """Implements `core.reconciler.Reconciler`.
 
     `roots` are the directories below which a File may be; nothing may be at, in or above one of `forbidden` (what
     is the agent's own, and where its power comes from).
