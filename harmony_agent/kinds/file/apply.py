@@ -164,11 +164,16 @@ class Applier:
             self._index.of(heir)  # so that what was made for it is known
 
     def _inherit(self, name: str, directories: Sequence[str], rest: list[OwnedPath]) -> dict[str, Facts]:
-        """Directories that stay go with the Files that have places in them; else with the last of its own places."""
+        """Directories that stay go with the Files that have places in them; else with the last of its own places.
+
+        Where one of those Files has the directory already, nothing is written.
+        """
         given: dict[str, list[OwnedPath]] = {}
         alone = []
         for directory in directories:
             heirs = self._exchange.heirs(name, directory)
+            if any(directory in place.made for heir in heirs for place in self._index.owned(heir).places):
+                continue  # one of them takes it along as it is: of a thousand that go, none writes the others' records
             for heir in heirs:
                 places = given.setdefault(heir, list(self._index.owned(heir).places))
                 at = next(
