@@ -1,7 +1,9 @@
-"""Print what the root updater is made of: its files, what it imports, and every command that it can ever run.
+"""Print what the root updater is made of: its files, what it imports, and every command that it can
+ever run.
 
-Reads the source as text but for the table of commands, which it imports. Exits 1 when the updater imports a module or
-runs a program that isn't named here, starts a process in another place, or has a line of more than 100 columns.
+Reads the source as text but for the table of commands, which it imports. Exits 1 when the updater
+imports a module or runs a program that isn't named here, starts a process in another place, or has
+a line of more than 100 columns.
 """
 
 import ast
@@ -12,7 +14,13 @@ from pathlib import Path
 COLUMNS = 100
 PACKAGE = Path(__file__).resolve().parent.parent / "harmony_updater"
 PROGRAMS = {
-    *("/usr/bin/apt-cache", "/usr/bin/apt-config", "/usr/bin/apt-get", "/usr/bin/dpkg", "/usr/bin/dpkg-query"),
+    *(
+        "/usr/bin/apt-cache",
+        "/usr/bin/apt-config",
+        "/usr/bin/apt-get",
+        "/usr/bin/dpkg",
+        "/usr/bin/dpkg-query",
+    ),
     *("/usr/bin/env", "/usr/bin/systemctl", "/usr/bin/systemd-run", "/usr/bin/timedatectl"),
 }
 MODULES = {
@@ -33,7 +41,18 @@ MODULES = {
     *("shutil", "socket", "struct", "subprocess", "sys", "threading", "time", "tomllib", "typing"),
     *("harmony_updater", "pydantic"),
 }
-STARTERS = {"Popen", "run", "call", "check_call", "check_output", "system", "popen", "fork", "posix_spawn", "execv"}
+STARTERS = {
+    "Popen",
+    "run",
+    "call",
+    "check_call",
+    "check_output",
+    "system",
+    "popen",
+    "fork",
+    "posix_spawn",
+    "execv",
+}
 
 
 def imported(tree: ast.Module) -> set[str]:
@@ -61,9 +80,13 @@ def starters(tree: ast.Module) -> list[int]:
 
 
 def programs(commands: dict[str, str]) -> set[str]:
-    """Find the programs in the commands: the first word, and what env and systemd-run are given to run."""
+    """Find the programs in the commands: the first word, and what env and systemd-run are given to
+    run.
+    """
     words = (word for command in commands.values() for word in shlex.split(command))
-    return {word for word in words if word.startswith(("/usr/bin/", "/usr/sbin/", "/bin/", "/sbin/"))}
+    return {
+        word for word in words if word.startswith(("/usr/bin/", "/usr/sbin/", "/bin/", "/sbin/"))
+    }
 
 
 def main() -> int:
@@ -85,8 +108,16 @@ def main() -> int:
     said += ["commands (`spawn` is given the id of an attempt):"]
     said += [f"  {name}: {shlex.join(shlex.split(command))}" for name, command in COMMANDS.items()]
     for name in ("apt.conf", "bare.conf"):
-        said += ["", f"{name}:", *(f"  {line}" for line in (PACKAGE / name).read_text(encoding="utf-8").splitlines())]
-    wrong = [f"cannot accept an import of {name}" for name in modules if name.split(".")[0] not in MODULES]
+        said += [
+            "",
+            f"{name}:",
+            *(f"  {line}" for line in (PACKAGE / name).read_text(encoding="utf-8").splitlines()),
+        ]
+    wrong = [
+        f"cannot accept an import of {name}"
+        for name in modules
+        if name.split(".")[0] not in MODULES
+    ]
     wrong += [f"cannot accept the program {name}" for name in sorted(run - PROGRAMS)]
     wrong += [f"cannot accept processes started in {places}"] if len(places) != 1 else []
     wrong += [

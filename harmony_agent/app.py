@@ -1,6 +1,7 @@
 """Composition root: the one place where kinds, adapters and the engine meet. One line a kind.
 
-Nothing is decided here. A kind's libraries are imported only where the configuration allows the kind.
+Nothing is decided here. A kind's libraries are imported only where the configuration allows the
+kind.
 """
 
 from __future__ import annotations
@@ -75,7 +76,14 @@ def _file(parts: KindContext) -> ComposedKind:
     files = LocalFiles(roots, settings.agent.state_dir, parts.clock)
     forbidden, allow_setuid = protected_paths(settings).files, settings.files.setuid
     return ComposedKind(
-        FileReconciler(files, parts.store, parts.objects, roots=roots, forbidden=forbidden, allow_setuid=allow_setuid)
+        FileReconciler(
+            files,
+            parts.store,
+            parts.objects,
+            roots=roots,
+            forbidden=forbidden,
+            allow_setuid=allow_setuid,
+        )
     )
 
 
@@ -117,7 +125,9 @@ def _system_upgrade(parts: KindContext) -> ComposedKind:
 
     settings = parts.settings
     updater = SocketUpdater(settings.updater.socket)
-    return ComposedKind(SystemUpgradeReconciler(updater, parts.store, parts.clock, settings.agent.device_id))
+    return ComposedKind(
+        SystemUpgradeReconciler(updater, parts.store, parts.clock, settings.agent.device_id)
+    )
 
 
 KINDS: Final[Mapping[str, Callable[[KindContext], ComposedKind]]] = {
@@ -129,7 +139,9 @@ KINDS: Final[Mapping[str, Callable[[KindContext], ComposedKind]]] = {
 
 
 def runtime_dir() -> str:
-    """The user's runtime directory, also where nobody set it: a service without a login has none in its environment."""
+    """The user's runtime directory, also where nobody set it: a service without a login has none in
+    its environment.
+    """
     return os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
 
 
@@ -144,14 +156,25 @@ def podman_socket(settings: Settings) -> str:
     """Podman's API socket: as configured, else by the scope."""
     if settings.podman.socket:
         return settings.podman.socket
-    return "/run/podman/podman.sock" if settings.systemd.scope == "system" else f"{runtime_dir()}/podman/podman.sock"
+    return (
+        "/run/podman/podman.sock"
+        if settings.systemd.scope == "system"
+        else f"{runtime_dir()}/podman/podman.sock"
+    )
 
 
 def protected_paths(settings: Settings) -> ProtectedPaths:
     """Collect the paths that no Score may reach."""
-    own = [settings.agent.state_dir, unit_dir(settings), podman_socket(settings), settings.updater.socket]
+    own = [
+        settings.agent.state_dir,
+        unit_dir(settings),
+        podman_socket(settings),
+        settings.updater.socket,
+    ]
     return ProtectedPaths(
-        [*own, settings.nats.credentials, settings.nats.tls_ca], str(Path.home()), settings.files.roots
+        [*own, settings.nats.credentials, settings.nats.tls_ca],
+        str(Path.home()),
+        settings.files.roots,
     )
 
 
@@ -187,7 +210,9 @@ def trust(settings: Settings) -> Trust:
 def times() -> Times:
     """The kernel's clocks and chance."""
     clock = SystemClock()
-    return Times(clock, lambda: format_time(datetime.fromtimestamp(clock.now(), UTC)), random.random)
+    return Times(
+        clock, lambda: format_time(datetime.fromtimestamp(clock.now(), UTC)), random.random
+    )
 
 
 async def run(settings: Settings) -> None:
@@ -226,7 +251,9 @@ async def run(settings: Settings) -> None:
         held.close()
 
 
-async def _serve(control: NatsControl, engine: Engine, state_dir: Path, anew: asyncio.Event) -> None:
+async def _serve(
+    control: NatsControl, engine: Engine, state_dir: Path, anew: asyncio.Event
+) -> None:
     """All loops, until a signal says to stop."""
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(control.run)
@@ -251,13 +278,18 @@ def _told(control: NatsControl, engine: Engine) -> dict[str, Any]:
 
 
 def _bound_the_stop() -> None:
-    """A thread that hangs in the kernel, on a dead disk or name server, would keep the process for ever: end it then.
+    """A thread that hangs in the kernel, on a dead disk or name server, would keep the process for
+    ever: end it then.
 
     Nothing is lost by it: whatever has to outlive the agent is durable before it is acted on.
     """
 
     def end() -> None:
-        log.warning("something still hangs after %g s: stopping without it", STOP_SECONDS, extra={"reason": "Hangs"})
+        log.warning(
+            "something still hangs after %g s: stopping without it",
+            STOP_SECONDS,
+            extra={"reason": "Hangs"},
+        )
         os._exit(0)
 
     last = threading.Timer(STOP_SECONDS, end)

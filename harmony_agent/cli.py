@@ -1,4 +1,5 @@
-"""The command ``harmony-agent``: run, check, status, plan, join, version. Prints for people, exits by the contract.
+"""The command ``harmony-agent``: run, check, status, plan, join, version. Prints for people, exits
+by the contract.
 
 argparse and plain text, and each verb imports what it needs, so that the running agent stays small.
 """
@@ -48,20 +49,34 @@ def parser() -> argparse.ArgumentParser:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    verbs = top.add_subparsers(dest="verb", required=True, metavar="run|check|status|plan|join|version")
+    verbs = top.add_subparsers(
+        dest="verb", required=True, metavar="run|check|status|plan|join|version"
+    )
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--config", help=f"TOML; else $HARMONY_AGENT_CONFIG, else {DEFAULT_PATH}")
     run = verbs.add_parser("run", parents=[common], help="run until stopped")
     run.add_argument("--verbose", action="store_true", help="log each step")
-    verbs.add_parser("check", parents=[common], help="say what is missing on this machine and how to mend it")
+    verbs.add_parser(
+        "check", parents=[common], help="say what is missing on this machine and how to mend it"
+    )
     status = verbs.add_parser("status", parents=[common], help="say how each resource is")
     status.add_argument("-o", "--output", choices=("table", "json"), default="table")
-    planned = verbs.add_parser("plan", parents=[common], help="say what would be done here; does nothing")
-    planned.add_argument("manifest", nargs="?", help="a manifest in JSON; without it: what was accepted last")
-    joined = verbs.add_parser("join", help="become the device of a bundle, as root; may be run again")
+    planned = verbs.add_parser(
+        "plan", parents=[common], help="say what would be done here; does nothing"
+    )
+    planned.add_argument(
+        "manifest", nargs="?", help="a manifest in JSON; without it: what was accepted last"
+    )
+    joined = verbs.add_parser(
+        "join", help="become the device of a bundle, as root; may be run again"
+    )
     joined.add_argument("bundle", help="as harmony device enroll wrote it")
-    joined.add_argument("--wait", type=float, default=60.0, metavar="SECONDS", help="for the connection (60)")
-    joined.add_argument("--replace", action="store_true", help="also where this is another device already")
+    joined.add_argument(
+        "--wait", type=float, default=60.0, metavar="SECONDS", help="for the connection (60)"
+    )
+    joined.add_argument(
+        "--replace", action="store_true", help="also where this is another device already"
+    )
     verbs.add_parser("version", help="print the version")
     return top
 
@@ -126,7 +141,10 @@ def _status(settings: Settings, output: str) -> int:
         return _stopped(state_dir)
     statuses, lost = told["statuses"], told.get("lost", "")
     if lost:
-        print(f"harmony-agent: desired state can't be read ({lost}): this is what was accepted", file=sys.stderr)
+        print(
+            f"harmony-agent: desired state can't be read ({lost}): this is what was accepted",
+            file=sys.stderr,
+        )
     if output == "json":
         print(json.dumps(statuses, indent=2))
     else:
@@ -139,12 +157,16 @@ def _status(settings: Settings, output: str) -> int:
 
 def _stopped(state_dir: Path) -> int:
     """No agent answers: say what is known all the same."""
-    print(f"harmony-agent: no agent runs in {state_dir}: start it with systemctl, or with harmony-agent run")
+    print(
+        f"harmony-agent: no agent runs in {state_dir}: start it with systemctl, or with harmony-agent run"
+    )
     if (state_dir / "manifests.db").exists():
         manifests, records = read_only(state_dir)
         for stored in manifests:
             owned = sum(1 for record in records if record.deployment == stored.deployment)
-            print(f"  {stored.deployment}: generation {stored.generation} was accepted, {owned} resources are owned")
+            print(
+                f"  {stored.deployment}: generation {stored.generation} was accepted, {owned} resources are owned"
+            )
     return UNREACHABLE
 
 
@@ -152,7 +174,15 @@ def _table(statuses: list[dict[str, object]]) -> str:
     rows = [("RESOURCE", "PHASE", "GENERATION", "SINCE", "REASON")]
     for status in statuses:
         reason = f"{status['reason']} {status['message']}".strip()
-        rows.append((str(status["deployment"]), str(status["phase"]), str(status["generation"] or "-"), "", reason))
+        rows.append(
+            (
+                str(status["deployment"]),
+                str(status["phase"]),
+                str(status["generation"] or "-"),
+                "",
+                reason,
+            )
+        )
         resources = status["resources"]
         for key, one in resources.items() if isinstance(resources, dict) else ():
             reason = f"{one['reason']} {one['message']}".strip()
@@ -161,7 +191,9 @@ def _table(statuses: list[dict[str, object]]) -> str:
         return "nothing is wanted of this device yet"
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     return "\n".join(
-        "  ".join([*(cell.ljust(width) for cell, width in zip(row[:4], widths, strict=True)), row[4]]).rstrip()
+        "  ".join(
+            [*(cell.ljust(width) for cell, width in zip(row[:4], widths, strict=True)), row[4]]
+        ).rstrip()
         for row in rows
     )
 

@@ -27,7 +27,9 @@ class Versioned(Protocol):
 
 
 class DeviceDescription:
-    """Makes the DeviceInfo. A manager that hangs now keeps the version that it told before: it is there."""
+    """Makes the DeviceInfo. A manager that hangs now keeps the version that it told before: it is
+    there.
+    """
 
     def __init__(self, settings: Settings, made: Mapping[str, Versioned]) -> None:
         self._settings = settings

@@ -1,4 +1,5 @@
-"""The agent's configuration: TOML, and ``HARMONY_AGENT__SECTION__KEY`` over it. What nothing honours is an error.
+"""The agent's configuration: TOML, and ``HARMONY_AGENT__SECTION__KEY`` over it. What nothing
+honours is an error.
 
 Reads a file and the environment that it is handed; does nothing else.
 """
@@ -103,7 +104,9 @@ class TrustSection(_Section):
     @model_validator(mode="after")
     def _holds_together(self) -> TrustSection:
         if self.require and not self.keys:
-            raise ValueError("require = true needs keys: see harmony fleet key list; without any nothing is believed")
+            raise ValueError(
+                "require = true needs keys: see harmony fleet key list; without any nothing is believed"
+            )
         if len(set(self.keys)) != len(self.keys):
             raise ValueError("keys has the same key twice: take one out")
         return self
@@ -144,11 +147,17 @@ def load(path: str | None, environ: Mapping[str, str]) -> Settings:
             f"  {'.'.join(map(str, detail['loc']))}: {_sentence(detail['type'], detail['msg'])}"
             for detail in error.errors(include_url=False, include_input=False)
         ]
-        raise InvalidSettings(f"cannot use the configuration {place}:\n" + "\n".join(lines)) from None
+        raise InvalidSettings(
+            f"cannot use the configuration {place}:\n" + "\n".join(lines)
+        ) from None
 
 
 def _sentence(kind: str, message: str) -> str:
-    return "nothing honours this key: take it out" if kind == "extra_forbidden" else message.removeprefix(_OURS)
+    return (
+        "nothing honours this key: take it out"
+        if kind == "extra_forbidden"
+        else message.removeprefix(_OURS)
+    )
 
 
 def _override(value: dict[str, Any], name: str, text: str) -> None:
@@ -156,18 +165,24 @@ def _override(value: dict[str, Any], name: str, text: str) -> None:
     section, separator, key = name.removeprefix(ENV_PREFIX).lower().partition("__")
     field = Settings.model_fields.get(section)
     if not separator or field is None:
-        raise InvalidSettings(f"cannot use ${name}: nothing honours it (it names no section and key)")
+        raise InvalidSettings(
+            f"cannot use ${name}: nothing honours it (it names no section and key)"
+        )
     table = value.setdefault(section, {})
     if isinstance(table, dict):  # what it is else, the model says
         table[key] = _parsed(text, _form(section, key))
 
 
 def _parsed(text: str, form: str) -> Any:
-    """`text` as TOML where that gives what the key takes; a device may be called 12, and a list be a,b."""
+    """`text` as TOML where that gives what the key takes; a device may be called 12, and a list be
+    a,b.
+    """
     try:
         parsed = read_toml(f"v = {text}".encode("utf-8", "surrogateescape"))["v"]
     except NotToml:
-        parsed = [part.strip() for part in text.split(",") if part.strip()] if form == "list" else text
+        parsed = (
+            [part.strip() for part in text.split(",") if part.strip()] if form == "list" else text
+        )
     if form == "text" and not isinstance(parsed, str):
         return text
     return [parsed] if form == "list" and not isinstance(parsed, list) else parsed

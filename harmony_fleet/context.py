@@ -66,18 +66,26 @@ def load_context(
     insecure: bool = False,
     environ: Mapping[str, str] | None = None,
 ) -> Context:
-    """Flags before ``$HARMONY_SERVER``, ``$HARMONY_CREDS``, ``$HARMONY_TLS_CA`` before ``context.toml``."""
+    """Flags before ``$HARMONY_SERVER``, ``$HARMONY_CREDS``, ``$HARMONY_TLS_CA`` before
+    ``context.toml``.
+    """
     env = os.environ if environ is None else environ
     home = home_of(env)
     saved = _read_file(home / "context.toml")
-    creds_path = _existing("credentials", creds or env.get("HARMONY_CREDS"), saved.get("creds"), home)
-    if creds_path is not None and creds_path.parent == home / AUTHORITY:  # others' files are others' to guard
+    creds_path = _existing(
+        "credentials", creds or env.get("HARMONY_CREDS"), saved.get("creds"), home
+    )
+    if (
+        creds_path is not None and creds_path.parent == home / AUTHORITY
+    ):  # others' files are others' to guard
         secret.check(creds_path, ANEW)
     servers = _servers(server or env.get("HARMONY_SERVER") or saved.get("server", DEFAULT_SERVER))
     return Context(
         servers=servers,
         creds=creds_path,
-        tls_ca=_existing("TLS authority", tls_ca or env.get("HARMONY_TLS_CA"), saved.get("tls_ca"), home),
+        tls_ca=_existing(
+            "TLS authority", tls_ca or env.get("HARMONY_TLS_CA"), saved.get("tls_ca"), home
+        ),
         home=home,
         replicas=saved.get("replicas", 1),
         insecure=insecure,
@@ -96,18 +104,32 @@ def _read_file(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except OSError as error:
-        raise InvalidInput("ContextUnreadable", f"cannot read {path}: {error.strerror}", "mend or remove it") from None
+        raise InvalidInput(
+            "ContextUnreadable", f"cannot read {path}: {error.strerror}", "mend or remove it"
+        ) from None
     except NotToml as error:
-        raise InvalidInput("ContextInvalid", f"cannot read {path}: {error}", "mend or remove it") from None
+        raise InvalidInput(
+            "ContextInvalid", f"cannot read {path}: {error}", "mend or remove it"
+        ) from None
     for key, value in values.items():
         if key not in _KEYS:
             raise InvalidInput(
-                "ContextInvalid", f"cannot use {path}: nothing honours the key {key!r}", f"keys are {', '.join(_KEYS)}"
+                "ContextInvalid",
+                f"cannot use {path}: nothing honours the key {key!r}",
+                f"keys are {', '.join(_KEYS)}",
             )
         if not isinstance(value, _KEYS[key]) or isinstance(value, bool):
-            raise InvalidInput("ContextInvalid", f"cannot use {path}: {key} has the wrong type", "see harmony --help")
+            raise InvalidInput(
+                "ContextInvalid",
+                f"cannot use {path}: {key} has the wrong type",
+                "see harmony --help",
+            )
     if not 1 <= values.get("replicas", 1) <= 5:
-        raise InvalidInput("ContextInvalid", f"cannot use {path}: replicas is from 1 to 5", "3 is right for a cluster")
+        raise InvalidInput(
+            "ContextInvalid",
+            f"cannot use {path}: replicas is from 1 to 5",
+            "3 is right for a cluster",
+        )
     return values
 
 
@@ -129,12 +151,20 @@ def _existing(what: str, given: str | None, saved: str | None, home: Path) -> Pa
         return None
     path = Path(given).expanduser() if given else home / Path(saved or "").expanduser()
     if not path.is_file() or not os.access(path, os.R_OK):
-        raise InvalidInput("FileMissing", f"cannot read the {what} file {path}", "check its name and its permissions")
+        raise InvalidInput(
+            "FileMissing",
+            f"cannot read the {what} file {path}",
+            "check its name and its permissions",
+        )
     return path
 
 
-def load_lineage(context: Context, given: str | None = None, environ: Mapping[str, str] | None = None) -> str:
-    """This operator's lineage: the flag, ``$HARMONY_LINEAGE``, else the file in the home, made on first use."""
+def load_lineage(
+    context: Context, given: str | None = None, environ: Mapping[str, str] | None = None
+) -> str:
+    """This operator's lineage: the flag, ``$HARMONY_LINEAGE``, else the file in the home, made on
+    first use.
+    """
     env = os.environ if environ is None else environ
     named = given or env.get("HARMONY_LINEAGE")
     if named:
@@ -145,7 +175,9 @@ def load_lineage(context: Context, given: str | None = None, environ: Mapping[st
     except FileNotFoundError:
         pass
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput("LineageUnreadable", f"cannot read {path}: {error}", "restore it from a backup") from None
+        raise InvalidInput(
+            "LineageUnreadable", f"cannot read {path}: {error}", "restore it from a backup"
+        ) from None
     try:
         _create_once(path, f"{uuid.uuid4()}\n".encode())
         return _check(path.read_text("ascii").strip(), str(path))

@@ -24,11 +24,19 @@ class ExitCode(IntEnum):
     REFUSED = 5
 
 
-_FIRST: Final = (ExitCode.STALE, ExitCode.REFUSED, ExitCode.UNREACHABLE, ExitCode.NOT_CONVERGED, ExitCode.INVALID)
+_FIRST: Final = (
+    ExitCode.STALE,
+    ExitCode.REFUSED,
+    ExitCode.UNREACHABLE,
+    ExitCode.NOT_CONVERGED,
+    ExitCode.INVALID,
+)
 
 
 def worst(codes: Iterable[ExitCode]) -> ExitCode:
-    """The one code for several devices: what needs a person's decision comes before what time may heal."""
+    """The one code for several devices: what needs a person's decision comes before what time may
+    heal.
+    """
     found = set(codes)
     return next((code for code in _FIRST if code in found), ExitCode.DONE)
 
@@ -36,8 +44,8 @@ def worst(codes: Iterable[ExitCode]) -> ExitCode:
 class HarmonyError(Exception):
     """An error that is told, not traced. `code` is a stable CamelCase word, `errors` name fields.
 
-    `details` are sentences, one a mistake, where there may be several. What rests on one device's word is `alone`: it
-    keeps that device from what was asked for, and no other.
+    `details` are sentences, one a mistake, where there may be several. What rests on one device's
+    word is `alone`: it keeps that device from what was asked for, and no other.
     """
 
     exit_code: ExitCode = ExitCode.NOT_CONVERGED
@@ -69,7 +77,9 @@ class HarmonyError(Exception):
         """The object that ``-o json`` writes to standard error."""
         fields = [{"field": error.field, "code": error.code} for error in self.errors]
         message = "; ".join([self.message, *self.details])
-        return {"error": {"code": self.code, "message": message, "hint": self.hint, "errors": fields}}
+        return {
+            "error": {"code": self.code, "message": message, "hint": self.hint, "errors": fields}
+        }
 
 
 class InvalidInput(HarmonyError):

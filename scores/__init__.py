@@ -4,7 +4,8 @@ Needs pydantic alone; does no I/O. An author needs ``Manifest`` and the Scores::
 
     from scores import Container, File, Manifest, SystemdUnit
 
-    manifest = Manifest(deployment="web", scores=[File(name="motd", path="/srv/motd", content="hi\\n")])
+    manifest = Manifest(deployment="web", scores=[File(name="motd", path="/srv/motd",
+    content="hi\\n")])
 """
 
 from scores.container import Container, Healthcheck, InitContainer, Mount, PortMapping

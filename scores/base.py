@@ -17,11 +17,15 @@ def _whole(value: float) -> int | float:
 
 
 WHOLE: Final = PlainSerializer(_whole, when_used="json")
-"""On a number that may have a fraction: 10 stays 10 on the wire, whether it was written as 10 or as 10.0."""
+"""On a number that may have a fraction: 10 stays 10 on the wire, whether it was written as 10 or as
+10.0.
+"""
 
 
 class Model(BaseModel):
-    """A strict, frozen model. On the wire is what was set, so that a new field with a default changes no digest."""
+    """A strict, frozen model. On the wire is what was set, so that a new field with a default
+    changes no digest.
+    """
 
     model_config = ConfigDict(
         strict=True,
@@ -44,7 +48,9 @@ class Model(BaseModel):
 def fault(place: Sequence[str | int], code: str, sentence: str) -> ValidationError:
     """Error of a model's validator for a fault below the model, at `place`."""
     error = PydanticCustomError(code, sentence)
-    return ValidationError.from_exception_data("fault", [InitErrorDetails(type=error, loc=tuple(place), input=None)])
+    return ValidationError.from_exception_data(
+        "fault", [InitErrorDetails(type=error, loc=tuple(place), input=None)]
+    )
 
 
 def repeated(values: Sequence[object]) -> int | None:
@@ -83,13 +89,16 @@ class Score(Model):
         default=(), description="Resources of this manifest that must be Ready or Completed first."
     )
     restart_on: Sequence[ResourceKey] = Field(
-        default=(), description="When the spec of one of these changes, this one is restarted after it."
+        default=(),
+        description="When the spec of one of these changes, this one is restarted after it.",
     )
     drift: Literal["enforce", "report"] = Field(
-        default="enforce", description="What to do when the device no longer is as wanted: repair it, or only say so."
+        default="enforce",
+        description="What to do when the device no longer is as wanted: repair it, or only say so.",
     )
     on_remove: Literal["delete", "orphan"] = Field(
-        default="delete", description="When this resource leaves the manifest: take it away, or leave it and let go."
+        default="delete",
+        description="When this resource leaves the manifest: take it away, or leave it and let go.",
     )
     adopt: bool = Field(
         default=False,
@@ -110,5 +119,7 @@ class Score(Model):
         return f"{self.kind}/{self.name}"
 
     def needs(self) -> tuple[str, ...]:
-        """Every key that must be settled before this one: `after`, and what it restarts or reloads on."""
+        """Every key that must be settled before this one: `after`, and what it restarts or reloads
+        on.
+        """
         return tuple(dict.fromkeys((*self.after, *self.restart_on)))

@@ -1,6 +1,8 @@
-"""The bundle by which a device joins a fleet: written by `harmony device enroll`, read by `harmony-agent join`.
+"""The bundle by which a device joins a fleet: written by `harmony device enroll`, read by
+`harmony-agent join`.
 
-It holds the device's credentials, so whoever has it is the device. No error about a bundle repeats what stands in it.
+It holds the device's credentials, so whoever has it is the device. No error about a bundle repeats
+what stands in it.
 """
 
 from __future__ import annotations
@@ -54,7 +56,9 @@ def _trusted(value: str) -> str:
     try:
         read_key(value)
     except ValueError:
-        raise PydanticCustomError("InvalidKey", "must be ed25519: and the base64 of 32 bytes") from None
+        raise PydanticCustomError(
+            "InvalidKey", "must be ed25519: and the base64 of 32 bytes"
+        ) from None
     return value
 
 
@@ -66,14 +70,24 @@ class Bundle(Model):
     device: DeviceName
     issued: Time
     servers: Annotated[
-        Sequence[Annotated[str, _pattern(_SERVER, "must be tls://host:port or nats://host:port", "InvalidServer")]],
+        Sequence[
+            Annotated[
+                str,
+                _pattern(_SERVER, "must be tls://host:port or nats://host:port", "InvalidServer"),
+            ]
+        ],
         Field(min_length=1, max_length=16),
     ]
-    tls_ca: Annotated[str, _pattern(_CERTIFICATES, "must be certificates as PEM", "InvalidCertificate")] | None = None
-    credentials: Annotated[str, _pattern(_CREDENTIALS, "must be a NATS .creds file's text", "InvalidCredentials")] = (
-        Field(repr=False)
-    )
-    trusted_keys: Annotated[Sequence[Annotated[str, AfterValidator(_trusted)]], Field(max_length=16)] = ()
+    tls_ca: (
+        Annotated[str, _pattern(_CERTIFICATES, "must be certificates as PEM", "InvalidCertificate")]
+        | None
+    ) = None
+    credentials: Annotated[
+        str, _pattern(_CREDENTIALS, "must be a NATS .creds file's text", "InvalidCredentials")
+    ] = Field(repr=False)
+    trusted_keys: Annotated[
+        Sequence[Annotated[str, AfterValidator(_trusted)]], Field(max_length=16)
+    ] = ()
     labels: Annotated[Mapping[Text, Text], Field(max_length=64)] = {}
     profile: Literal["user", "system"] = "user"
     kinds: Annotated[Sequence[Kind], Field(min_length=1)] = KINDS
@@ -90,4 +104,6 @@ def decode(data: bytes) -> Bundle:
     try:
         return validate(Bundle, value)
     except InvalidManifest as error:
-        raise InvalidBundle(error.code, error.errors, str(error).replace("the manifest", "the bundle")) from None
+        raise InvalidBundle(
+            error.code, error.errors, str(error).replace("the manifest", "the bundle")
+        ) from None

@@ -1,7 +1,8 @@
 """Canonical JSON and digests: the same content is the same bytes, whoever writes it.
 
-UTF-8, sorted keys, no insignificant white space, no NaN. `read` is as strict as `canonical`: it refuses what two
-readers could understand differently (duplicate keys, NaN) and what could exhaust one (depth, size).
+UTF-8, sorted keys, no insignificant white space, no NaN. `read` is as strict as `canonical`: it
+refuses what two readers could understand differently (duplicate keys, NaN) and what could exhaust
+one (depth, size).
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ class NotCanonical(ValueError):
 
 def canonical(value: Any) -> bytes:
     """The canonical bytes of a JSON value. ValueError on NaN or a lone surrogate."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    text = json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    )
     return text.encode("utf-8")
 
 
@@ -44,7 +47,9 @@ def digest(data: bytes) -> str:
 
 
 def read(data: bytes, limit: int) -> Any:
-    """Parse bytes strictly. `limit` is in bytes. Raises NotCanonical with a code of ``docs/reasons/``."""
+    """Parse bytes strictly. `limit` is in bytes. Raises NotCanonical with a code of
+    ``docs/reasons/``.
+    """
     if len(data) > limit:
         raise NotCanonical("TooLarge", f"{len(data)} bytes, at most {limit} are read")
     with contextlib.suppress(ValueError):
@@ -58,18 +63,24 @@ def read(data: bytes, limit: int) -> Any:
         raise NotCanonical("NotUtf8", f"not UTF-8 {place_of(data, error.start)}") from None
     _check_depth(text)
     try:
-        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite)
+        value = json.loads(
+            text, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite
+        )
     except NotCanonical:
         raise
     except json.JSONDecodeError as error:
-        raise NotCanonical("NotJson", f"not JSON at line {error.lineno}, column {error.colno}") from None
+        raise NotCanonical(
+            "NotJson", f"not JSON at line {error.lineno}, column {error.colno}"
+        ) from None
     except ValueError:  # an integer of more digits than Python converts
         raise NotCanonical("NumberTooLarge", "an integer has too many digits") from None
     return value
 
 
 def place_of(text: str | bytes, index: int) -> str:
-    """Line and column of what stands at `index`, both counted from 1. A column of bytes is counted in bytes."""
+    """Line and column of what stands at `index`, both counted from 1. A column of bytes is counted
+    in bytes.
+    """
     before = text[:index] if isinstance(text, str) else text[:index].decode("latin-1")
     lines = before.split("\n")
     return f"at line {len(lines)}, column {len(lines[-1]) + 1}"

@@ -1,4 +1,6 @@
-"""Decides which connections to NATS must be TLS, from an address and from the configuration. Connects nowhere."""
+"""Decides which connections to NATS must be TLS, from an address and from the configuration.
+Connects nowhere.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,9 @@ from urllib.parse import urlsplit
 def needs_tls(server: str, *, tls_ca: bool, credentials: bool, insecure: bool) -> bool:
     """Tell if nothing but TLS may be spoken to `server`, a URL as ``nats://host:4222``.
 
-    TLS is asked for by the scheme or by a CA. It is also needed where credentials would leave this machine, unless
-    `insecure` says that they may do so in the clear; `insecure` takes back neither the scheme nor the CA.
+    TLS is asked for by the scheme or by a CA. It is also needed where credentials would leave this
+    machine, unless `insecure` says that they may do so in the clear; `insecure` takes back neither
+    the scheme nor the CA.
     """
     url = urlsplit(server)
     if tls_ca or url.scheme == "tls":

@@ -29,7 +29,9 @@ def _quantity(value: object) -> int | str:
     if isinstance(value, bool) or not isinstance(value, (int, str)):
         raise PydanticCustomError("WrongType", "must be a whole number of bytes, or text as 64Mi")
     if isinstance(value, str) and not _QUANTITY.fullmatch(value):
-        raise PydanticCustomError("InvalidQuantity", "must be bytes, or a number with Ki, Mi or Gi, as 64Mi")
+        raise PydanticCustomError(
+            "InvalidQuantity", "must be bytes, or a number with Ki, Mi or Gi, as 64Mi"
+        )
     if not 0 < in_bytes(value) <= MAX_GENERATION:
         raise PydanticCustomError("OutOfRange", "must be more than 0 and less than 8 PiB")
     return value
@@ -47,13 +49,17 @@ def in_bytes(quantity: int | str) -> int:
 
 def _env_name(value: str) -> str:
     if not value or "=" in value:
-        raise PydanticCustomError("InvalidEnvName", "an environment variable's name is not empty and has no =")
+        raise PydanticCustomError(
+            "InvalidEnvName", "an environment variable's name is not empty and has no ="
+        )
     return value
 
 
 def _own_labels(value: Mapping[str, str]) -> Mapping[str, str]:
     if any(key.startswith(LABEL_PREFIX) for key in value):
-        raise PydanticCustomError("ReservedLabel", "labels that start with io.harmony. are the agent's")
+        raise PydanticCustomError(
+            "ReservedLabel", "labels that start with io.harmony. are the agent's"
+        )
     return value
 
 
@@ -62,7 +68,9 @@ WorkingDir = Annotated[Text, AfterValidator(_working_dir)]
 EnvName = Annotated[Text, AfterValidator(_env_name)]
 Env = Mapping[EnvName, Text]
 Args = Annotated[Sequence[Text], Field(max_length=1024)]
-Image = Annotated[Text, Field(min_length=1, max_length=512, pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/@-]*$")]
+Image = Annotated[
+    Text, Field(min_length=1, max_length=512, pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/@-]*$")
+]
 Capability = Annotated[str, Field(pattern=r"^(CAP_)?[A-Z_]+$", max_length=64)]
 Signal = Annotated[str, Field(pattern=r"^SIG[A-Z0-9+-]+$", max_length=16)]
 
@@ -90,7 +98,9 @@ class Mount(Model):
     @model_validator(mode="after")
     def _fits_its_type(self) -> Mount:
         if (self.type == "tmpfs") != (self.source is None):
-            raise PydanticCustomError("FieldNotForType", "a bind or a volume needs a source, a tmpfs has none")
+            raise PydanticCustomError(
+                "FieldNotForType", "a bind or a volume needs a source, a tmpfs has none"
+            )
         if self.type == "bind":
             try:
                 normal_path(self.source or "")
@@ -114,7 +124,9 @@ class Healthcheck(Model):
 
 
 class InitContainer(Model):
-    """Runs to its end, with exit code 0, before the container starts; has its mounts unless it sets some."""
+    """Runs to its end, with exit code 0, before the container starts; has its mounts unless it sets
+    some.
+    """
 
     name: Annotated[Text, Field(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9_.-]*$", max_length=63)]
     image: Image | None = Field(default=None, description="None: the container's own.")
@@ -129,7 +141,7 @@ class InitContainer(Model):
 class Container(Score):
     """A container that podman runs under this name.
 
-    Example: ``Container(name="web", image="localhost/busybox", command=["httpd", "-f", "-p", "8080"])``
+    Example: ``Container(name="web", image="localhost/busybox", command=["httpd", "-f"])``
     """
 
     restarts = True
@@ -137,20 +149,29 @@ class Container(Score):
     kind: Literal["Container"] = "Container"
     image: Image
     command: Args | None = Field(default=None, description="Replaces the image's entrypoint.")
-    args: Args | None = Field(default=None, description="Replaces the image's command: arguments to the entrypoint.")
+    args: Args | None = Field(
+        default=None, description="Replaces the image's command: arguments to the entrypoint."
+    )
     env: Env = Field(default_factory=dict, repr=False)
     env_files: Annotated[Sequence[Path], Field(max_length=16)] = Field(
-        default=(), description="Files of NAME=value lines on the device, read when the container is made; env wins."
+        default=(),
+        description="Files of NAME=value lines on the device, read when the container is made; env wins.",
     )
     ports: Annotated[Sequence[PortMapping], Field(max_length=128)] = ()
     mounts: Annotated[Sequence[Mount], Field(max_length=64)] = ()
-    network: Annotated[Text, Field(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9_.-]*$", max_length=63)] | None = Field(
+    network: (
+        Annotated[Text, Field(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9_.-]*$", max_length=63)] | None
+    ) = Field(
         default=None, description="host, none, or a network's name; None is podman's default."
     )
     user: Annotated[Text, Field(max_length=64)] | None = None
     working_dir: WorkingDir | None = None
-    hostname: Annotated[Text, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]*$", max_length=63)] | None = None
-    labels: Annotated[Mapping[Text, Text], AfterValidator(_own_labels)] = Field(default_factory=dict)
+    hostname: (
+        Annotated[Text, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]*$", max_length=63)] | None
+    ) = None
+    labels: Annotated[Mapping[Text, Text], AfterValidator(_own_labels)] = Field(
+        default_factory=dict
+    )
     restart: Literal["always", "on-failure", "never"] = "always"
     state: Literal["running", "stopped"] = "running"
     pull: Literal["missing", "always", "never"] = "missing"
@@ -171,14 +192,24 @@ class Container(Score):
     @model_validator(mode="after")
     def _holds_together(self) -> Container:
         if not _NAME.fullmatch(self.name):
-            raise fault(("name",), "InvalidContainerName", "must be of A-Z a-z 0-9 . _ - for podman")
+            raise fault(
+                ("name",), "InvalidContainerName", "must be of A-Z a-z 0-9 . _ - for podman"
+            )
         twice = repeated([mount.target for mount in self.mounts])
         if twice is not None:
-            raise fault(("mounts", twice, "target"), "DuplicateMount", "another mount has this target")
+            raise fault(
+                ("mounts", twice, "target"), "DuplicateMount", "another mount has this target"
+            )
         twice = repeated([(port.host_ip, port.host_port, port.protocol) for port in self.ports])
         if twice is not None:
-            raise fault(("ports", twice, "host_port"), "DuplicatePort", "another port has this port of the device")
+            raise fault(
+                ("ports", twice, "host_port"),
+                "DuplicatePort",
+                "another port has this port of the device",
+            )
         twice = repeated([init.name for init in self.init_containers])
         if twice is not None:
-            raise fault(("init_containers", twice, "name"), "DuplicateResource", "another one has this name")
+            raise fault(
+                ("init_containers", twice, "name"), "DuplicateResource", "another one has this name"
+            )
         return self

@@ -22,9 +22,13 @@ def normal_path(value: str) -> str:
     """An absolute path with no empty, ``.`` or ``..`` part, as the kernel takes it."""
     parts = value.split("/")[1:]
     if not value.startswith("/") or any(part in ("", ".", "..") for part in parts):
-        raise PydanticCustomError("PathNotNormal", "must be absolute, without //, . or .. and with no / at its end")
+        raise PydanticCustomError(
+            "PathNotNormal", "must be absolute, without //, . or .. and with no / at its end"
+        )
     if len(value.encode()) > 4095 or any(len(part.encode()) > 255 for part in parts):
-        raise PydanticCustomError("PathTooLong", "must be at most 4095 bytes, each part at most 255")
+        raise PydanticCustomError(
+            "PathTooLong", "must be at most 4095 bytes, each part at most 255"
+        )
     return value
 
 
@@ -35,7 +39,9 @@ Account = Annotated[Text, Field(pattern=r"^([a-z_][a-z0-9_.-]{0,30}\$?|[0-9]{1,1
 
 
 class ObjectRef(Model):
-    """Content in a NATS object store, up to 64 MiB; the device checks its digest before it uses it."""
+    """Content in a NATS object store, up to 64 MiB; the device checks its digest before it uses
+    it.
+    """
 
     bucket: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,128}$")]
     name: Annotated[Text, Field(min_length=1, max_length=512)]
@@ -56,13 +62,16 @@ class File(Score):
     content: Annotated[str, AfterValidator(unicode_text)] | None = Field(
         default=None, repr=False, description="Text, at most 512 KiB as UTF-8."
     )
-    content_base64: str | None = Field(default=None, repr=False, description="Bytes, at most 512 KiB.")
+    content_base64: str | None = Field(
+        default=None, repr=False, description="Bytes, at most 512 KiB."
+    )
     object: ObjectRef | None = Field(default=None, description="Content from a NATS object store.")
     target: Annotated[Text, Field(min_length=1, max_length=4095)] | None = Field(
         default=None, description="Where a symlink points; not followed, need not exist."
     )
     mode: Mode | None = Field(
-        default=None, description="Four octal digits. None: 0644 (directory 0755) when made, and then not watched."
+        default=None,
+        description="Four octal digits. None: 0644 (directory 0755) when made, and then not watched.",
     )
     owner: Account | None = None
     group: Account | None = None
@@ -72,21 +81,37 @@ class File(Score):
         """The inline content as bytes; None where the content is an object or the type has none."""
         if self.content is not None:
             return self.content.encode()
-        return None if self.content_base64 is None else base64.b64decode(self.content_base64, validate=True)
+        return (
+            None
+            if self.content_base64 is None
+            else base64.b64decode(self.content_base64, validate=True)
+        )
 
     @model_validator(mode="after")
     def _fits_its_type(self) -> File:
-        ways = [name for name in ("content", "content_base64", "object") if getattr(self, name) is not None]
+        ways = [
+            name
+            for name in ("content", "content_base64", "object")
+            if getattr(self, name) is not None
+        ]
         if self.type == "file" and len(ways) != 1:
-            raise PydanticCustomError("ExactlyOneOf", "a file needs exactly one of content, content_base64, object")
+            raise PydanticCustomError(
+                "ExactlyOneOf", "a file needs exactly one of content, content_base64, object"
+            )
         if self.type != "file" and ways:
             raise PydanticCustomError("FieldNotForType", "only a file has content")
         if (self.type == "symlink") != (self.target is not None):
-            raise PydanticCustomError("FieldNotForType", "a symlink, and nothing else, needs a target")
+            raise PydanticCustomError(
+                "FieldNotForType", "a symlink, and nothing else, needs a target"
+            )
         if self.mode is not None and self.type in ("symlink", "absent"):
             raise PydanticCustomError("FieldNotForType", "a symlink or an absent path has no mode")
-        if self.type == "absent" and (self.owner is not None or self.group is not None or self.parents):
-            raise PydanticCustomError("FieldNotForType", "an absent path has no owner, group or parents")
+        if self.type == "absent" and (
+            self.owner is not None or self.group is not None or self.parents
+        ):
+            raise PydanticCustomError(
+                "FieldNotForType", "an absent path has no owner, group or parents"
+            )
         self._measure()
         return self
 

@@ -12,7 +12,9 @@ TASK_RUNS: Final = "task-runs"
 FLEET: Final = "fleet-authority"
 """The control plane's own memory, which copies of one home share. No device reads or writes it."""
 INDEX: Final = "desired-index"
-"""Which keys ``desired-state`` has, without content: its stream writes that, when it has stored something."""
+"""Which keys ``desired-state`` has, without content: its stream writes that, when it has stored
+something.
+"""
 HISTORY: Final = {DESIRED: 16}
 """Entries kept of a key; 1 where a bucket isn't named."""
 BUCKETS: Final = (DESIRED, ACTUAL, INFO, HEARTBEAT, TASK_RUNS, FLEET, INDEX)
@@ -34,7 +36,11 @@ class DeploymentKey(NamedTuple):
 def parse_deployment_key(key: str) -> DeploymentKey | None:
     """``pi-01.web`` in its parts; None where it isn't a key of that form."""
     device, dot, deployment = key.partition(".")
-    return DeploymentKey(device, deployment) if dot and device and deployment and "." not in deployment else None
+    return (
+        DeploymentKey(device, deployment)
+        if dot and device and deployment and "." not in deployment
+        else None
+    )
 
 
 def info_key(device: str) -> str:
@@ -93,10 +99,11 @@ def name_hash(name: str) -> int:
 
 
 def news_subject(device: str, deployment: str = "*") -> str:
-    """The subject that tells that a key of ``desired-state`` was stored; `deployment` may be a wildcard.
+    """The subject that tells that a key of ``desired-state`` was stored; `deployment` may be a
+    wildcard.
 
-    Between the two names stand the rests of the deployment's hash divided by 2, 4, 8…: so whoever may read the newest
-    below a subject, and nothing else, can still find all: see `news_branch`.
+    Between the two names stand the rests of the deployment's hash divided by 2, 4, 8…: so whoever
+    may read the newest below a subject, and nothing else, can still find all: see `news_branch`.
     """
     if deployment == "*":
         return kv_subject(INDEX, f"{device}.>")
@@ -105,7 +112,9 @@ def news_subject(device: str, deployment: str = "*") -> str:
 
 
 def news_branch(device: str, level: int, rest: int) -> str:
-    """The subject of all deployments whose hash has this `rest` at this `level`, from 1 to `INDEX_LEVELS`."""
+    """The subject of all deployments whose hash has this `rest` at this `level`, from 1 to
+    `INDEX_LEVELS`.
+    """
     return kv_subject(INDEX, f"{device}.{'*.' * (level - 1)}{rest}.>")
 
 

@@ -1,7 +1,7 @@
 """Manifest: what one deployment wants of one device; and how the bytes of one are read.
 
-`Manifest` is what an author writes; `WireManifest` is the same with everything that the control plane adds, and what
-stands in ``desired-state``.
+`Manifest` is what an author writes; `WireManifest` is the same with everything that the control
+plane adds, and what stands in ``desired-state``.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ class FieldError(NamedTuple):
 
 
 class InvalidManifest(ValueError):
-    """The input is no manifest. `code` says why as a whole, `errors` where; the message is for people."""
+    """The input is no manifest. `code` says why as a whole, `errors` where; the message is for
+    people.
+    """
 
     def __init__(self, code: str, errors: Sequence[FieldError], message: str) -> None:
         super().__init__(message)
@@ -59,7 +61,8 @@ class InvalidManifest(ValueError):
 class Manifest(Model):
     """A Score author's input: a deployment's name and its Scores.
 
-    Example: ``manifest = Manifest(deployment="web", scores=[File(name="motd", path="/srv/motd", content="hi")])``
+    Example: ``manifest = Manifest(deployment="web", scores=[File(name="motd", path="/srv/motd",
+    content="hi")])``
     """
 
     api: Literal["harmony/v1"] = "harmony/v1"
@@ -71,7 +74,9 @@ class Manifest(Model):
     removed: bool = False
     supersedes: Lineage | None = None
     allow_prune: Annotated[int, Field(ge=0, le=MAX_SCORES)] | None = None
-    signatures: Annotated[Sequence[Signature], Field(min_length=1, max_length=MAX_SIGNATURES)] | None = None
+    signatures: (
+        Annotated[Sequence[Signature], Field(min_length=1, max_length=MAX_SIGNATURES)] | None
+    ) = None
     """Made anew at each write: those of a file that an author gives don't count."""
     remains: Annotated[Sequence[AnyScore], Field(max_length=MAX_SCORES)] | None = Field(
         default=None,
@@ -82,30 +87,55 @@ class Manifest(Model):
     @model_validator(mode="after")
     def _holds_together(self) -> Manifest:
         if self.removed and self.scores:
-            raise fault(("scores",), "RemovedWithScores", "a manifest with removed: true has no scores")
+            raise fault(
+                ("scores",), "RemovedWithScores", "a manifest with removed: true has no scores"
+            )
         keys = [score.key for score in self.scores]
         twice = repeated(keys)
         if twice is not None:
-            raise fault(("scores", twice, "name"), "DuplicateResource", "another resource has this kind and name")
-        twice = repeated([score.path if isinstance(score, File) else index for index, score in enumerate(self.scores)])
+            raise fault(
+                ("scores", twice, "name"),
+                "DuplicateResource",
+                "another resource has this kind and name",
+            )
+        twice = repeated(
+            [
+                score.path if isinstance(score, File) else index
+                for index, score in enumerate(self.scores)
+            ]
+        )
         if twice is not None:
             raise fault(("scores", twice, "path"), "DuplicatePath", "another File has this path")
         twice = repeated([signature.key for signature in self.signatures or ()])
         if twice is not None:
-            raise fault(("signatures", twice, "key"), "DuplicateSignature", "another signature is by this key")
+            raise fault(
+                ("signatures", twice, "key"),
+                "DuplicateSignature",
+                "another signature is by this key",
+            )
         twice = repeated([score.key for score in self.remains or ()])
         if twice is not None:
-            raise fault(("remains", twice, "name"), "DuplicateResource", "another resource has this kind and name")
+            raise fault(
+                ("remains", twice, "name"),
+                "DuplicateResource",
+                "another resource has this kind and name",
+            )
         known = set(keys)
         for index, score in enumerate(self.scores):
             _check_references(index, score, known)
         stuck = cycle({score.key: needs for score in self.scores if (needs := score.needs())})
         if stuck:
             place = ("scores", keys.index(min(stuck)))
-            raise fault(place, "AfterCycle", "its turn never comes: after, restart_on and reload_on go in a circle")
+            raise fault(
+                place,
+                "AfterCycle",
+                "its turn never comes: after, restart_on and reload_on go in a circle",
+            )
         return self
 
-    def bind(self, device: str, lineage: str, generation: int, supersedes: str | None = None) -> WireManifest:
+    def bind(
+        self, device: str, lineage: str, generation: int, supersedes: str | None = None
+    ) -> WireManifest:
         """This manifest for one device and generation, as it goes on the wire."""
         fields: dict[str, Any] = {"api": self.api, "deployment": self.deployment, "device": device}
         fields |= {"lineage": lineage, "generation": generation, "scores": self.scores}
@@ -122,11 +152,15 @@ class Manifest(Model):
     def content(self) -> bytes:
         """The canonical bytes of what the author decides: equal bytes need no new generation."""
         wire = self.wire()
-        return canonical({key: wire.get(key, default) for key, default in (("scores", []), ("removed", False))})
+        return canonical(
+            {key: wire.get(key, default) for key, default in (("scores", []), ("removed", False))}
+        )
 
 
 class WireManifest(Manifest):
-    """A Manifest as it stands in ``desired-state``: for one device, of one lineage, at one generation."""
+    """A Manifest as it stands in ``desired-state``: for one device, of one lineage, at one
+    generation.
+    """
 
     api: Literal["harmony/v1"]
     device: DeviceName
@@ -138,17 +172,25 @@ class WireManifest(Manifest):
 def _check_references(index: int, score: Score, known: set[str]) -> None:
     place = ("scores", index)
     if not score.restarts and score.restart_on:
-        raise fault((*place, "restart_on"), "NotRestartable", "only kinds that run have it: SystemdUnit and Container")
+        raise fault(
+            (*place, "restart_on"),
+            "NotRestartable",
+            "only kinds that run have it: SystemdUnit and Container",
+        )
     if all(key in known for key in score.needs()):
         return
     for name in ("after", "restart_on", "reload_on"):
         for position, key in enumerate(getattr(score, name, ())):
             if key not in known:
-                raise fault((*place, name, position), "AfterUnknown", "names no resource of this manifest")
+                raise fault(
+                    (*place, name, position), "AfterUnknown", "names no resource of this manifest"
+                )
 
 
 def cycle(edges: Mapping[str, Iterable[str]]) -> set[str]:
-    """Keys that stand in a circle of the graph (key -> what it needs), or only behind one; empty where none is."""
+    """Keys that stand in a circle of the graph (key -> what it needs), or only behind one; empty
+    where none is.
+    """
     waiting = {key: {need for need in needs if need in edges} for key, needs in edges.items()}
     users: dict[str, list[str]] = {key: [] for key in edges}
     for key, needs in waiting.items():
@@ -166,7 +208,9 @@ def cycle(edges: Mapping[str, Iterable[str]]) -> set[str]:
 
 
 def decode(data: bytes, *, device: str, deployment: str, limit: int = MAX_MANIFEST) -> WireManifest:
-    """Read a value of ``desired-state``. `device` and `deployment` are the key's. Raises InvalidManifest."""
+    """Read a value of ``desired-state``. `device` and `deployment` are the key's. Raises
+    InvalidManifest.
+    """
     return bound(parse(data, limit), device=device, deployment=deployment)
 
 
@@ -181,7 +225,11 @@ def parse(data: bytes, limit: int = MAX_MANIFEST) -> Any:
 def bound(value: Any, *, device: str, deployment: str) -> WireManifest:
     """A JSON value as the manifest of this key. Raises InvalidManifest."""
     manifest = validate(WireManifest, value)
-    wrong = [name for name, want in (("device", device), ("deployment", deployment)) if getattr(manifest, name) != want]
+    wrong = [
+        name
+        for name, want in (("device", device), ("deployment", deployment))
+        if getattr(manifest, name) != want
+    ]
     if wrong:
         errors = [FieldError(name, "KeyMismatch") for name in wrong]
         raise InvalidManifest("KeyMismatch", errors, f"{' and '.join(wrong)} isn't the key's")
@@ -189,7 +237,9 @@ def bound(value: Any, *, device: str, deployment: str) -> WireManifest:
 
 
 def validate(model: type[M], value: Any) -> M:
-    """`value` (from JSON or YAML) as a `model`. Raises InvalidManifest with field paths and codes, never values."""
+    """`value` (from JSON or YAML) as a `model`. Raises InvalidManifest with field paths and codes,
+    never values.
+    """
     try:
         return model.model_validate(value)
     except ValidationError as error:
@@ -200,7 +250,10 @@ def explain(error: ValidationError) -> InvalidManifest:
     """Pydantic's error as ours: field paths, codes and sentences, never values."""
     details = error.errors(include_url=False)
     named = [_field_error(detail) for detail in details[:MAX_ERRORS]]
-    lines = [f"{_place(item.field)}: {_sentence(item, detail)}" for item, detail in zip(named, details, strict=False)]
+    lines = [
+        f"{_place(item.field)}: {_sentence(item, detail)}"
+        for item, detail in zip(named, details, strict=False)
+    ]
     more = len(details) - len(named)
     lines += [f"and {more} more"] if more else []
     return InvalidManifest(_overall(named), named, "; ".join(lines))
@@ -246,13 +299,19 @@ def _field_error(detail: ErrorDetails) -> FieldError:
     code = _CODES.get(kind)
     if code is None:
         code = kind if kind[:1].isupper() else _by_shape(kind)
-    if isinstance(detail["input"], str):  # pydantic counts the items of a text that we looked at before it
+    if isinstance(
+        detail["input"], str
+    ):  # pydantic counts the items of a text that we looked at before it
         code = {"TooMany": "TooLong", "TooFew": "TooShort"}.get(code, code)
     return FieldError(field_path(detail["loc"]), code)
 
 
 def _by_shape(kind: str) -> str:
-    if kind.endswith(("_type", "_parsing")) or kind in ("int_from_float", "is_instance_of", "sequence_str"):
+    if kind.endswith(("_type", "_parsing")) or kind in (
+        "int_from_float",
+        "is_instance_of",
+        "sequence_str",
+    ):
         return "WrongType"
     if kind.startswith(("greater_than", "less_than", "finite_number")):
         return "OutOfRange"
@@ -262,8 +321,8 @@ def _by_shape(kind: str) -> str:
 def field_path(loc: Iterable[int | str]) -> str:
     """``scores[0].path`` from pydantic's location.
 
-    The union's own tag is left out and an odd name is cut. A key that itself is wrong isn't told: it may be a
-    ``NAME=value``.
+    The union's own tag is left out and an odd name is cut. A key that itself is wrong isn't told:
+    it may be a ``NAME=value``.
     """
     path = ""
     parts = list(loc)

@@ -33,7 +33,9 @@ def _pattern(pattern: str, what: str, code: str) -> AfterValidator:
 
 
 def unicode_text(value: str) -> str:
-    """Text that has a UTF-8 form: JSON's escapes can spell half of a surrogate pair, which has none."""
+    """Text that has a UTF-8 form: JSON's escapes can spell half of a surrogate pair, which has
+    none.
+    """
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -49,7 +51,9 @@ def _no_nul(value: str) -> str:
 
 def _time(value: str) -> str:
     if not _TIME.fullmatch(value):
-        raise PydanticCustomError("InvalidTime", "must be RFC 3339 in UTC, as 2026-11-29T18:00:00.000Z")
+        raise PydanticCustomError(
+            "InvalidTime", "must be RFC 3339 in UTC, as 2026-11-29T18:00:00.000Z"
+        )
     try:
         parse_time(value)
     except ValueError as error:
@@ -69,13 +73,23 @@ DeploymentName = DeviceName
 ResourceName = Annotated[
     str,
     StringConstraints(min_length=1, max_length=253),
-    _pattern(_RESOURCE, "must be 1 to 253 of A-Z a-z 0-9 . _ @ : \\ -, not starting with . or -", "InvalidName"),
+    _pattern(
+        _RESOURCE,
+        "must be 1 to 253 of A-Z a-z 0-9 . _ @ : \\ -, not starting with . or -",
+        "InvalidName",
+    ),
 ]
 Lineage = Annotated[str, _pattern(_UUID, "must be a lower-case UUID", "InvalidLineage")]
-Digest = Annotated[str, _pattern(r"sha256:[0-9a-f]{64}", "must be sha256: and 64 hex digits", "InvalidDigest")]
+Digest = Annotated[
+    str, _pattern(r"sha256:[0-9a-f]{64}", "must be sha256: and 64 hex digits", "InvalidDigest")
+]
 Identifier = Annotated[
     str,
-    _pattern(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", "must be 1 to 128 of A-Z a-z 0-9 . _ -", "InvalidIdentifier"),
+    _pattern(
+        r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}",
+        "must be 1 to 128 of A-Z a-z 0-9 . _ -",
+        "InvalidIdentifier",
+    ),
 ]
 Time = Annotated[str, AfterValidator(_time)]
 

@@ -1,4 +1,6 @@
-"""Probes: how it is judged that something answers. There is no probe that runs a command on the device itself."""
+"""Probes: how it is judged that something answers. There is no probe that runs a command on the
+device itself.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ Threshold = Annotated[int, Field(ge=1, le=1000)]
 
 
 class HttpProbe(Model):
-    """GET on the device's loopback; a status from 200 to 399 is a success. TLS certificates aren't verified."""
+    """GET on the device's loopback; a status from 200 to 399 is a success. TLS certificates aren't
+    verified.
+    """
 
     port: Port
     path: Annotated[Text, Field(pattern=r"^/[!-~]*$", max_length=2048)] = "/"
@@ -32,10 +36,12 @@ class TcpProbe(Model):
 
 
 class Probe(Model):
-    """Exactly one of `http`, `tcp` and, for a container, `exec` (an argument list, run in it; 0 is a success).
+    """Exactly one of `http`, `tcp` and, for a container, `exec` (an argument list, run in it; 0 is
+    a success).
 
-    What takes longer than `timeout_seconds` is a failure. That ends no command of `exec`, for podman can't end one: it
-    runs on in the container, and isn't run again before it has ended. So let it give up by itself, as `timeout` does.
+    What takes longer than `timeout_seconds` is a failure. That ends no command of `exec`, for
+    podman can't end one: it runs on in the container, and isn't run again before it has ended. So
+    let it give up by itself, as `timeout` does.
     """
 
     http: HttpProbe | None = None

@@ -1,7 +1,9 @@
-"""Signatures of manifests: which bytes are signed, how keys are spelt and named, how a signature stands on the wire.
+"""Signatures of manifests: which bytes are signed, how keys are spelt and named, how a signature
+stands on the wire.
 
-Text and bytes only: nothing here signs or verifies. What is signed is a tag, so that no signature made for anything
-else can be taken for one of a manifest, and the canonical bytes of the manifest without its `signatures`.
+Text and bytes only: nothing here signs or verifies. What is signed is a tag, so that no signature
+made for anything else can be taken for one of a manifest, and the canonical bytes of the manifest
+without its `signatures`.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ _ID: Final = re.compile(r"[0-9a-f]{16}")
 
 
 def strict_base64(text: str, length: int) -> bytes | None:
-    """The `length` bytes that `text` spells; None where it spells others, or them in another way than the one."""
+    """The `length` bytes that `text` spells; None where it spells others, or them in another way
+    than the one.
+    """
     try:
         data = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
@@ -62,7 +66,9 @@ KeyId = Annotated[str, AfterValidator(_key_id)]
 class Signature(Model):
     """One key's signature of a manifest. The control plane makes them anew at each write."""
 
-    key: KeyId = Field(description="The key's id: the first 16 hex digits of the SHA-256 of its 32 bytes.")
+    key: KeyId = Field(
+        description="The key's id: the first 16 hex digits of the SHA-256 of its 32 bytes."
+    )
     signature: Annotated[str, AfterValidator(_signature)] = Field(
         description="Ed25519, in base64, over the tag harmony/v1/manifest, a newline, and the canonical JSON without "
         "signatures."
@@ -81,9 +87,13 @@ def spell_key(public: bytes) -> str:
 
 def read_key(text: str) -> bytes:
     """The 32 bytes of a key that is spelt so. Raises ValueError."""
-    public = strict_base64(text.removeprefix(PREFIX), KEY_BYTES) if text.startswith(PREFIX) else None
+    public = (
+        strict_base64(text.removeprefix(PREFIX), KEY_BYTES) if text.startswith(PREFIX) else None
+    )
     if public is None:
-        raise ValueError(f"must be {PREFIX} and the base64 of {KEY_BYTES} bytes, as harmony fleet key list shows it")
+        raise ValueError(
+            f"must be {PREFIX} and the base64 of {KEY_BYTES} bytes, as harmony fleet key list shows it"
+        )
     return public
 
 
@@ -96,7 +106,9 @@ def signed_bytes(value: Mapping[str, Any]) -> bytes:
 
 
 def content_digest(value: Mapping[str, Any]) -> str:
-    """The identity of a generation: the digest of its canonical content, whoever signed it and however it is spelt."""
+    """The identity of a generation: the digest of its canonical content, whoever signed it and
+    however it is spelt.
+    """
     return digest(_content(value))
 
 

@@ -16,13 +16,31 @@ from scores.names import MAX_GENERATION, DeploymentName, DeviceName, Digest, Lin
 from scores.signatures import KeyId
 
 DeploymentPhase = Literal[
-    "Converged", "Progressing", "Degraded", "Failed", "Held", "Fenced", "Rejected", "Removing", "Removed"
+    "Converged",
+    "Progressing",
+    "Degraded",
+    "Failed",
+    "Held",
+    "Fenced",
+    "Rejected",
+    "Removing",
+    "Removed",
 ]
 ResourcePhase = Literal[
-    "Pending", "Progressing", "Ready", "Completed", "Degraded", "Failed", "Blocked", "Removing", "Unknown"
+    "Pending",
+    "Progressing",
+    "Ready",
+    "Completed",
+    "Degraded",
+    "Failed",
+    "Blocked",
+    "Removing",
+    "Unknown",
 ]
 Count = Annotated[int, Field(ge=0, le=MAX_GENERATION)]
-"""A number of something, or of seconds: at most 16 digits, so that a heartbeat's bytes have a bound."""
+"""A number of something, or of seconds: at most 16 digits, so that a heartbeat's bytes have a
+bound.
+"""
 SETTLED: Final = frozenset({"Ready", "Completed"})
 """Resource phases that let what comes `after` go on."""
 
@@ -36,7 +54,9 @@ class Reported(Model):
 
 
 class FileDetail(Reported):
-    """A File as found. `digest` is of the content, `mode` four octal digits; null where the type has none."""
+    """A File as found. `digest` is of the content, `mode` four octal digits; null where the type
+    has none.
+    """
 
     kind: Literal["File"] = "File"
     state: Literal["PresentAt", "Absent", "Directory", "Symlink"]
@@ -93,7 +113,14 @@ class UpgradeDetail(Reported):
     runUid: str
     deviceId: str
     phase: Literal[
-        "blocked", "preflight", "applying", "rebooting", "verifying", "complete", "failed", "repair-required"
+        "blocked",
+        "preflight",
+        "applying",
+        "rebooting",
+        "verifying",
+        "complete",
+        "failed",
+        "repair-required",
     ]
     reason: str = ""
     message: str = ""
@@ -104,11 +131,15 @@ class UpgradeDetail(Reported):
     result: UpgradeResult | None = None
 
 
-Detail = Annotated[FileDetail | UnitDetail | ContainerDetail | UpgradeDetail, Field(discriminator="kind")]
+Detail = Annotated[
+    FileDetail | UnitDetail | ContainerDetail | UpgradeDetail, Field(discriminator="kind")
+]
 
 
 class Drift(Reported):
-    """An episode in which the device was found not as wanted. `fields` are field names; `count` is of repairs."""
+    """An episode in which the device was found not as wanted. `fields` are field names; `count` is
+    of repairs.
+    """
 
     count: int
     fields: Sequence[str]
@@ -118,7 +149,9 @@ class Drift(Reported):
 
 
 class ResourceStatus(Reported):
-    """One resource. `generation` is the one in which its own spec last changed; `since` is when `phase` was entered."""
+    """One resource. `generation` is the one in which its own spec last changed; `since` is when
+    `phase` was entered.
+    """
 
     phase: ResourcePhase
     reason: str = ""
@@ -146,7 +179,8 @@ class Rejection(Reported):
 
 
 class DeploymentStatus(Reported):
-    """A value of ``actual-state``. `generation`, `lineage` and `digest` are of the manifest that is enforced.
+    """A value of ``actual-state``. `generation`, `lineage` and `digest` are of the manifest that is
+    enforced.
 
     They are null where none was ever accepted; they never go back.
     """
@@ -189,7 +223,9 @@ class Capabilities(Reported):
 
 
 class TrustInfo(Reported):
-    """The ids of the keys whose manifests the device believes; with `require` it believes no other."""
+    """The ids of the keys whose manifests the device believes; with `require` it believes no
+    other.
+    """
 
     require: bool
     keys: Sequence[KeyId]
@@ -213,11 +249,17 @@ class DeviceInfo(Reported):
     kinds: Sequence[str]
     capabilities: Capabilities
     trust: TrustInfo | None = None
-    """left out where no key is configured, so that those who know nothing of keys can read the rest"""
+    """left out where no key is configured, so that those who know nothing of keys can read the
+    rest
+    """
     unmanaged: Names = ()
-    """containers with this device's labels that neither ledger nor manifest knows; left out where there are none"""
+    """containers with this device's labels that neither ledger nor manifest knows; left out where
+    there are none
+    """
     ignored_keys: Names = ()
-    """keys of ``desired-state`` at this device that name no deployment; left out where there are none"""
+    """keys of ``desired-state`` at this device that name no deployment; left out where there are
+    none
+    """
 
     def wire(self) -> dict[str, Any]:
         """The JSON value with every field that says something."""
@@ -226,7 +268,9 @@ class DeviceInfo(Reported):
 
 
 class Heartbeat(Reported):
-    """A value of ``device-heartbeat``: at most 256 bytes. Ages are in seconds and never of another machine's clock."""
+    """A value of ``device-heartbeat``: at most 256 bytes. Ages are in seconds and never of another
+    machine's clock.
+    """
 
     device: DeviceName
     seq: Count

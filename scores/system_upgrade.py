@@ -1,4 +1,6 @@
-"""SystemUpgrade: asks the device's root updater, once, for a full upgrade of its packages and a reboot."""
+"""SystemUpgrade: asks the device's root updater, once, for a full upgrade of its packages and a
+reboot.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +16,8 @@ class SystemUpgrade(Score):
     """One attempt of one run. There is nothing to cancel and nothing to undo."""
 
     kind: Literal["SystemUpgrade"] = "SystemUpgrade"
-    attempt_id: Identifier = Field(description="Unique for this device and run; the same id is never run twice.")
+    attempt_id: Identifier = Field(
+        description="Unique for this device and run; the same id is never run twice."
+    )
     run_uid: Identifier = Field(description="The task run that this attempt is part of.")
     expires_at: Time = Field(description="The attempt can't start later than this.")

@@ -1,4 +1,6 @@
-"""SystemdUnit: a unit with its file, drop-ins, and whether it is to run, be enabled or be masked."""
+"""SystemdUnit: a unit with its file, drop-ins, and whether it is to run, be enabled or be
+masked.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def _unit_text(value: str) -> str:
 
 def _dropin_name(value: str) -> str:
     if not _DROPIN.fullmatch(value) or len(value) > 255:
-        raise PydanticCustomError("InvalidDropinName", "must be a plain file name that ends in .conf, as 10-mem.conf")
+        raise PydanticCustomError(
+            "InvalidDropinName", "must be a plain file name that ends in .conf, as 10-mem.conf"
+        )
     return value
 
 
@@ -40,25 +44,33 @@ DropinName = Annotated[Text, AfterValidator(_dropin_name)]
 class SystemdUnit(Score):
     """A systemd unit of any type, by its full name.
 
-    Example: ``SystemdUnit(name="web.service", content="[Service]\\nExecStart=/usr/bin/web\\n", enabled=True)``
+    Example: ``SystemdUnit(name="web.service", content="[Service]\\nExecStart=/usr/bin/web\\n")``
     """
 
     restarts = True
 
     kind: Literal["SystemdUnit"] = "SystemdUnit"
     content: UnitText | None = Field(
-        default=None, repr=False, description="The unit file; None for a unit that the system already has."
+        default=None,
+        repr=False,
+        description="The unit file; None for a unit that the system already has.",
     )
     dropins: Mapping[DropinName, UnitText] = Field(
-        default_factory=dict, repr=False, description='Drop-in files by name, as {"10-mem.conf": "[Service]\\n…"}.'
+        default_factory=dict,
+        repr=False,
+        description='Drop-in files by name, as {"10-mem.conf": "[Service]\\n…"}.',
     )
     state: Literal["running", "stopped", "none"] | None = Field(
-        default=None, description="None means running, for a template (x@.service) or a masked unit none."
+        default=None,
+        description="None means running, for a template (x@.service) or a masked unit none.",
     )
-    enabled: bool | None = Field(default=None, description="None: neither enabled nor disabled by us.")
+    enabled: bool | None = Field(
+        default=None, description="None: neither enabled nor disabled by us."
+    )
     masked: bool = False
     reload_on: Sequence[ResourceKey] = Field(
-        default=(), description="When the spec of one of these changes, this unit is reloaded after it."
+        default=(),
+        description="When the spec of one of these changes, this unit is reloaded after it.",
     )
     readiness: Probe | None = None
     liveness: Probe | None = None
@@ -85,14 +97,22 @@ class SystemdUnit(Score):
         if not _UNIT.fullmatch(self.name):
             raise fault(("name",), "InvalidUnitName", "must be a unit's full name, as web.service")
         if self.is_template and self.wanted_state != "none":
-            raise PydanticCustomError("TemplateNotStartable", "a template can't be started: start an instance of it")
+            raise PydanticCustomError(
+                "TemplateNotStartable", "a template can't be started: start an instance of it"
+            )
         if self.masked and self.wanted_state == "running":
             raise PydanticCustomError("MaskedNotStartable", "a masked unit can't run")
         if self.masked and self.content is not None:
-            raise PydanticCustomError("MaskedWithContent", "a mask stands where the unit file would: leave out content")
+            raise PydanticCustomError(
+                "MaskedWithContent", "a mask stands where the unit file would: leave out content"
+            )
         if self.masked and self.enabled:
             raise PydanticCustomError("MaskedNotEnabled", "a masked unit can't be enabled")
         for name, probe in (("readiness", self.readiness), ("liveness", self.liveness)):
             if probe is not None and probe.exec is not None:
-                raise fault((name, "exec"), "ExecProbeNotForUnit", "only a container's probe has exec: use http or tcp")
+                raise fault(
+                    (name, "exec"),
+                    "ExecProbeNotForUnit",
+                    "only a container's probe has exec: use http or tcp",
+                )
         return self

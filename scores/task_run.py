@@ -1,7 +1,8 @@
-"""TaskRun: one upgrade of several devices, frozen when it starts; a value of ``task-runs``, at its `run_uid`.
+"""TaskRun: one upgrade of several devices, frozen when it starts; a value of ``task-runs``, at its
+`run_uid`.
 
-Written by CAS alone, so that any number of watchers may carry a run on. Times are JetStream's: no two machines' clocks
-are compared.
+Written by CAS alone, so that any number of watchers may carry a run on. Times are JetStream's: no
+two machines' clocks are compared.
 """
 
 from __future__ import annotations
@@ -18,7 +19,14 @@ from scores.status import Reported
 
 RunPhase = Literal["Running", "Succeeded", "Failed", "Cancelled"]
 TargetState = Literal[
-    "pending", "requested", "upgrading", "complete", "succeeded", "failed", "repair-required", "skipped"
+    "pending",
+    "requested",
+    "upgrading",
+    "complete",
+    "succeeded",
+    "failed",
+    "repair-required",
+    "skipped",
 ]
 MAX_TARGETS: Final = 2000
 """Devices of one run: it is one value, and a value is at most 1 MiB."""
@@ -27,8 +35,9 @@ MAX_TARGETS: Final = 2000
 class TaskTarget(Reported):
     """One device's attempt, which is asked for at most once.
 
-    `pending` until its wave begins, `requested` once the manifest is written, `upgrading` and `complete` by the
-    updater's word (`phase`), and then `succeeded` only with a heartbeat after `completed_at`. `skipped` never began.
+    `pending` until its wave begins, `requested` once the manifest is written, `upgrading` and
+    `complete` by the updater's word (`phase`), and then `succeeded` only with a heartbeat after
+    `completed_at`. `skipped` never began.
     """
 
     device: DeviceName
@@ -44,7 +53,9 @@ class TaskTarget(Reported):
 
 
 class TaskRun(Reported):
-    """A value of ``task-runs``. `deployment` is the one that carries the SystemUpgrade of each device."""
+    """A value of ``task-runs``. `deployment` is the one that carries the SystemUpgrade of each
+    device.
+    """
 
     api: Literal["harmony/v1"] = "harmony/v1"
     run_uid: Identifier

@@ -1,4 +1,6 @@
-"""How tests are spread over workers: a file stays together, for its fixtures; its two Debians may go to two workers."""
+"""How tests are spread over workers: a file stays together, for its fixtures; its two Debians may
+go to two workers.
+"""
 
 import re
 
@@ -19,5 +21,7 @@ class Together(LoadScopeScheduling):
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Together:
-    """Not `--dist loadgroup`: it hands its groups over in an attribute that pytest no longer reads."""
+    """Not `--dist loadgroup`: it hands its groups over in an attribute that pytest no longer
+    reads.
+    """
     return Together(config, log)

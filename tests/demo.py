@@ -1,8 +1,9 @@
-"""``make demo``: the main job, shown on a disposable device (as root) or on the user's own manager and podman.
+"""``make demo``: the main job, shown on a disposable device (as root) or on the user's own manager
+and podman.
 
-Applies the example, breaks each of its resources by hand, shows the repair and how long it took, changes it, takes it
-off; on a device, last, upgrades its packages and reboots it. Ends with 0 only if all of that was seen; leaves nothing
-behind, also when it fails.
+Applies the example, breaks each of its resources by hand, shows the repair and how long it took,
+changes it, takes it off; on a device, last, upgrades its packages and reboots it. Ends with 0 only
+if all of that was seen; leaves nothing behind, also when it fails.
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ deployment: upgrade
 scores:
   - {kind: SystemUpgrade, name: os, attempt_id: demo-1, run_uid: demo, expires_at: "2999-01-01T00:00:00Z"}
 """
-FIRST, SECOND = "This page is kept as its manifest says.", "This is the second generation of the page."
+FIRST, SECOND = (
+    "This page is kept as its manifest says.",
+    "This is the second generation of the page.",
+)
 SECONDS = 30.0
 
 
@@ -45,7 +49,9 @@ class DemoFailed(Exception):
 
 @dataclass
 class Stage:
-    """Where the demo plays. `run` runs a command there as the agent's user; `leaves_out` says what isn't there."""
+    """Where the demo plays. `run` runs a command there as the agent's user; `leaves_out` says what
+    isn't there.
+    """
 
     run: Callable[[Sequence[str]], subprocess.CompletedProcess[str]]
     server: str
@@ -58,7 +64,9 @@ class Stage:
         """Run; its output. DemoFailed where it fails."""
         done = self.run(argv)
         if done.returncode:
-            raise DemoFailed(f"{' '.join(argv)} ended with {done.returncode}: {done.stderr.strip()}")
+            raise DemoFailed(
+                f"{' '.join(argv)} ended with {done.returncode}: {done.stderr.strip()}"
+            )
         return done.stdout.strip()
 
 
@@ -89,7 +97,12 @@ def play(stage: Stage, home: Path) -> None:
     expect(FIRST in page(stage), "the page is not served")
 
     say("Break each by hand, and watch it being repaired")
-    repair(stage, "the file was edited", edit, lambda: FIRST in stage.run(["cat", page_path(stage)]).stdout)
+    repair(
+        stage,
+        "the file was edited",
+        edit,
+        lambda: FIRST in stage.run(["cat", page_path(stage)]).stdout,
+    )
     repair(stage, "the unit was stopped", stop, lambda: active(stage))
     if "Container" not in stage.leaves_out:
         repair(stage, "the container was removed", remove, lambda: FIRST in page(stage))
@@ -116,12 +129,17 @@ def upgrade(stage: Stage, site: Upgrading, home: Path) -> None:
     device = site.device
     site.has(Package("harmony-sample", "1.0"))
     site.offers(Package("harmony-sample", "2.0"))
-    print(f"  harmony-sample {site.version('harmony-sample')} is installed, 2.0 is offered", flush=True)
+    print(
+        f"  harmony-sample {site.version('harmony-sample')} is installed, 2.0 is offered",
+        flush=True,
+    )
     boot = device.boot_id()
     manifest = home / "upgrade.yaml"
     manifest.write_text(UPGRADE)
     with ThreadPoolExecutor(1) as beside:
-        applied = beside.submit(harmony, stage, home, "apply", str(manifest), "--device", DEVICE, "--wait")
+        applied = beside.submit(
+            harmony, stage, home, "apply", str(manifest), "--device", DEVICE, "--wait"
+        )
         site.reboots(seconds=SECONDS)
         applied.result(timeout=60)
     expect(site.version("harmony-sample") == "2.0", "the package was not upgraded")
@@ -159,7 +177,9 @@ def remove(stage: Stage) -> None:
     stage.ok("podman", "rm", "--force", "--time=0", "web")
 
 
-def repair(stage: Stage, what: str, damage: Callable[[Stage], None], whole: Callable[[], bool]) -> None:
+def repair(
+    stage: Stage, what: str, damage: Callable[[Stage], None], whole: Callable[[], bool]
+) -> None:
     """Damage, and time how long it takes until it is whole again."""
     damage(stage)
     began = time.monotonic()
@@ -188,9 +208,7 @@ def page(stage: Stage) -> str:
     """The page as it is served: by the container, or where there is none from the file itself."""
     if "Container" in stage.leaves_out:
         return stage.run(["cat", page_path(stage)]).stdout
-    script = (
-        f"import urllib.request as r; print(r.urlopen('http://127.0.0.1:{stage.port}/', timeout=2).read().decode())"
-    )
+    script = f"import urllib.request as r; print(r.urlopen('http://127.0.0.1:{stage.port}/', timeout=2).read().decode())"
     return stage.run(["python3", "-c", script]).stdout
 
 
@@ -205,7 +223,10 @@ def nothing_left(stage: Stage) -> None:
     units = stage.run(["systemctl", "--user", "list-unit-files", "--no-legend", UNIT]).stdout
     expect(UNIT not in units and not active(stage), "the unit is left")
     if "Container" not in stage.leaves_out:
-        expect(not stage.ok("podman", "ps", "--all", "--quiet", "--filter", "name=^web$"), "the container is left")
+        expect(
+            not stage.ok("podman", "ps", "--all", "--quiet", "--filter", "name=^web$"),
+            "the container is left",
+        )
     print("  no file, no unit, no container is left")
 
 
@@ -219,7 +240,9 @@ def harmony(stage: Stage, home: Path, *argv: str) -> None:
     """The operator's command, as an operator would type it."""
     print(f"$ harmony {' '.join(argv).replace(str(home) + '/', '')}", flush=True)
     environ = {**os.environ, "HARMONY_SERVER": stage.server, "HARMONY_HOME": str(home / "operator")}
-    done = subprocess.run([Path(sys.executable).parent / "harmony", *argv], env=environ, check=False)
+    done = subprocess.run(
+        [Path(sys.executable).parent / "harmony", *argv], env=environ, check=False
+    )
     print(flush=True)
     expect(done.returncode == 0, f"harmony {argv[0]} ended with {done.returncode}")
 
@@ -234,26 +257,35 @@ def say(text: str) -> None:
 
 @contextlib.contextmanager
 def device_stage(home: Path) -> Iterator[Stage]:
-    """A disposable Debian 12 with the agent installed as fleet-agent, and a nats-server on its network."""
+    """A disposable Debian 12 with the agent installed as fleet-agent, and a nats-server on its
+    network.
+    """
     from tests.device.lab import Lab, missing
     from tests.device.prepare import USER
     from tests.device.upgrades import Upgrading
 
     if lacks := missing():
         raise DemoFailed("; ".join(lacks))
-    say("Set up: a disposable Debian 12 device (the first time, its image is built: a minute or two)")
+    say(
+        "Set up: a disposable Debian 12 device (the first time, its image is built: a minute or two)"
+    )
     with Lab() as lab:
         lan = lab.lan()
         device = lab.device("bookworm", lan)
         device.systemctl("enable", "--now", "podman.socket", user=True)
         upgrading = Upgrading(device, home / "apt")
         config = {
-            "agent": {"device_id": DEVICE, "kinds": ["File", "SystemdUnit", "Container", "SystemUpgrade"]},
+            "agent": {
+                "device_id": DEVICE,
+                "kinds": ["File", "SystemdUnit", "Container", "SystemUpgrade"],
+            },
             "nats": {"servers": [lan.nats.url]},
             "labels": {"site": "demo"},
         }
         device.agent.install(config, service_type="notify")
-        print("  booted; agent (as the user fleet-agent) and updater run; nats-server runs on the device's network")
+        print(
+            "  booted; agent (as the user fleet-agent) and updater run; nats-server runs on the device's network"
+        )
 
         def run(argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
             done = device.run(list(argv), user=USER, check=False)
@@ -266,11 +298,15 @@ def device_stage(home: Path) -> Iterator[Stage]:
 def user_stage(home: Path) -> Iterator[Stage]:
     """This user's own manager and podman, as far as they are there."""
     say("Set up: your own user manager (root would get a disposable device)")
-    if subprocess.run(["systemctl", "--user", "show-environment"], capture_output=True, check=False).returncode:
+    if subprocess.run(
+        ["systemctl", "--user", "show-environment"], capture_output=True, check=False
+    ).returncode:
         raise DemoFailed("no user manager answers: log in with a session, or run the demo as root")
     leaves_out = () if _podman_ready() else ("Container",)
     if leaves_out:
-        print("  podman's socket isn't there, so the container is left out: systemctl --user start podman.socket")
+        print(
+            "  podman's socket isn't there, so the container is left out: systemctl --user start podman.socket"
+        )
     folder = home / "srv"
     folder.mkdir()
     with NatsServer(home / "nats") as server, _agent(home, folder, server.url, leaves_out):
@@ -284,21 +320,33 @@ def user_stage(home: Path) -> Iterator[Stage]:
 def _podman_ready() -> bool:
     if shutil.which("podman") is None:
         return False
-    subprocess.run(["systemctl", "--user", "start", "podman.socket"], capture_output=True, check=False)
+    subprocess.run(
+        ["systemctl", "--user", "start", "podman.socket"], capture_output=True, check=False
+    )
     runtime = os.environ.get("XDG_RUNTIME_DIR", f"/run/user/{os.getuid()}")
     if not Path(runtime, "podman", "podman.sock").exists():
         return False
-    return subprocess.run(["podman", "image", "exists", "localhost/busybox"], check=False).returncode == 0
+    return (
+        subprocess.run(["podman", "image", "exists", "localhost/busybox"], check=False).returncode
+        == 0
+    )
 
 
 @contextlib.contextmanager
 def _agent(home: Path, folder: Path, server: str, leaves_out: tuple[str, ...]) -> Iterator[None]:
     kinds = [kind for kind in ("File", "SystemdUnit", "Container") if kind not in leaves_out]
     config = home / "agent.toml"
-    lines = ["[agent]", f'device_id = "{DEVICE}"', f'state_dir = "{home}/state"', f"kinds = {kinds}"]
+    lines = [
+        "[agent]",
+        f'device_id = "{DEVICE}"',
+        f'state_dir = "{home}/state"',
+        f"kinds = {kinds}",
+    ]
     lines += ["[nats]", f'servers = ["{server}"]', "[files]", f'roots = ["{folder}"]']
     config.write_text("\n".join(lines).replace("'", '"'))
-    agent = subprocess.Popen([Path(sys.executable).parent / "harmony-agent", "run", "--config", config])
+    agent = subprocess.Popen(
+        [Path(sys.executable).parent / "harmony-agent", "run", "--config", config]
+    )
     try:
         yield
     finally:

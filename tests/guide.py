@@ -1,8 +1,9 @@
-"""The console blocks of docs/*.md as what they are: which machine, what is typed there, what is to be seen.
+"""The console blocks of docs/*.md as what they are: which machine, what is typed there, what is to
+be seen.
 
-A line of a block begins with a prompt or belongs to what the command before it shows. `nats$` is the operator on the
-fleet's machine, `nats#` is root there, `pi-01#` is root on that device; all of a block is typed at one prompt. In what
-is shown, `…` stands for anything. Must not run anything.
+A line of a block begins with a prompt or belongs to what the command before it shows. `nats$` is
+the operator on the fleet's machine, `nats#` is root there, `pi-01#` is root on that device; all of
+a block is typed at one prompt. In what is shown, `…` stands for anything. Must not run anything.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ class Typed:
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block. One of language `console` has a prompt and lines that are typed; another has its text."""
+    """A fenced block. One of language `console` has a prompt and lines that are typed; another has
+    its text.
+    """
 
     section: str
     language: str
@@ -39,7 +42,9 @@ def blocks(name: str) -> list[Block]:
     """Every fenced block of a guide, in order."""
     page = (DOCS / name).read_text("utf-8")
     found = list(_BLOCK.finditer(page))
-    assert page.count("```") == 2 * len(found), f"{name}: a fence isn't closed, or isn't at the start of its line"
+    assert page.count("```") == 2 * len(found), (
+        f"{name}: a fence isn't closed, or isn't at the start of its line"
+    )
     return [_block(page, match) for match in found]
 
 
@@ -69,10 +74,18 @@ def _block(page: str, match: re.Match[str]) -> Block:
 
 
 def unseen(shows: list[str], said: str) -> list[str]:
-    """The lines that weren't shown, in this order; how many spaces are between words doesn't matter."""
+    """The lines that weren't shown, in this order; how many spaces are between words doesn't
+    matter.
+    """
     lines = iter(" ".join(line.split()) for line in said.splitlines())
-    return [wanted for wanted in shows if not any(_pattern(wanted).fullmatch(line) for line in lines)]
+    return [
+        wanted for wanted in shows if not any(_pattern(wanted).fullmatch(line) for line in lines)
+    ]
 
 
 def _pattern(wanted: str) -> re.Pattern[str]:
-    return re.compile(".*".join(re.escape(" ".join(part.split(" "))) for part in " ".join(wanted.split()).split("…")))
+    return re.compile(
+        ".*".join(
+            re.escape(" ".join(part.split(" "))) for part in " ".join(wanted.split()).split("…")
+        )
+    )

@@ -1,4 +1,6 @@
-"""Signing keys for tests: made from a number, so that the same test has the same keys; and manifests signed by them."""
+"""Signing keys for tests: made from a number, so that the same test has the same keys; and
+manifests signed by them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A nats-server as `harmony server init` configures it, on a free port of loopback, and the home that rules it."""
+"""A nats-server as `harmony server init` configures it, on a free port of loopback, and the home
+that rules it.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,11 @@ class GuardedServer(NatsServer):
     def start(self, timeout: float = 15.0) -> GuardedServer:
         super().start(timeout)
         place = self.home / setup.CONTEXT
-        place.write_text(re.sub(r"^server = .*$", f'server = ["{self.url}"]', place.read_text(), flags=re.MULTILINE))
+        place.write_text(
+            re.sub(
+                r"^server = .*$", f'server = ["{self.url}"]', place.read_text(), flags=re.MULTILINE
+            )
+        )
         return self
 
     def __enter__(self) -> GuardedServer:
@@ -70,7 +76,9 @@ class GuardedServer(NatsServer):
         """Enroll a device; the servers need not know."""
         authority = self.authority()
         with authority.locked():
-            return enroll.enroll(authority, self.home, device, EnrollOptions(servers=(self.url,), **asked))
+            return enroll.enroll(
+                authority, self.home, device, EnrollOptions(servers=(self.url,), **asked)
+            )
 
     def creds(self, device: str) -> Path:
         """A device's .creds file."""
@@ -85,7 +93,10 @@ class GuardedServer(NatsServer):
 
         ca = self.home / "authority" / "ca.pem"
         tls = ssl.create_default_context(cafile=str(ca))
-        return {"user_credentials": str(creds or self.home / "authority" / "operator.creds"), "tls": tls}
+        return {
+            "user_credentials": str(creds or self.home / "authority" / "operator.creds"),
+            "tls": tls,
+        }
 
 
 class _Node(NatsServer):
@@ -112,11 +123,19 @@ class GuardedCluster:
         port, route_port = free_ports(2)
         hosts = tuple(f"127.0.0.{number}" for number in (1, 2, 3))
         nodes = setup.init(
-            self.home, setup.checked(ServerRequest("fleet", folder / "nats", hosts, port=port, route_port=route_port))
+            self.home,
+            setup.checked(
+                ServerRequest("fleet", folder / "nats", hosts, port=port, route_port=route_port)
+            ),
         )
         signing.new(self.home)
         self.servers = [
-            _Node(folder / node.name, (folder / "nats" / node.name / "server.conf").read_text(), node.host, node.port)
+            _Node(
+                folder / node.name,
+                (folder / "nats" / node.name / "server.conf").read_text(),
+                node.host,
+                node.port,
+            )
             for node in nodes
         ]
 

@@ -1,4 +1,6 @@
-"""Three nats-servers as one JetStream cluster, each of which a test may kill and start again. Loopback only."""
+"""Three nats-servers as one JetStream cluster, each of which a test may kill and start again.
+Loopback only.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,11 @@ class NatsCluster:
             return
 
         client = await nats.connect(
-            self.urls, connect_timeout=3, max_reconnect_attempts=-1, reconnect_time_wait=0.1, error_cb=ignore
+            self.urls,
+            connect_timeout=3,
+            max_reconnect_attempts=-1,
+            reconnect_time_wait=0.1,
+            error_cb=ignore,
         )
         try:
             yield client
@@ -78,6 +84,9 @@ class NatsCluster:
             server.kill()
 
     def __exit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
     ) -> None:
         self.stop()

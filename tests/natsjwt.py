@@ -9,7 +9,15 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from harmony_fleet.authority.claims import ACCOUNT, NO_LIMIT, OPERATOR, STORAGE, USER, Identity, credentials
+from harmony_fleet.authority.claims import (
+    ACCOUNT,
+    NO_LIMIT,
+    OPERATOR,
+    STORAGE,
+    USER,
+    Identity,
+    credentials,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +31,11 @@ class JwtAuthority:
     @classmethod
     def make(cls) -> JwtAuthority:
         """A new one; `config` is for `NatsServer`."""
-        operator, account, system = Identity.make(OPERATOR), Identity.make(ACCOUNT), Identity.make(ACCOUNT)
+        operator, account, system = (
+            Identity.make(OPERATOR),
+            Identity.make(ACCOUNT),
+            Identity.make(ACCOUNT),
+        )
         limits, now = {"type": "account", "limits": NO_LIMIT | STORAGE}, int(time.time())
         lines = [
             f"operator: {operator.sign(operator.public, 'operator', {'type': 'operator'}, now)}",
@@ -36,7 +48,9 @@ class JwtAuthority:
         ]
         return cls(operator, account, "\n".join(lines))
 
-    def creds(self, path: Path, publish: list[str] | None = None, subscribe: list[str] | None = None) -> Path:
+    def creds(
+        self, path: Path, publish: list[str] | None = None, subscribe: list[str] | None = None
+    ) -> Path:
         """Write a user's .creds file; None allows all subjects."""
         user = Identity.make(USER)
         allowed = {
@@ -44,5 +58,7 @@ class JwtAuthority:
             "sub": {} if subscribe is None else {"allow": subscribe},
         }
         claims = {"type": "user", "subs": -1, "data": -1, "payload": -1, **allowed}
-        path.write_text(credentials(self.account.sign(user.public, path.stem, claims, int(time.time())), user))
+        path.write_text(
+            credentials(self.account.sign(user.public, path.stem, claims, int(time.time())), user)
+        )
         return path

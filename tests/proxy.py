@@ -1,4 +1,6 @@
-"""A TCP link that a test can break: dropped, or half-open (nothing arrives and nothing fails). Loopback only."""
+"""A TCP link that a test can break: dropped, or half-open (nothing arrives and nothing fails).
+Loopback only.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from tests.natsserver import NatsServer
 
 
 class Link:
-    """What goes through it to the server, and how it can be broken. Connections made later are whole again."""
+    """What goes through it to the server, and how it can be broken. Connections made later are
+    whole again.
+    """
 
     def __init__(self, server: NatsServer) -> None:
         self._server = server
@@ -68,7 +72,9 @@ class Link:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _carry(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, thawed: asyncio.Event) -> None:
+    async def _carry(
+        self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, thawed: asyncio.Event
+    ) -> None:
         self._writers.add(sink)
         try:
             with contextlib.suppress(OSError):
@@ -82,9 +88,11 @@ class Link:
 
 
 class Between(Link):
-    """Somebody who sits between: keeps what both sides send, and while `strips`, takes TLS out of the server's INFO.
+    """Somebody who sits between: keeps what both sides send, and while `strips`, takes TLS out of
+    the server's INFO.
 
-    A client that shakes hands first is kept waiting until the server, tired of it, has spoken in the clear.
+    A client that shakes hands first is kept waiting until the server, tired of it, has spoken in
+    the clear.
     """
 
     def __init__(self, server: NatsServer, *, strips: bool = False, **forged: Any) -> None:
@@ -111,14 +119,20 @@ class Between(Link):
         self._writers.add(to[1])
         if self.strips:
             info = json.loads((await to[0].readline()).removeprefix(b"INFO ") or b"{}")
-            info |= {"tls_required": False, "tls_available": False, "tls_verify": False} | self._forged
+            info |= {
+                "tls_required": False,
+                "tls_available": False,
+                "tls_verify": False,
+            } | self._forged
             writer.write(b"INFO " + json.dumps(info).encode() + b"\r\n")
         for source, sink, kept in ((reader, to[1], brought), (to[0], writer, said)):
             task = asyncio.create_task(self._keep(source, sink, kept))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _keep(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, kept: bytearray) -> None:
+    async def _keep(
+        self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, kept: bytearray
+    ) -> None:
         self._writers.add(sink)
         try:
             with contextlib.suppress(OSError):
@@ -131,8 +145,12 @@ class Between(Link):
             sink.transport.abort()
 
     def in_the_clear(self) -> list[bytes]:
-        """What clients sent that is no TLS: anything but records of a handshake, of an alert, or behind one."""
-        return [bytes(data) for data in self.from_clients if data and not data.startswith(TLS_RECORDS)]
+        """What clients sent that is no TLS: anything but records of a handshake, of an alert, or
+        behind one.
+        """
+        return [
+            bytes(data) for data in self.from_clients if data and not data.startswith(TLS_RECORDS)
+        ]
 
 
 TLS_RECORDS = (b"\x16\x03", b"\x15\x03")

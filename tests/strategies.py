@@ -1,7 +1,9 @@
-"""Hypothesis strategies for what passes the borders: names, Scores of every kind, manifests that are valid as a whole.
+"""Hypothesis strategies for what passes the borders: names, Scores of every kind, manifests that
+are valid as a whole.
 
-`manifests()` draws Python values (what JSON or YAML gives); `wire_manifests()` their decoded models. Every optional
-field is sometimes left out, sometimes set to its default and sometimes to another value: the three differ on the wire.
+`manifests()` draws Python values (what JSON or YAML gives); `wire_manifests()` their decoded
+models. Every optional field is sometimes left out, sometimes set to its default and sometimes to
+another value: the three differ on the wire.
 """
 
 from __future__ import annotations
@@ -30,7 +32,11 @@ def _joined(first: str, rest: str, most: int) -> st.SearchStrategy[str]:
 
 def texts(most: int = 40, least: int = 0) -> st.SearchStrategy[str]:
     """Any text without NUL and lone surrogates; quotes, newlines and astral characters among it."""
-    return st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=least, max_size=most)
+    return st.text(
+        st.characters(exclude_categories=["Cs"], exclude_characters="\0"),
+        min_size=least,
+        max_size=most,
+    )
 
 
 def device_names() -> st.SearchStrategy[str]:
@@ -79,7 +85,9 @@ def _some(required: Value, optional: Value) -> st.SearchStrategy[Value]:
 
 def probes(*, exec_too: bool) -> st.SearchStrategy[Value]:
     ports = st.integers(1, 65535)
-    visible = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), max_size=20).map("/".__add__)
+    visible = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), max_size=20).map(
+        "/".__add__
+    )
     ways: list[st.SearchStrategy[Value]] = [
         _some({"port": ports}, {"path": visible, "scheme": st.sampled_from(["http", "https"])}).map(
             lambda http: {"http": http}
@@ -87,7 +95,9 @@ def probes(*, exec_too: bool) -> st.SearchStrategy[Value]:
         ports.map(lambda port: {"tcp": {"port": port}}),
     ]
     if exec_too:
-        ways.append(st.lists(texts(), min_size=1, max_size=4).map(lambda command: {"exec": command}))
+        ways.append(
+            st.lists(texts(), min_size=1, max_size=4).map(lambda command: {"exec": command})
+        )
     pace = {
         "period_seconds": numbers(0, 86_400, zero=False),
         "timeout_seconds": numbers(0, 86_400, zero=False),
@@ -99,7 +109,9 @@ def probes(*, exec_too: bool) -> st.SearchStrategy[Value]:
 
 
 def quantities() -> st.SearchStrategy[int | str]:
-    text = st.builds("{}{}".format, st.integers(1, 1_000_000), st.sampled_from(["", "Ki", "Mi", "Gi"]))
+    text = st.builds(
+        "{}{}".format, st.integers(1, 1_000_000), st.sampled_from(["", "Ki", "Mi", "Gi"])
+    )
     return text | st.integers(1, 2**53 - 1)
 
 
@@ -126,13 +138,18 @@ def files(draw: st.DrawFn) -> Value:
             {
                 "bucket": _joined(_ALNUM, _ALNUM + "_-", 20),
                 "name": texts(20, 1),
-                "digest": st.binary(min_size=32, max_size=32).map(lambda raw: f"sha256:{raw.hex()}"),
+                "digest": st.binary(min_size=32, max_size=32).map(
+                    lambda raw: f"sha256:{raw.hex()}"
+                ),
             }
         )
         way, value = draw(
-            st.tuples(st.just("content"), st.text(st.characters(exclude_categories=["Cs"]), max_size=60))
+            st.tuples(
+                st.just("content"), st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
+            )
             | st.tuples(
-                st.just("content_base64"), st.binary(max_size=40).map(lambda raw: base64.b64encode(raw).decode())
+                st.just("content_base64"),
+                st.binary(max_size=40).map(lambda raw: base64.b64encode(raw).decode()),
             )
             | st.tuples(st.just("object"), reference)
         )
@@ -144,7 +161,13 @@ def files(draw: st.DrawFn) -> Value:
     else:
         fields = {"type": kind}
     common = draw(_some({}, _COMMON))
-    return {"kind": "File", "name": draw(resource_names()), "path": draw(paths()), **fields, **common}
+    return {
+        "kind": "File",
+        "name": draw(resource_names()),
+        "path": draw(paths()),
+        **fields,
+        **common,
+    }
 
 
 @st.composite
@@ -160,7 +183,11 @@ def units(draw: st.DrawFn) -> Value:
         "readiness": probes(exec_too=False),
         "liveness": probes(exec_too=False) | st.none(),
     }
-    value: Value = {"kind": "SystemdUnit", "name": draw(unit_names()), **draw(_some({}, {**optional, **_COMMON}))}
+    value: Value = {
+        "kind": "SystemdUnit",
+        "name": draw(unit_names()),
+        **draw(_some({}, {**optional, **_COMMON})),
+    }
     if draw(st.integers(0, 5)) == 0:
         for name in ("content", "enabled"):
             value.pop(name, None)
@@ -190,10 +217,15 @@ def _mount_lists() -> st.SearchStrategy[list[Value]]:
 def containers() -> st.SearchStrategy[Value]:
     """A Container, as a JSON object."""
     args = st.lists(texts(), max_size=3)
-    images = st.sampled_from(["busybox", "localhost/busybox:1.36", "registry.test/a/b@sha256:" + "0" * 64])
+    images = st.sampled_from(
+        ["busybox", "localhost/busybox:1.36", "registry.test/a/b@sha256:" + "0" * 64]
+    )
     ports = _some(
         {"host_port": st.integers(1, 65535), "container_port": st.integers(1, 65535)},
-        {"protocol": st.sampled_from(["tcp", "udp"]), "host_ip": st.sampled_from(["", "127.0.0.1", "::1"])},
+        {
+            "protocol": st.sampled_from(["tcp", "udp"]),
+            "host_ip": st.sampled_from(["", "127.0.0.1", "::1"]),
+        },
     )
     inits = _some(
         {"name": container_names()},
@@ -247,7 +279,9 @@ def containers() -> st.SearchStrategy[Value]:
         "liveness": probes(exec_too=True),
         **_COMMON,
     }
-    return _some({"kind": st.just("Container"), "name": container_names(), "image": images}, optional)
+    return _some(
+        {"kind": st.just("Container"), "name": container_names(), "image": images}, optional
+    )
 
 
 def upgrades() -> st.SearchStrategy[Value]:
@@ -278,8 +312,12 @@ def scores() -> st.SearchStrategy[Value]:
 
 @st.composite
 def manifests(draw: st.DrawFn, most: int = 6) -> Value:
-    """A whole valid manifest as it stands in desired-state, as a JSON object; its graph of needs has no circle."""
-    drawn = draw(st.lists(scores(), max_size=most, unique_by=lambda score: (score["kind"], score["name"])))
+    """A whole valid manifest as it stands in desired-state, as a JSON object; its graph of needs
+    has no circle.
+    """
+    drawn = draw(
+        st.lists(scores(), max_size=most, unique_by=lambda score: (score["kind"], score["name"]))
+    )
     chosen: list[Value] = []
     used: set[str] = set()
     for score in drawn:
@@ -321,7 +359,15 @@ def wire_manifests(most: int = 6) -> st.SearchStrategy[WireManifest]:
 
 def json_values() -> st.SearchStrategy[Any]:
     """Any JSON value, wrong types in any nesting."""
-    leaves = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
+    leaves = (
+        st.none()
+        | st.booleans()
+        | st.integers()
+        | st.floats(allow_nan=False, allow_infinity=False)
+        | st.text()
+    )
     return st.recursive(
-        leaves, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4), max_leaves=12
+        leaves,
+        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+        max_leaves=12,
     )

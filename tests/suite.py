@@ -1,8 +1,10 @@
-"""Runs the suite; a few failures on real servers and devices run once more by themselves, and are told either way.
+"""Runs the suite; a few failures on real servers and devices run once more by themselves, and are
+told either way.
 
-What a run could not decide because six machines shared two cores is decided without them. Nothing is hidden: what
-failed stands in the output with its text, and again in the last lines as what was run again. A test without a server or
-a device has no such excuse, nor have many failures at once. ADR 0041.
+What a run could not decide because six machines shared two cores is decided without them. Nothing
+is hidden: what failed stands in the output with its text, and again in the last lines as what was
+run again. A test without a server or a device has no such excuse, nor have many failures at once.
+ADR 0041.
 """
 
 import subprocess
@@ -27,7 +29,11 @@ class Failures:
 
 def again(code: int, failed: list[str]) -> bool:
     """Whether a run that ended so may be decided by running these once more."""
-    return code == pytest.ExitCode.TESTS_FAILED and 0 < len(failed) <= AT_MOST and all(map(_is_real, failed))
+    return (
+        code == pytest.ExitCode.TESTS_FAILED
+        and 0 < len(failed) <= AT_MOST
+        and all(map(_is_real, failed))
+    )
 
 
 def _is_real(node: str) -> bool:

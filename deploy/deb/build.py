@@ -1,10 +1,11 @@
-"""Builds the Debian packages: harmony-agent and harmony-updater for Debian 12 and 13, amd64 and arm64.
+"""Builds the Debian packages: harmony-agent and harmony-updater for Debian 12 and 13, amd64 and
+arm64.
 
     python deploy/deb/build.py [--suite bookworm] [--arch amd64] [--version 0.2.0] [--out dist]
 
-Each package is a folder beside this file: `control`, maintainer scripts, lintian's overrides, and `files/`, which is
-copied as it is. The Python environment comes from environment.py. Needs no root and no Debian tool but dpkg-deb; the
-same tree gives the same bytes. Must not read the clock.
+Each package is a folder beside this file: `control`, maintainer scripts, lintian's overrides, and
+`files/`, which is copied as it is. The Python environment comes from environment.py. Needs no root
+and no Debian tool but dpkg-deb; the same tree gives the same bytes. Must not read the clock.
 """
 
 import argparse
@@ -28,12 +29,17 @@ HERE: Final = Path(__file__).resolve().parent
 RELEASES: Final = {"bookworm": 12, "trixie": 13}
 MAINTAINER: Final = "Harmony maintainers <maintainers@harmony.invalid>"
 # What is Debian's to hold the text of, by a word of it.
-COMMON: Final = {"apache license|apache-2": "Apache-2.0", "gnu lesser general public license": "LGPL-2.1"}
+COMMON: Final = {
+    "apache license|apache-2": "Apache-2.0",
+    "gnu lesser general public license": "LGPL-2.1",
+}
 SCRIPTS: Final = ("preinst", "postinst", "prerm", "postrm")
 
 
 class Kind(NamedTuple):
-    """A package: the home of its Python environment (if it has one), its extras, what of the project is in it."""
+    """A package: the home of its Python environment (if it has one), its extras, what of the
+    project is in it.
+    """
 
     home: str = ""
     extras: tuple[str, ...] = ()
@@ -46,7 +52,10 @@ AGENT: Final = (("scores", "*.py"), ("harmony_agent", "*.py"), ("harmony_updater
 PACKAGES: Final = {
     # The agent imports the updater's protocol and nothing else of it.
     "harmony-agent": Kind(
-        "opt/harmony/agent", ("agent",), (*AGENT, ("harmony_updater", "protocol.py")), "harmony-agent"
+        "opt/harmony/agent",
+        ("agent",),
+        (*AGENT, ("harmony_updater", "protocol.py")),
+        "harmony-agent",
     ),
     "harmony-updater": Kind("opt/harmony/updater", (), UPDATER, "harmony-updater"),
     "harmony-agent-system": Kind(),
@@ -56,10 +65,17 @@ PACKAGES: Final = {
 def run(*argv: str, **environment: str) -> str:
     """Run a tool; its output. Exits with what it said when it fails."""
     done = subprocess.run(  # noqa: S603 - fixed arguments, no shell
-        argv, capture_output=True, text=True, check=False, cwd=ROOT, env={**os.environ, **environment}
+        argv,
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        env={**os.environ, **environment},
     )
     if done.returncode:
-        raise SystemExit(f"{argv[0]} ended with {done.returncode}: {(done.stderr or done.stdout).strip()}")
+        raise SystemExit(
+            f"{argv[0]} ended with {done.returncode}: {(done.stderr or done.stdout).strip()}"
+        )
     return done.stdout.strip()
 
 
@@ -86,7 +102,13 @@ class Build:
     """One package for one target, in a folder of its own."""
 
     def __init__(self, name: str, target: Target, version: str, when: int, root: Path) -> None:
-        self.name, self.kind, self.target, self.root, self.when = name, PACKAGES[name], target, root, when
+        self.name, self.kind, self.target, self.root, self.when = (
+            name,
+            PACKAGES[name],
+            target,
+            root,
+            when,
+        )
         self.upstream = version
         self.version = f"{version}-1" + (f"+deb{RELEASES[target.suite]}" if self.kind.home else "")
         self.arch = target.arch if self.kind.home else "all"
@@ -120,7 +142,9 @@ class Build:
             self._environment()
         shutil.copytree(HERE / self.name / "files", self.root, dirs_exist_ok=True)
         for path in sorted(self.root.rglob("*")):
-            path.chmod(0o755 if path.is_dir() or _is_program(path) else 0o644) if not path.is_symlink() else None
+            path.chmod(
+                0o755 if path.is_dir() or _is_program(path) else 0o644
+            ) if not path.is_symlink() else None
         for manual in sorted(self.root.glob("usr/share/man/man*/*")):
             self.write(f"{manual.relative_to(self.root)}.gz", _gzip(manual.read_bytes()))
             manual.unlink()
@@ -135,9 +159,15 @@ class Build:
             copy_sources(self.root / site, package, pattern)
         for marked in (self.root / site).glob("harmony_*/__init__.py"):
             text = marked.read_text(encoding="utf-8")
-            self.write(str(marked.relative_to(self.root)), text.replace(project_version(), self.upstream))
+            self.write(
+                str(marked.relative_to(self.root)), text.replace(project_version(), self.upstream)
+            )
         python = f"/usr/bin/python{self.target.python}"
-        lines = ["home = /usr/bin", "include-system-site-packages = false", f"version = {self.target.python}"]
+        lines = [
+            "home = /usr/bin",
+            "include-system-site-packages = false",
+            f"version = {self.target.python}",
+        ]
         self.write(f"{home}/pyvenv.cfg", "\n".join([*lines, f"executable = {python}", ""]))
         (self.root / home / "bin").mkdir()
         (self.root / home / "bin/python3").symlink_to(python)
@@ -162,14 +192,20 @@ class Build:
         text = (HERE / "copyright").read_text(encoding="utf-8")
         for path in sorted(self.licences.iterdir()) if self.kind.home else []:
             name, _, body = path.read_text(encoding="utf-8").partition("\n")
-            common = [line for said, line in COMMON.items() if re.search(said, name + body, re.IGNORECASE)]
+            common = [
+                line for said, line in COMMON.items() if re.search(said, name + body, re.IGNORECASE)
+            ]
             body = f"See /usr/share/common-licenses/{common[0]}." if common else body.strip()
-            text += f"\n{'=' * 78}\n{path.name} in /{self.kind.home}: {name}\n{'=' * 78}\n\n{body}\n"
+            text += (
+                f"\n{'=' * 78}\n{path.name} in /{self.kind.home}: {name}\n{'=' * 78}\n\n{body}\n"
+            )
         return text
 
     def pack(self, out: Path, compression: str) -> Path:
         """Add the control files, and make the package."""
-        files = sorted(path for path in self.root.rglob("*") if path.is_file() and not path.is_symlink())
+        files = sorted(
+            path for path in self.root.rglob("*") if path.is_file() and not path.is_symlink()
+        )
         sums = [f"{hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()}  {path.relative_to(self.root)}\n"
                 for path in files]  # fmt: skip
         size = sum((path.lstat().st_size + 1023) // 1024 or 1 for path in self.root.rglob("*"))
@@ -184,7 +220,14 @@ class Build:
             if path.is_dir() and not path.is_symlink():
                 path.chmod(0o755)
         made = out / self.file
-        argv = ("dpkg-deb", "--root-owner-group", f"-Z{compression}", "--build", str(self.root), str(made))
+        argv = (
+            "dpkg-deb",
+            "--root-owner-group",
+            f"-Z{compression}",
+            "--build",
+            str(self.root),
+            str(made),
+        )
         run(*argv, SOURCE_DATE_EPOCH=str(self.when))
         return made
 
@@ -223,7 +266,9 @@ def main() -> int:
     parser.add_argument("--arch", action="append", choices=sorted(MACHINES), help="default: all")
     parser.add_argument("--package", action="append", choices=sorted(PACKAGES), help="default: all")
     parser.add_argument("--version", default=project_version(), help="default: that of the sources")
-    parser.add_argument("--compression", default="xz", choices=("xz", "none"), help="none is made faster")
+    parser.add_argument(
+        "--compression", default="xz", choices=("xz", "none"), help="none is made faster"
+    )
     parser.add_argument("--no-lint", action="store_true", help="don't run lintian")
     parser.add_argument("--out", type=Path, default=ROOT / "dist")
     asked = parser.parse_args()
@@ -231,7 +276,9 @@ def main() -> int:
     for suite in asked.suite or PYTHONS:
         for arch in asked.arch or MACHINES:
             for name in asked.package or PACKAGES:
-                made.add(build(name, Target(suite, arch), asked.version, asked.out, asked.compression))
+                made.add(
+                    build(name, Target(suite, arch), asked.version, asked.out, asked.compression)
+                )
     if not asked.no_lint:
         lint(sorted(made))
     for path in sorted(made):

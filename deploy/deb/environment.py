@@ -1,7 +1,8 @@
-"""The Python libraries of a package: which, fetched by the hashes of requirements.lock, unpacked and thinned.
+"""The Python libraries of a package: which, fetched by the hashes of requirements.lock, unpacked
+and thinned.
 
-Wheels for the target's Python and machine, whatever this machine is; nothing is compiled. What was fetched is kept in a
-folder of the cache that is named by all that it was made of.
+Wheels for the target's Python and machine, whatever this machine is; nothing is compiled. What was
+fetched is kept in a folder of the cache that is named by all that it was made of.
 """
 
 import hashlib
@@ -24,12 +25,21 @@ ROOT: Final = Path(__file__).resolve().parent.parent.parent
 CACHE: Final = ROOT / ".cache" / "deb"
 MACHINES: Final = {"amd64": "x86_64", "arm64": "aarch64"}
 PYTHONS: Final = {"bookworm": "3.11", "trixie": "3.13"}
-# Published by its authors as a source archive alone; pure Python, so that its wheel fits every Python and machine.
+# Published by its authors as a source archive alone; pure Python, so that its wheel fits every
+# Python and machine.
 _SOURCE_ONLY: Final = frozenset({"nkeys"})
 # glibc of Debian 12 is 2.36; pip wants every older platform named that a wheel may be built for.
 _GLIBC: Final = (36, 35, 34, 31, 28, 27, 26, 24, 17)
-# Used to build, to check types or to serve code of other times; nothing that runs here imports them.
-_UNUSED: Final = ("cffi/", "pycparser/", "pydantic/v1/", "pydantic/mypy.py", "sdbus/unittest.py", "sdbus/autodoc.py")
+# Used to build, to check types or to serve code of other times; nothing that runs here imports
+# them.
+_UNUSED: Final = (
+    "cffi/",
+    "pycparser/",
+    "pydantic/v1/",
+    "pydantic/mypy.py",
+    "sdbus/unittest.py",
+    "sdbus/autodoc.py",
+)
 _SUFFIXES: Final = (".pyi", ".typed", ".h", ".c", ".pyx", ".pth")
 _FOLDERS: Final = frozenset({"tests", "test", "testing", "__pycache__"})
 
@@ -59,7 +69,9 @@ def locked() -> dict[str, str]:
 
 
 def wanted(target: Target, *extras: str) -> list[str]:
-    """The names of all that the project stands on with these extras, by the metadata of what is installed here."""
+    """The names of all that the project stands on with these extras, by the metadata of what is
+    installed here.
+    """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     todo = [*project["dependencies"]]
     todo += [line for extra in extras for line in project["optional-dependencies"][extra]]
@@ -73,7 +85,9 @@ def wanted(target: Target, *extras: str) -> list[str]:
         try:
             todo += requires(name) or []
         except PackageNotFoundError as error:
-            raise SystemExit(f"cannot tell what {name} needs: it isn't installed here; run `make venv`") from error
+            raise SystemExit(
+                f"cannot tell what {name} needs: it isn't installed here; run `make venv`"
+            ) from error
     return sorted(found)
 
 
@@ -95,7 +109,9 @@ def _applies(marker: Marker | None, target: Target) -> bool:
 
 
 def libraries(target: Target, *extras: str) -> Path:
-    """A folder with `site/`, ready to be imported, and `licences/`, a file for each distribution."""
+    """A folder with `site/`, ready to be imported, and `licences/`, a file for each
+    distribution.
+    """
     pins = locked()
     lines = [pins[name] for name in wanted(target, *extras)]
     made_of = [*target, *lines, Path(__file__).read_text(encoding="utf-8")]
@@ -131,7 +147,16 @@ def _pip(verb: str, folder: Path, lines: list[str], *options: str) -> None:
     with tempfile.NamedTemporaryFile("w", suffix=".txt", encoding="utf-8") as file:
         file.write("\n".join([*lines, ""]))
         file.flush()
-        argv = [sys.executable, "-m", "pip", verb, "--quiet", "--disable-pip-version-check", "--no-deps", into]
+        argv = [
+            sys.executable,
+            "-m",
+            "pip",
+            verb,
+            "--quiet",
+            "--disable-pip-version-check",
+            "--no-deps",
+            into,
+        ]
         argv += [str(folder), "--require-hashes", "--requirement", file.name, *options]
         done = subprocess.run(argv, capture_output=True, text=True, check=False)  # noqa: S603 - fixed arguments
     if done.returncode:
@@ -142,7 +167,9 @@ def _unpack(wheel: Path, fresh: Path) -> None:
     """What of a wheel is imported goes to `site`, its licence to `licences`."""
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
-        info = next(name for name in names if name.endswith(".dist-info/METADATA")).partition("/")[0]
+        info = next(name for name in names if name.endswith(".dist-info/METADATA")).partition("/")[
+            0
+        ]
         for name in names:
             if _is_used(name, info):
                 target = fresh / "site" / name
@@ -167,7 +194,9 @@ def _licence(archive: zipfile.ZipFile, names: list[str], info: str) -> Iterator[
     classifier = re.search(r"^Classifier: License :: OSI Approved :: (.*)$", metadata, re.MULTILINE)
     yield f"{found[1] if found else classifier[1] if classifier else 'unknown'}\n"
     for name in names:
-        if name.startswith(info) and re.search(r"(LICEN[CS]E|COPYING|NOTICE)[^/]*$", name, re.IGNORECASE):
+        if name.startswith(info) and re.search(
+            r"(LICEN[CS]E|COPYING|NOTICE)[^/]*$", name, re.IGNORECASE
+        ):
             yield archive.read(name).decode(errors="replace")
 
 

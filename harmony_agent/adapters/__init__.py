@@ -1,1 +1,3 @@
-"""The only importers of libraries and of the operating system. Library errors stop here and are chained."""
+"""The only importers of libraries and of the operating system. Library errors stop here and are
+chained.
+"""

@@ -1,4 +1,6 @@
-"""Ed25519 by libsodium (PyNaCl): verifies, signs nothing. Imported only where keys are configured."""
+"""Ed25519 by libsodium (PyNaCl): verifies, signs nothing. Imported only where keys are
+configured.
+"""
 
 from __future__ import annotations
 

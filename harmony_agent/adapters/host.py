@@ -51,7 +51,9 @@ def os_info() -> OsInfo:
 
 
 class StateLock:
-    """The state directory, taken for this process; the kernel lets go of it when the process ends."""
+    """The state directory, taken for this process; the kernel lets go of it when the process
+    ends.
+    """
 
     def __init__(self, state_dir: Path) -> None:
         """AlreadyRunning, where another agent has it."""
@@ -59,7 +61,9 @@ class StateLock:
         self._descriptor = _lock(state_dir)
 
     def renew(self) -> None:
-        """Take it again, after the directory was taken away and made anew. OSError where another agent was faster."""
+        """Take it again, after the directory was taken away and made anew. OSError where another
+        agent was faster.
+        """
         try:
             descriptor = _lock(self._state_dir)
         except AlreadyRunning as error:

@@ -1,7 +1,9 @@
-"""HTTP/1.1 for one exchange over one connection, in asyncio: h11 says what is valid, this moves the bytes.
+"""HTTP/1.1 for one exchange over one connection, in asyncio: h11 says what is valid, this moves the
+bytes.
 
-For podman's Unix socket and for probes. No pool, no redirects, no cookies. A caller bounds the time; cancelling closes
-the connection. Nothing here is logged: what goes through may hold values of an environment.
+For podman's Unix socket and for probes. No pool, no redirects, no cookies. A caller bounds the
+time; cancelling closes the connection. Nothing here is logged: what goes through may hold values of
+an environment.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ class BrokenOff(OSError):
 class Response:
     """An answer whose body hasn't been read yet."""
 
-    def __init__(self, connection: h11.Connection, reader: asyncio.StreamReader, head: h11.Response) -> None:
+    def __init__(
+        self, connection: h11.Connection, reader: asyncio.StreamReader, head: h11.Response
+    ) -> None:
         self._connection = connection
         self._reader = reader
         self.status = head.status_code
@@ -66,15 +70,26 @@ async def exchange(
     body: bytes | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Response]:
-    """Send one request and give its answer; the connection is closed afterwards. Raises OSError, or BrokenOff."""
+    """Send one request and give its answer; the connection is closed afterwards. Raises OSError, or
+    BrokenOff.
+    """
     reader, writer = await opening
     connection = h11.Connection(h11.CLIENT)
-    fields = {"Host": "localhost", "User-Agent": "harmony-agent", "Connection": "close", **(headers or {})}
+    fields = {
+        "Host": "localhost",
+        "User-Agent": "harmony-agent",
+        "Connection": "close",
+        **(headers or {}),
+    }
     if body is not None:
         fields |= {"Content-Type": "application/json", "Content-Length": str(len(body))}
     target = f"{path}?{urlencode(params)}" if params else path
     request = h11.Request(method=method, target=target, headers=list(fields.items()))
-    events: list[h11.Event] = [request, *([h11.Data(data=body)] if body else []), h11.EndOfMessage()]
+    events: list[h11.Event] = [
+        request,
+        *([h11.Data(data=body)] if body else []),
+        h11.EndOfMessage(),
+    ]
     try:
         writer.write(b"".join(connection.send(event) or b"" for event in events))
         await writer.drain()

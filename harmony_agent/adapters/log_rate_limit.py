@@ -1,4 +1,5 @@
-"""Keeps the log bounded: what flaps says the same a few times and then once a minute, and all together have a bound.
+"""Keeps the log bounded: what flaps says the same a few times and then once a minute, and all
+together have a bound.
 
 A filter of `logging`: drops records, counts them, and lets the next one that passes tell how many.
 """
@@ -49,7 +50,10 @@ class LogRateLimit(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether it is passed on; with how many like it were not, where there were any."""
         now = self._monotonic()
-        key = (record.msg, *(record.__dict__.get(name) for name in ("deployment", "resource", "reason")))
+        key = (
+            record.msg,
+            *(record.__dict__.get(name) for name in ("deployment", "resource", "reason")),
+        )
         bucket = self._keys.get(key)
         if bucket is None:
             bucket = self._keys[key] = _Bucket(BURST, now)
@@ -63,6 +67,9 @@ class LogRateLimit(logging.Filter):
             bucket.dropped += 1
             return False
         if bucket.dropped:
-            record.msg, record.args = f"{record.getMessage()} (and {bucket.dropped} more like this)", ()
+            record.msg, record.args = (
+                f"{record.getMessage()} (and {bucket.dropped} more like this)",
+                (),
+            )
             bucket.dropped = 0
         return True

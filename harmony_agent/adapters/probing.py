@@ -17,7 +17,9 @@ class LoopbackProber:
     """`topology.probing.Prober`."""
 
     async def http(self, probe: HttpProbe, timeout: float) -> str:
-        """GET by HTTP/1.1; the body isn't read. A certificate isn't verified: it's the device's own."""
+        """GET by HTTP/1.1; the body isn't read. A certificate isn't verified: it's the device's
+        own.
+        """
         try:
             with anyio.fail_after(timeout):
                 return await self._get(probe)

@@ -13,10 +13,25 @@ from typing import Final
 
 from harmony_agent.core.paths import below
 
-_SECRET: Final = ("/etc/harmony", "/var/lib/harmony-fleet-updater", "/run/harmony-updater", "/run/user", "/run/systemd")
-"""Configuration and credentials, journals, and the sockets by which managers, podman and the updater are spoken to."""
+_SECRET: Final = (
+    "/etc/harmony",
+    "/var/lib/harmony-fleet-updater",
+    "/run/harmony-updater",
+    "/run/user",
+    "/run/systemd",
+)
+"""Configuration and credentials, journals, and the sockets by which managers, podman and the
+updater are spoken to.
+"""
 _CODE: Final = (
-    *("/opt/harmony", "/usr/lib/harmony-agent", "/etc/polkit-1", "/etc/systemd", "/usr/lib/systemd", "/lib/systemd"),
+    *(
+        "/opt/harmony",
+        "/usr/lib/harmony-agent",
+        "/etc/polkit-1",
+        "/etc/systemd",
+        "/usr/lib/systemd",
+        "/lib/systemd",
+    ),
     *("/usr/local/lib/systemd", "/proc", "/sys"),
 )
 """Paths of the agent and the updater, and the unit directories.
@@ -31,7 +46,9 @@ class ProtectedPaths:
     """`own` are the paths that the configuration names; `home` is that of the agent's user."""
 
     def __init__(self, own: Iterable[str], home: str, roots: Sequence[str]) -> None:
-        secret = _spellings([*_SECRET, *own]) | {f"{top}/{name}" for top in _spellings([home]) for name in _IN_HOME}
+        secret = _spellings([*_SECRET, *own]) | {
+            f"{top}/{name}" for top in _spellings([home]) for name in _IN_HOME
+        }
         self.mounts = _through(secret, roots)
         """No container may have one of these, what is in it or what holds it."""
         self.files = _through(secret | _spellings(_CODE), roots)
@@ -40,7 +57,12 @@ class ProtectedPaths:
 
 def _spellings(paths: Iterable[str]) -> set[str]:
     """The paths as they are written, and without the links on the way."""
-    return {spelling for path in paths if path for spelling in (path.rstrip("/"), os.path.realpath(path))}
+    return {
+        spelling
+        for path in paths
+        if path
+        for spelling in (path.rstrip("/"), os.path.realpath(path))
+    }
 
 
 def _through(places: set[str], roots: Sequence[str]) -> tuple[str, ...]:

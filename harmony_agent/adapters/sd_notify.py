@@ -1,6 +1,8 @@
-"""systemd's side: readiness, status and watchdog (sd_notify), and structured log records into the journal.
+"""systemd's side: readiness, status and watchdog (sd_notify), and structured log records into the
+journal.
 
-Both are datagrams to a Unix socket that may not be there: then nothing is sent, and logs go to standard error.
+Both are datagrams to a Unix socket that may not be there: then nothing is sent, and logs go to
+standard error.
 """
 
 from __future__ import annotations
@@ -20,7 +22,13 @@ from harmony_agent.adapters.log_rate_limit import LogRateLimit
 log = logging.getLogger(__name__)
 
 _JOURNAL: Final = "/run/systemd/journal/socket"
-_PRIORITY: Final = {logging.DEBUG: 7, logging.INFO: 6, logging.WARNING: 4, logging.ERROR: 3, logging.CRITICAL: 2}
+_PRIORITY: Final = {
+    logging.DEBUG: 7,
+    logging.INFO: 6,
+    logging.WARNING: 4,
+    logging.ERROR: 3,
+    logging.CRITICAL: 2,
+}
 _PATIENCE: Final = 0.2
 """Seconds for which a full journal may hold a record up; while it stays full, none."""
 _FIELDS: Final = ("device", "deployment", "resource", "generation", "reason")
@@ -39,7 +47,9 @@ def notify(state: str, environ: Mapping[str, str] = os.environ) -> None:
 
 
 def watchdog_seconds(environ: Mapping[str, str] = os.environ) -> float | None:
-    """Within how many seconds the service manager wants to hear of progress; None where it doesn't."""
+    """Within how many seconds the service manager wants to hear of progress; None where it
+    doesn't.
+    """
     text, pid = environ.get("WATCHDOG_USEC", ""), environ.get("WATCHDOG_PID", "")
     if not text.isdecimal() or int(text) == 0 or (pid and pid != str(os.getpid())):
         return None
@@ -47,7 +57,8 @@ def watchdog_seconds(environ: Mapping[str, str] = os.environ) -> float | None:
 
 
 async def feed_watchdog(stuck: Callable[[], str], environ: Mapping[str, str] = os.environ) -> None:
-    """Tell of progress three times in each watchdog period, while `stuck` names nothing; without a watchdog, never.
+    """Tell of progress three times in each watchdog period, while `stuck` names nothing; without a
+    watchdog, never.
 
     What is stuck is named in the log; the service manager then restarts the agent.
     """
@@ -60,13 +71,17 @@ async def feed_watchdog(stuck: Callable[[], str], environ: Mapping[str, str] = o
         if not what:
             notify("WATCHDOG=1", environ)
         elif what != said:
-            log.error("%s makes no progress: the watchdog isn't fed", what, extra={"reason": "Stuck"})
+            log.error(
+                "%s makes no progress: the watchdog isn't fed", what, extra={"reason": "Stuck"}
+            )
         said = what
         await anyio.sleep(seconds / 3)
 
 
 class JournalHandler(logging.Handler):
-    """Log records as journal entries with HARMONY_DEVICE, …_DEPLOYMENT, …_RESOURCE, …_GENERATION, …_REASON."""
+    """Log records as journal entries with HARMONY_DEVICE, …_DEPLOYMENT, …_RESOURCE, …_GENERATION,
+    …_REASON.
+    """
 
     def __init__(self, device: str, path: str = _JOURNAL) -> None:
         """OSError where there is no journal."""
@@ -81,10 +96,14 @@ class JournalHandler(logging.Handler):
             raise
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Send one record; what the journal doesn't take is dropped: a journal that hangs must not stop the agent."""
+        """Send one record; what the journal doesn't take is dropped: a journal that hangs must not
+        stop the agent.
+        """
         try:
             data = self._entry(record)
-        except Exception:  # as every handler: a record that can't be formatted is shown, and stops nobody
+        except (
+            Exception
+        ):  # as every handler: a record that can't be formatted is shown, and stops nobody
             self.handleError(record)
             return
         try:
@@ -101,7 +120,11 @@ class JournalHandler(logging.Handler):
             "CODE_FUNC": f"{record.name}.{record.funcName}",
         }
         values = {"device": self._device, **record.__dict__}
-        fields |= {f"HARMONY_{name.upper()}": str(values[name]) for name in _FIELDS if values.get(name) is not None}
+        fields |= {
+            f"HARMONY_{name.upper()}": str(values[name])
+            for name in _FIELDS
+            if values.get(name) is not None
+        }
         return b"".join(_encode(name, value) for name, value in fields.items())
 
     def close(self) -> None:
@@ -119,7 +142,9 @@ def _encode(name: str, value: str) -> bytes:
 
 
 def set_up_logging(device: str, *, verbose: bool, environ: Mapping[str, str] = os.environ) -> None:
-    """Into the journal when systemd started us (it then owns standard error), else to standard error."""
+    """Into the journal when systemd started us (it then owns standard error), else to standard
+    error.
+    """
     handler: logging.Handler
     try:
         if "JOURNAL_STREAM" not in environ:

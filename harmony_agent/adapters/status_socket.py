@@ -1,4 +1,6 @@
-"""A socket in the state directory over which `harmony-agent status` asks the running agent how it is."""
+"""A socket in the state directory over which `harmony-agent status` asks the running agent how it
+is.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,11 @@ _SECONDS: Final = 5.0
 _MAX_PATH: Final = 107
 
 
-async def serve(state_dir: Path, answer: Callable[[], Any], anew: asyncio.Event | None = None) -> None:
-    """Write `answer()` as JSON to whoever connects, until cancelled. Only the directory's owner and root can.
+async def serve(
+    state_dir: Path, answer: Callable[[], Any], anew: asyncio.Event | None = None
+) -> None:
+    """Write `answer()` as JSON to whoever connects, until cancelled. Only the directory's owner and
+    root can.
 
     `anew` set: the directory was made anew, and the socket has to be, too.
     """
@@ -39,10 +44,16 @@ async def serve(state_dir: Path, answer: Callable[[], Any], anew: asyncio.Event 
     while True:
         anew.clear()
         try:
-            path.unlink(missing_ok=True)  # of an agent that was killed: the lock says that none runs
+            path.unlink(
+                missing_ok=True
+            )  # of an agent that was killed: the lock says that none runs
             server = await asyncio.start_unix_server(connected, path)
         except OSError as error:
-            log.warning("cannot listen at %s: %s: `harmony-agent status` stays without an answer", path, error.strerror)
+            log.warning(
+                "cannot listen at %s: %s: `harmony-agent status` stays without an answer",
+                path,
+                error.strerror,
+            )
             await anew.wait()
             continue
         try:

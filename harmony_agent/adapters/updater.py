@@ -14,7 +14,15 @@ from pydantic import ValidationError
 from harmony_agent.core.errors import Transient
 from harmony_agent.topology.updater import Ask as AskFor
 from harmony_agent.topology.updater import Attempt, Offer, UpdaterRefused
-from harmony_updater.protocol import LINE_LIMIT, Answer, Ask, Capabilities, Status, UpgradeRequest, encode
+from harmony_updater.protocol import (
+    LINE_LIMIT,
+    Answer,
+    Ask,
+    Capabilities,
+    Status,
+    UpgradeRequest,
+    encode,
+)
 from scores.status import UpgradeDetail
 
 TIMEOUT: Final = 10.0
@@ -46,7 +54,10 @@ class SocketUpdater:
     async def request(self, ask: AskFor) -> Attempt:
         """Ask for the upgrade."""
         request = UpgradeRequest(
-            attemptId=ask.attempt_id, runUid=ask.run_uid, deviceId=ask.device_id, expiresAt=ask.expires_at
+            attemptId=ask.attempt_id,
+            runUid=ask.run_uid,
+            deviceId=ask.device_id,
+            expiresAt=ask.expires_at,
         )
         return self._attempt(await self._ask(Ask(v=1, op="AptFullUpgradeV1", request=request)))
 
@@ -85,7 +96,5 @@ class SocketUpdater:
             writer.close()
 
     def _unavailable(self, cause: str) -> Transient:
-        message = (
-            f"cannot ask the updater at {self._path}: {cause}. Is harmony-updater installed and its socket active?"
-        )
+        message = f"cannot ask the updater at {self._path}: {cause}. Is harmony-updater installed and its socket active?"
         return Transient("UpdaterUnavailable", message, delay=10, phase="Blocked")

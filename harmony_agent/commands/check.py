@@ -1,4 +1,6 @@
-"""``harmony-agent check``: what is missing on this machine for what the configuration allows, and how to mend it."""
+"""``harmony-agent check``: what is missing on this machine for what the configuration allows, and
+how to mend it.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,9 @@ async def run(settings: Settings) -> int:
     findings = [_state_dir(settings), _trust(settings)]
     findings += [_root(root) for root in settings.files.roots if "File" in settings.agent.kinds]
     findings += await _sandbox(settings)
-    findings += [await _capability(settings, kind) for kind in settings.agent.kinds if kind != "File"]
+    findings += [
+        await _capability(settings, kind) for kind in settings.agent.kinds if kind != "File"
+    ]
     findings += await _unmanaged(settings)
     device_well = all(finding.well for finding in findings)
     findings.append(await _nats(settings))
@@ -83,7 +87,11 @@ def _state_dir(settings: Settings) -> Finding:
     near = path if path.exists() else path.parent
     if os.access(near, os.W_OK | os.X_OK):
         return Finding("state directory", True, str(path))
-    return Finding("state directory", False, f"{path} can't be written: make it, owned by uid {os.getuid()}, mode 0700")
+    return Finding(
+        "state directory",
+        False,
+        f"{path} can't be written: make it, owned by uid {os.getuid()}, mode 0700",
+    )
 
 
 def _trust(settings: Settings) -> Finding:
@@ -91,14 +99,24 @@ def _trust(settings: Settings) -> Finding:
     if settings.trust.require:
         return Finding("manifests", True, f"only those signed by {keys} are believed")
     told = f"; only a wrong signature by {keys} is refused" if keys else ""
-    return Finding("manifests", True, f"whoever may write to NATS is believed{told}: see [trust] in the configuration")
+    return Finding(
+        "manifests",
+        True,
+        f"whoever may write to NATS is believed{told}: see [trust] in the configuration",
+    )
 
 
 def _root(root: str) -> Finding:
     if not Path(root).is_dir():
-        return Finding("File root", False, f"{root} isn't there: make it, or take it out of files.roots")
+        return Finding(
+            "File root", False, f"{root} isn't there: make it, or take it out of files.roots"
+        )
     if not os.access(root, os.W_OK | os.X_OK):
-        return Finding("File root", False, f"{root} can't be written by uid {os.getuid()}: chown it, or leave it out")
+        return Finding(
+            "File root",
+            False,
+            f"{root} can't be written by uid {os.getuid()}: chown it, or leave it out",
+        )
     return Finding("File root", True, root)
 
 
@@ -116,11 +134,21 @@ async def _sandbox(settings: Settings) -> list[Finding]:
     if found.get("ProtectSystem") != "strict":
         return []
     # A path with a space is in quotes; the sign says that it may be missing.
-    opened = [path.strip('"').removeprefix("-") for path in re.findall(r'"[^"]*"|\S+', found.get("ReadWritePaths", ""))]
+    opened = [
+        path.strip('"').removeprefix("-")
+        for path in re.findall(r'"[^"]*"|\S+', found.get("ReadWritePaths", ""))
+    ]
     wanted = settings.files.roots if "File" in settings.agent.kinds else ()
-    closed = [root for root in wanted if not any(root == path or root.startswith(f"{path}/") for path in opened)]
+    closed = [
+        root
+        for root in wanted
+        if not any(root == path or root.startswith(f"{path}/") for path in opened)
+    ]
     remedy = "systemctl daemon-reload, then systemctl restart harmony-agent"
-    return [Finding("sandbox", False, f"harmony-agent.service can't write {root} yet: {remedy}") for root in closed]
+    return [
+        Finding("sandbox", False, f"harmony-agent.service can't write {root} yet: {remedy}")
+        for root in closed
+    ]
 
 
 async def _capability(settings: Settings, kind: str) -> Finding:
@@ -136,9 +164,15 @@ def _questions(settings: Settings, kind: str) -> tuple[Callable[[], Awaitable[st
         from harmony_agent.adapters.updater import SocketUpdater
 
         async def offers() -> str:
-            return ", ".join((await SocketUpdater(settings.updater.socket).capabilities()).operations)
+            return ", ".join(
+                (await SocketUpdater(settings.updater.socket).capabilities()).operations
+            )
 
-        return offers, "updater", "Install harmony-updater, or take SystemUpgrade out of agent.kinds"
+        return (
+            offers,
+            "updater",
+            "Install harmony-updater, or take SystemUpgrade out of agent.kinds",
+        )
     parts = app.KindContext(settings, _Nothing(), app.times().clock, app.control_plane(settings))
     made = app.KINDS[kind](parts)
     ask = made.version
@@ -157,7 +191,11 @@ def _questions(settings: Settings, kind: str) -> tuple[Callable[[], Awaitable[st
         if settings.systemd.scope == "user"
         else ("systemctl enable --now podman.socket")
     )
-    return version, "podman", f"apt-get install podman; {start}; or take Container out of agent.kinds"
+    return (
+        version,
+        "podman",
+        f"apt-get install podman; {start}; or take Container out of agent.kinds",
+    )
 
 
 class _Recorded(_Nothing):
@@ -171,13 +209,17 @@ class _Recorded(_Nothing):
 
 
 async def _unmanaged(settings: Settings) -> list[Finding]:
-    """Containers with this device's labels that the ledger doesn't know: told, and no fault of the device's."""
+    """Containers with this device's labels that the ledger doesn't know: told, and no fault of the
+    device's.
+    """
     state_dir = Path(settings.agent.state_dir)
     if "Container" not in settings.agent.kinds:
         return []
     try:
         records = read_only(state_dir)[1] if (state_dir / "ledger.db").exists() else []
-        parts = app.KindContext(settings, _Recorded(records), app.times().clock, app.control_plane(settings))
+        parts = app.KindContext(
+            settings, _Recorded(records), app.times().clock, app.control_plane(settings)
+        )
         kind: Any = app.KINDS["Container"](parts).reconciler
         try:
             names = sorted(mark.name for mark in await kind.marked() if not mark.known)
@@ -185,13 +227,17 @@ async def _unmanaged(settings: Settings) -> list[Finding]:
             await kind.close()
     except (ResourceError, LedgerUnreadable, OSError):
         return []  # that podman or the ledger can't be asked is another finding
-    text = f"{', '.join(names[:20])}: with this device's labels, unknown to its ledger, and left alone"
+    text = (
+        f"{', '.join(names[:20])}: with this device's labels, unknown to its ledger, and left alone"
+    )
     return [Finding("unmanaged containers", True, text)] if names else []
 
 
 async def _nats(settings: Settings) -> Finding:
     control = app.control_plane(settings)
-    where = ", ".join(server.rpartition("@")[2] for server in settings.nats.servers)  # without a password
+    where = ", ".join(
+        server.rpartition("@")[2] for server in settings.nats.servers
+    )  # without a password
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(control.run)
         with anyio.move_on_after(_CONNECT_SECONDS):

@@ -1,7 +1,9 @@
-"""``harmony-agent join BUNDLE``, as root: what the bundle gives becomes the configuration, and the agent starts.
+"""``harmony-agent join BUNDLE``, as root: what the bundle gives becomes the configuration, and the
+agent starts.
 
-All is checked before anything is written, and each file is replaced whole, so that it may be run again, also after it
-was cut short. What the bundle doesn't speak of stays as it is configured. Never prints what stands in a bundle.
+All is checked before anything is written, and each file is replaced whole, so that it may be run
+again, also after it was cut short. What the bundle doesn't speak of stays as it is configured.
+Never prints what stands in a bundle.
 """
 
 from __future__ import annotations
@@ -73,7 +75,9 @@ def run(path: str, *, seconds: float, replace: bool) -> int:
 def join(path: str, seconds: float, *, replace: bool) -> None:
     """Raises Cannot."""
     if os.geteuid() != 0:
-        raise Cannot(REFUSED, f"it writes {FOLDER} and starts a service: run it as root, as with sudo")
+        raise Cannot(
+            REFUSED, f"it writes {FOLDER} and starts a service: run it as root, as with sudo"
+        )
     bundle = _read(path)
     group = _group()
     files = _files(bundle, _configured(bundle, replace=replace))
@@ -83,11 +87,14 @@ def join(path: str, seconds: float, *, replace: bool) -> None:
             put(file, group)
     except OSError as error:
         raise Cannot(
-            FAILED, f"{error.filename or FOLDER} can't be written: {error.strerror}; then run it again"
+            FAILED,
+            f"{error.filename or FOLDER} can't be written: {error.strerror}; then run it again",
         ) from None
     print(f"{FOLDER} says that this is {bundle.device}")
     _start(other_updater=other_updater)
-    state_dir = Path(read_toml(CONFIG.read_bytes())["agent"].get("state_dir", "/var/lib/harmony-agent"))
+    state_dir = Path(
+        read_toml(CONFIG.read_bytes())["agent"].get("state_dir", "/var/lib/harmony-agent")
+    )
     _await(lambda: _trouble(state_dir), seconds, bundle)
     print(f"{bundle.device} has joined: connected to {', '.join(bundle.servers)}")
     print(f"remove the bundle, for whoever has it is {bundle.device}: rm {path}")
@@ -98,7 +105,9 @@ def _read(path: str) -> Bundle:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(fd, "rb") as file:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
-                raise Cannot(INVALID, f"{path} is no file: name the bundle that harmony device enroll wrote")
+                raise Cannot(
+                    INVALID, f"{path} is no file: name the bundle that harmony device enroll wrote"
+                )
             data = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise Cannot(INVALID, f"{path} can't be read: {error.strerror}") from None
@@ -106,14 +115,18 @@ def _read(path: str) -> Bundle:
         return decode(data)
     except InvalidBundle as error:
         told = ", ".join(f"{one.field or 'the bundle'}: {one.code}" for one in error.errors)
-        raise Cannot(INVALID, f"{path} is no bundle ({told}): have it made anew by harmony device rotate") from None
+        raise Cannot(
+            INVALID, f"{path} is no bundle ({told}): have it made anew by harmony device rotate"
+        ) from None
 
 
 def _group() -> int:
     try:
         return grp.getgrnam(_GROUP).gr_gid
     except KeyError:
-        raise Cannot(REFUSED, f"there is no group {_GROUP}: install the package harmony-agent first") from None
+        raise Cannot(
+            REFUSED, f"there is no group {_GROUP}: install the package harmony-agent first"
+        ) from None
 
 
 def _configured(bundle: Bundle, *, replace: bool) -> dict[str, Any]:
@@ -146,7 +159,9 @@ def _toml(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError):  # a TOML error repeats the line
-        raise Cannot(INVALID, f"{path} stands there and can't be read: mend it, or move it away") from None
+        raise Cannot(
+            INVALID, f"{path} stands there and can't be read: mend it, or move it away"
+        ) from None
 
 
 def _files(bundle: Bundle, found: Mapping[str, Any]) -> list[File]:
@@ -169,29 +184,39 @@ def _files(bundle: Bundle, found: Mapping[str, Any]) -> list[File]:
         files.append(File(CA, bundle.tls_ca.encode()))
     if bundle.trusted_keys:
         given["trust"] = {"require": True, "keys": list(bundle.trusted_keys)}
-    merged = {section: dict(values) for section, values in found.items() if isinstance(values, dict)}
+    merged = {
+        section: dict(values) for section, values in found.items() if isinstance(values, dict)
+    }
     for section, values in given.items():
         merged[section] = values if section == "labels" else merged.get(section, {}) | values
     try:
         Settings.model_validate(merged)
     except ValidationError as error:
         places = ", ".join(
-            ".".join(map(str, one["loc"])) for one in error.errors(include_url=False, include_input=False)
+            ".".join(map(str, one["loc"]))
+            for one in error.errors(include_url=False, include_input=False)
         )
-        raise Cannot(INVALID, f"{CONFIG} couldn't be used with what stands in it already: see {places}") from None
+        raise Cannot(
+            INVALID, f"{CONFIG} couldn't be used with what stands in it already: see {places}"
+        ) from None
     if _has_updater():
-        files.append(File(UPDATER, to_toml({"": _toml(UPDATER) | {"device_id": bundle.device}}).encode()))
+        files.append(
+            File(UPDATER, to_toml({"": _toml(UPDATER) | {"device_id": bundle.device}}).encode())
+        )
     return [*files, File(CONFIG, to_toml(merged).encode())]
 
 
 def _has_updater() -> bool:
     return any(
-        Path(place, f"{_UPDATER_UNIT}.socket").exists() for place in ("/usr/lib/systemd/system", "/etc/systemd/system")
+        Path(place, f"{_UPDATER_UNIT}.socket").exists()
+        for place in ("/usr/lib/systemd/system", "/etc/systemd/system")
     )
 
 
 def to_toml(tables: Mapping[str, Mapping[str, Any]]) -> str:
-    """TOML of tables of text, numbers, booleans and lists of them, which it spells as JSON does; "" is the top."""
+    """TOML of tables of text, numbers, booleans and lists of them, which it spells as JSON does; ""
+    is the top.
+    """
     lines = ["# Written by harmony-agent join. What it doesn't know stays through the next one."]
     for table, values in tables.items():
         lines += ["", f"[{table}]"] if table else []
@@ -209,7 +234,9 @@ def put(file: File, group: int) -> None:
     folder = os.open(FOLDER, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     beside = f".{file.path.name}.new"
     try:
-        fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600, dir_fd=folder)
+        fd = os.open(
+            beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600, dir_fd=folder
+        )
         with os.fdopen(fd, "wb") as out:
             out.write(file.data)
             out.flush()
@@ -223,7 +250,9 @@ def put(file: File, group: int) -> None:
 
 
 def _start(*, other_updater: bool) -> None:
-    """The generator reads the configuration with the reload: the sandbox is opened for the File roots."""
+    """The generator reads the configuration with the reload: the sandbox is opened for the File
+    roots.
+    """
     _systemctl("daemon-reload")
     if _has_updater():
         _systemctl("enable", "--now", f"{_UPDATER_UNIT}.socket")
@@ -246,7 +275,10 @@ def _systemctl(*words: str) -> None:
         raise Cannot(FAILED, f"systemctl {' '.join(words)}: {error}") from None
     if done.returncode != 0:
         said = (done.stderr.strip().splitlines() or ["it says nothing"])[-1]
-        raise Cannot(FAILED, f"systemctl {' '.join(words)}: {said}; see journalctl -u {_UNIT}, then run it again")
+        raise Cannot(
+            FAILED,
+            f"systemctl {' '.join(words)}: {said}; see journalctl -u {_UNIT}, then run it again",
+        )
 
 
 def _trouble(state_dir: Path) -> str | None:

@@ -1,4 +1,6 @@
-"""``harmony-agent plan``: what would be done on this device, resource by resource. Observes, and changes nothing."""
+"""``harmony-agent plan``: what would be done on this device, resource by resource. Observes, and
+changes nothing.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,9 @@ class _Copy:
     def intact(self) -> bool:
         return True
 
-    async def rebuild(self, manifests: Sequence[StoredManifest], records: Sequence[OwnershipRecord]) -> None:
+    async def rebuild(
+        self, manifests: Sequence[StoredManifest], records: Sequence[OwnershipRecord]
+    ) -> None:
         del manifests, records
 
     def close(self) -> None:
@@ -65,28 +69,34 @@ class _Copy:
 async def run(settings: Settings, path: str | None) -> int:
     """Print the plan.
 
-    Returns 0 where all is as wanted, 1 where it isn't, 2 where the manifest isn't valid, 3 where the fence and 5 where
-    a guard or the configuration would refuse it.
+    Returns 0 where all is as wanted, 1 where it isn't, 2 where the manifest isn't valid, 3 where
+    the fence and 5 where a guard or the configuration would refuse it.
     """
     ledger, times = _Copy(Path(settings.agent.state_dir)), app.times()
     book = DeviceState(ledger, times.wire_now)
     control = app.control_plane(settings)
     kinds: dict[str, KindInstance] = {
         name: KindInstance(
-            app.KINDS[name](app.KindContext(settings, book.store(name), times.clock, control)).reconciler
+            app.KINDS[name](
+                app.KindContext(settings, book.store(name), times.clock, control)
+            ).reconciler
         )
         for name in settings.agent.kinds
     }
     try:
         for stored in ledger.manifests():
-            accepted = decode(stored.data, device=settings.agent.device_id, deployment=stored.deployment)
+            accepted = decode(
+                stored.data, device=settings.agent.device_id, deployment=stored.deployment
+            )
             book.enforce(stored, accepted)
         if path is not None:
             candidate = _read(settings, book, path)
             refusal = enforce_if_accepted(book, kinds, candidate)
             if refusal is not None:
                 return _say_refused(candidate, refusal)
-        found = await Rehearsal(book, kinds, lambda: Now(times.clock.monotonic(), times.wire_now())).run()
+        found = await Rehearsal(
+            book, kinds, lambda: Now(times.clock.monotonic(), times.wire_now())
+        ).run()
         return _show(found)
     except InvalidManifest as error:
         print(f"harmony-agent: the manifest is not valid ({error.code}): {error}", file=sys.stderr)
@@ -100,7 +110,9 @@ async def run(settings: Settings, path: str | None) -> int:
 
 
 def _read(settings: Settings, book: DeviceState, path: str) -> WireManifest:
-    """A manifest in JSON; what the control plane adds (device, lineage, generation) may be left out."""
+    """A manifest in JSON; what the control plane adds (device, lineage, generation) may be left
+    out.
+    """
     try:
         value = read(Path(path).read_bytes(), MAX_MANIFEST)
     except NotCanonical as error:
@@ -109,13 +121,18 @@ def _read(settings: Settings, book: DeviceState, path: str) -> WireManifest:
         known = book.deployments.get(str(value.get("deployment")))
         last = known.last if known is not None else None
         generation = min(last.generation + 1, MAX_GENERATION) if last is not None else 1
-        written = {"lineage": last.lineage if last is not None else _SOME_LINEAGE, "generation": generation}
+        written = {
+            "lineage": last.lineage if last is not None else _SOME_LINEAGE,
+            "generation": generation,
+        }
         value = {"api": "harmony/v1", "device": settings.agent.device_id, **written, **value}
     return validate(WireManifest, value)
 
 
 def _say_refused(manifest: WireManifest, refusal: NotAccepted) -> int:
-    print(f"{manifest.deployment}: would be refused: {refusal.phase}/{refusal.reason}: {refusal.message}")
+    print(
+        f"{manifest.deployment}: would be refused: {refusal.phase}/{refusal.reason}: {refusal.message}"
+    )
     print("nothing would change")
     return _FENCED if refusal.phase == "Fenced" else _REFUSED
 
@@ -128,8 +145,13 @@ def _show(found: list[Foreseen]) -> int:
             print(f"{one.key}: {line}{after}")
     changes = sum(isinstance(one.step, Execute | Release) for one in found)
     others = sum(isinstance(one.step, Hold | Report) for one in found)
-    told = f"{changes} of {len(found)} resources would change" if changes else "nothing would change"
-    print(told + (f"; {others} can't be as wanted now and would be left as they are" if others else ""))
+    told = (
+        f"{changes} of {len(found)} resources would change" if changes else "nothing would change"
+    )
+    print(
+        told
+        + (f"; {others} can't be as wanted now and would be left as they are" if others else "")
+    )
     return _WOULD_CHANGE if changes or others else _CONVERGED
 
 

@@ -1,1 +1,3 @@
-"""Decisions only: no I/O, no async, no clock of its own, no library but scores (and pydantic through it)."""
+"""Decisions only: no I/O, no async, no clock of its own, no library but scores (and pydantic
+through it).
+"""

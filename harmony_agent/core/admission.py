@@ -1,6 +1,8 @@
-"""The acceptance table: what becomes of a manifest that arrives. Fence, lineage, allowlist, ownership, prune guard.
+"""The acceptance table: what becomes of a manifest that arrives. Fence, lineage, allowlist,
+ownership, prune guard.
 
-Pure. The answer is Accept, Unchanged or NotAccepted. After NotAccepted the last accepted manifest stays enforced.
+Pure. The answer is Accept, Unchanged or NotAccepted. After NotAccepted the last accepted manifest
+stays enforced.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ KeepPhase = Literal["Rejected", "Fenced", "Held"]
 
 @dataclass(frozen=True, slots=True)
 class EnforcedVersion:
-    """The manifest that is enforced or, where the device's own state was lost, that ``actual-state`` shows."""
+    """The manifest that is enforced or, where the device's own state was lost, that
+    ``actual-state`` shows.
+    """
 
     lineage: str
     generation: int
@@ -66,13 +70,21 @@ class DeviceView:
 
     kinds: Mapping[str, KindRules]
     has: Mapping[str, str]
-    """resource key -> its `on_remove`: of what the deployment owns, and of what is wanted and not made yet"""
+    """resource key -> its `on_remove`: of what the deployment owns, and of what is wanted and not
+    made yet
+    """
     taken: Mapping[str, str]
-    """claim -> the deployment that wants or owns it; a resource's own name is the claim ``<Kind>/<name>``."""
+    """claim -> the deployment that wants or owns it; a resource's own name is the claim
+    ``<Kind>/<name>``.
+    """
 
 
-def admit_manifest(last: EnforcedVersion | None, manifest: WireManifest, digest: str, device: DeviceView) -> Admission:
-    """Decide on a manifest that was decoded. `digest` is that of its content, by which a generation is known."""
+def admit_manifest(
+    last: EnforcedVersion | None, manifest: WireManifest, digest: str, device: DeviceView
+) -> Admission:
+    """Decide on a manifest that was decoded. `digest` is that of its content, by which a generation
+    is known.
+    """
     verdict = _fence(last, manifest, digest)
     if verdict is not None:
         return verdict
@@ -80,7 +92,9 @@ def admit_manifest(last: EnforcedVersion | None, manifest: WireManifest, digest:
     if errors:
         codes = {error.code for error in errors}
         reason = codes.pop() if len(codes) == 1 else "Invalid"
-        return NotAccepted("Rejected", reason, _list(errors), tuple(errors[:MAX_ERRORS]), manifest.generation)
+        return NotAccepted(
+            "Rejected", reason, _list(errors), tuple(errors[:MAX_ERRORS]), manifest.generation
+        )
     return _prune_guard(manifest, device) or Accept()
 
 
@@ -149,11 +163,15 @@ def _field_of(claim: str) -> str:
 
 
 def _prune_guard(manifest: WireManifest, device: DeviceView) -> NotAccepted | None:
-    """Held where more than half (and more than one) of what the deployment owns would go, and nobody said so."""
+    """Held where more than half (and more than one) of what the deployment owns would go, and
+    nobody said so.
+    """
     if manifest.removed:
         return None
     wanted = {score.key for score in manifest.scores}
-    going = sum(1 for key, on_remove in device.has.items() if key not in wanted and on_remove == "delete")
+    going = sum(
+        1 for key, on_remove in device.has.items() if key not in wanted and on_remove == "delete"
+    )
     if going <= 1 or going * 2 <= len(device.has) or going <= (manifest.allow_prune or 0):
         return None
     return NotAccepted(

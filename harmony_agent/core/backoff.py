@@ -8,14 +8,18 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Doubling delays in seconds from `first` to `most`; `immediate` makes the first try come at once."""
+    """Doubling delays in seconds from `first` to `most`; `immediate` makes the first try come at
+    once.
+    """
 
     first: float
     most: float
     immediate: bool = False
 
     def delay(self, tries: int, jitter: float = 0.0) -> float:
-        """The wait before try number `tries` (1 is the first again); `jitter` from 0 to 1 takes off up to a tenth."""
+        """The wait before try number `tries` (1 is the first again); `jitter` from 0 to 1 takes off
+        up to a tenth.
+        """
         step = tries - 1 - self.immediate
         if step < 0:
             return 0.0

@@ -20,7 +20,9 @@ def enforced_from_status(data: bytes | None) -> EnforcedVersion | None:
     """Lineage, generation and digest out of a status that an earlier life of this device wrote."""
     try:
         status = json.loads(data or b"")
-        return EnforcedVersion(str(status["lineage"]), int(status["generation"]), str(status["digest"]))
+        return EnforcedVersion(
+            str(status["lineage"]), int(status["generation"]), str(status["digest"])
+        )
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
 
@@ -28,7 +30,8 @@ def enforced_from_status(data: bytes | None) -> EnforcedVersion | None:
 def identity(last: EnforcedVersion | None, value: Mapping[str, Any], data: bytes) -> str:
     """The digest by which a generation is known: of its content, whoever signed it.
 
-    An agent of before took that of all the bytes; where it was told so, the same bytes are the same generation.
+    An agent of before took that of all the bytes; where it was told so, the same bytes are the same
+    generation.
     """
     whole = digest(data)
     return whole if last is not None and last.digest == whole else content_digest(value)

@@ -1,4 +1,6 @@
-"""The records that a claim writes: the new owner's, and those of resources that give something up to it. Pure."""
+"""The records that a claim writes: the new owner's, and those of resources that give something up
+to it. Pure.
+"""
 
 from __future__ import annotations
 
@@ -29,13 +31,16 @@ def claimed(case: DecisionInput, facts: Facts) -> OwnershipRecord:
 
 
 def given_up(case: DecisionInput, facts: Mapping[str, Facts]) -> list[OwnershipRecord]:
-    """Make the records of `DecisionInput.taken` as they are once `case` has claimed; `facts` by name."""
+    """Make the records of `DecisionInput.taken` as they are once `case` has claimed; `facts` by
+    name.
+    """
     return [
         replace(
             record,
             claims=record.claims - case.claims,
             facts=dict(facts[record.name]),
-            # What was applied isn't there any more. Where the spec moved away and was reached, nothing changes.
+            # What was applied isn't there any more. Where the spec moved away and was reached,
+            # nothing changes.
             applied=record.applied if _reached(case, record) else "",
         )
         for record in case.taken

@@ -1,6 +1,8 @@
-"""The next step for one resource, decided once: the engine carries it out, ``harmony-agent plan`` prints it.
+"""The next step for one resource, decided once: the engine carries it out, ``harmony-agent plan``
+prints it.
 
-Pure: every fact that a decision rests on is a field of `DecisionInput`. Nothing here observes, writes, waits or logs.
+Pure: every fact that a decision rests on is a field of `DecisionInput`. Nothing here observes,
+writes, waits or logs.
 """
 
 from __future__ import annotations
@@ -12,7 +14,16 @@ from typing import Any, Final, Literal
 from harmony_agent.core import drift
 from harmony_agent.core.backoff import CrashLoop
 from harmony_agent.core.dependencies import in_the_way, outlives, unmet
-from harmony_agent.core.reconciler import Act, Action, Converged, Desired, Key, OwnershipRecord, Plan, Wait
+from harmony_agent.core.reconciler import (
+    Act,
+    Action,
+    Converged,
+    Desired,
+    Key,
+    OwnershipRecord,
+    Plan,
+    Wait,
+)
 from harmony_agent.core.status import Outcome
 from scores.manifest import FieldError
 from scores.status import ResourcePhase, ResourceStatus
@@ -37,7 +48,9 @@ class RetryState:
 
 @dataclass(frozen=True, slots=True)
 class Others:
-    """State of the other resources: the digests that are wanted, their statuses, and the records being removed."""
+    """State of the other resources: the digests that are wanted, their statuses, and the records
+    being removed.
+    """
 
     digests: Mapping[Key, str]
     statuses: Mapping[Key, ResourceStatus]
@@ -56,9 +69,10 @@ class Now:
 class DecisionInput:
     """One resource as it stands.
 
-    `claims` are those of the spec. `idle` says that a kind which runs processes has none of this resource now. `acted`
-    and `restarted` tell what the same pass already did: repaired something, and by which steps it started anew. `taken`
-    are the records of resources that hold some of `claims` and don't want it any more: it passes on as it is.
+    `claims` are those of the spec. `idle` says that a kind which runs processes has none of this
+    resource now. `acted` and `restarted` tell what the same pass already did: repaired something,
+    and by which steps it started anew. `taken` are the records of resources that hold some of
+    `claims` and don't want it any more: it passes on as it is.
     """
 
     key: Key
@@ -76,9 +90,13 @@ class DecisionInput:
 
     @property
     def owned(self) -> bool:
-        """The ledger says that all that the spec occupies is ours, under this name or one that gives it up."""
+        """The ledger says that all that the spec occupies is ours, under this name or one that
+        gives it up.
+        """
         records = (*([self.record] if self.record is not None else []), *self.taken)
-        return bool(records) and self.claims <= frozenset().union(*(record.claims for record in records))
+        return bool(records) and self.claims <= frozenset().union(
+            *(record.claims for record in records)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +119,16 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Record that it is ours before anything is done to it, with the facts of now; then decide anew."""
+    """Record that it is ours before anything is done to it, with the facts of now; then decide
+    anew.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Execute:
-    """Apply the actions in this order. `paced` names what counts them: a crash loop, or the repairs of a drift."""
+    """Apply the actions in this order. `paced` names what counts them: a crash loop, or the repairs
+    of a drift.
+    """
 
     plan: Act[Any]
     paced: Literal["", "crash", "drift"] = ""
@@ -125,8 +147,8 @@ class Report:
 class Hold:
     """Do nothing now.
 
-    `seconds` until the next look; None waits for an event or for one of `waits_for`. With `backoff` no event makes that
-    look sooner.
+    `seconds` until the next look; None waits for an event or for one of `waits_for`. With `backoff`
+    no event makes that look sooner.
     """
 
     phase: ResourcePhase
@@ -145,8 +167,12 @@ Step = Settled | Gone | Release | Claim | Execute | Report | Hold
 
 
 def not_allowed(kind: str) -> Hold:
-    """The configuration was changed since the manifest was accepted: nothing can be done, also no removal."""
-    message = f"the configuration doesn't allow the kind {kind} any more: allow it, or take this out"
+    """The configuration was changed since the manifest was accepted: nothing can be done, also no
+    removal.
+    """
+    message = (
+        f"the configuration doesn't allow the kind {kind} any more: allow it, or take this out"
+    )
     return Hold("Blocked", "KindNotAllowed", message)
 
 
@@ -155,7 +181,9 @@ def refused(errors: Iterable[FieldError]) -> Hold | None:
     error = next(iter(errors), None)
     if error is None:
         return None
-    message = f"the configuration doesn't allow its {error.field} any more: allow it, or take this out"
+    message = (
+        f"the configuration doesn't allow its {error.field} any more: allow it, or take this out"
+    )
     return Hold("Blocked", error.code, message)
 
 
@@ -175,7 +203,11 @@ def next_step(case: DecisionInput) -> Step:
         return _remove(case)
     if isinstance(case.plan, Act) and case.plan.ahead and case.record is not None:
         return Execute(case.plan)
-    return _wait_for_others(case, case.desired) or _conflict(case, case.desired) or _own(case, case.desired)
+    return (
+        _wait_for_others(case, case.desired)
+        or _conflict(case, case.desired)
+        or _own(case, case.desired)
+    )
 
 
 def next_start(memory: RetryState, now: float) -> float:
@@ -185,7 +217,9 @@ def next_start(memory: RetryState, now: float) -> float:
 
 def crash_loop(reasons: str, wait: float) -> Hold:
     """Keep a growing distance between starts of what ends by itself."""
-    return Hold("Degraded", "CrashLoop", f"{reasons}; next start in {wait:.0f} s", wait, backoff=True)
+    return Hold(
+        "Degraded", "CrashLoop", f"{reasons}; next start in {wait:.0f} s", wait, backoff=True
+    )
 
 
 def _remove(case: DecisionInput) -> Step:
@@ -203,7 +237,9 @@ def _remove(case: DecisionInput) -> Step:
 
 
 def _wait_for_others(case: DecisionInput, desired: Desired[Any]) -> Hold | None:
-    """Needs come first, and what leaves and is in the way. What was reached once and runs waits for nothing."""
+    """Needs come first, and what leaves and is in the way. What was reached once and runs waits for
+    nothing.
+    """
     if case.record is not None and case.record.applied == desired.version and not case.idle:
         return None
     waits = unmet(desired.spec.needs(), case.others.digests, case.others.statuses)
@@ -228,7 +264,9 @@ def _conflict(case: DecisionInput, desired: Desired[Any]) -> Hold | None:
     if disturbing is None:
         return None
     what = ", ".join(sorted(case.claims - (case.record.claims if case.record else frozenset())))
-    message = f"{what} exists, isn't ours and differs ({disturbing}): take it away, or set adopt: true"
+    message = (
+        f"{what} exists, isn't ours and differs ({disturbing}): take it away, or set adopt: true"
+    )
     return Hold("Blocked", "OwnershipConflict", message)
 
 
@@ -250,7 +288,9 @@ def _carry_out(case: DecisionInput, desired: Desired[Any]) -> Step:
     if not plan.drift:
         return Execute(plan)
     # Otherwise it ended by itself, or a new spec is on its way.
-    drifted = not plan.is_restart and case.record is not None and case.record.applied == desired.version
+    drifted = (
+        not plan.is_restart and case.record is not None and case.record.applied == desired.version
+    )
     reasons = "; ".join(action.reason for action in plan.actions)
     if drifted and desired.spec.drift == "report":
         return Report(reasons, _episode(case, plan, report=True))
@@ -260,7 +300,8 @@ def _carry_out(case: DecisionInput, desired: Desired[Any]) -> Step:
 
 
 def _start_anew(case: DecisionInput, plan: Act[Any], reasons: str) -> Step:
-    # By the same steps: it was started in this very pass and ended again. By others: it isn't started yet.
+    # By the same steps: it was started in this very pass and ended again. By others: it isn't
+    # started yet.
     if case.restarted not in ((), tuple(type(action) for action in plan.actions)):
         return Execute(plan)
     wait = next_start(case.memory, case.now.monotonic)

@@ -8,8 +8,12 @@ from harmony_agent.core.reconciler import Key, OwnershipRecord
 from scores.status import SETTLED, ResourceStatus
 
 
-def unmet(needs: Iterable[str], digests: Mapping[Key, str], statuses: Mapping[Key, ResourceStatus]) -> list[str]:
-    """Of `needs`, those that are not Ready or Completed with the spec that is wanted now (`digests`)."""
+def unmet(
+    needs: Iterable[str], digests: Mapping[Key, str], statuses: Mapping[Key, ResourceStatus]
+) -> list[str]:
+    """Of `needs`, those that are not Ready or Completed with the spec that is wanted now
+    (`digests`).
+    """
     waiting = []
     for need in needs:
         key = Key.parse(need)
@@ -25,10 +29,11 @@ def in_the_way(claims: frozenset[str], key: Key, leaving: Iterable[OwnershipReco
 
 
 def outlives(record: OwnershipRecord, leaving: Iterable[OwnershipRecord]) -> list[str]:
-    """Resources on their way out that must be gone before `record`: those that need it, or lie inside its directory.
+    """Resources on their way out that must be gone before `record`: those that need it, or lie
+    inside its directory.
 
-    Where that goes in a circle (a directory that came after a file inside it), needs give way: only what lies inside
-    must go first.
+    Where that goes in a circle (a directory that came after a file inside it), needs give way: only
+    what lies inside must go first.
     """
     others = [other for other in leaving if other.key != record.key]
     inside = [str(other.key) for other in others if _inside(other.claims, record.claims)]
@@ -47,13 +52,20 @@ def _inside(inner: frozenset[str], outer: frozenset[str]) -> bool:
 def _waits_for_itself(record: OwnershipRecord, others: Iterable[OwnershipRecord]) -> bool:
     """Return whether `record` is among those that wait, at some remove, until it is gone."""
     known = {str(other.key): other for other in (record, *others)}
-    owners = {claim: key for key, other in known.items() for claim in other.claims if claim.startswith("path:")}
+    owners = {
+        claim: key
+        for key, other in known.items()
+        for claim in other.claims
+        if claim.startswith("path:")
+    }
     seen: set[str] = set()
     todo = [str(record.key)]
     while todo:
         one = known[todo.pop()]
         waiting = {need for need in one.needs if need in known}
-        waiting |= {owners[folder] for claim in one.claims for folder in _folders(claim) if folder in owners}
+        waiting |= {
+            owners[folder] for claim in one.claims for folder in _folders(claim) if folder in owners
+        }
         if str(record.key) in waiting:
             return True
         todo += waiting - seen
@@ -64,4 +76,6 @@ def _waits_for_itself(record: OwnershipRecord, others: Iterable[OwnershipRecord]
 def _folders(claim: str) -> list[str]:
     """The claims of the directories above a claimed path."""
     parts = claim.split("/")
-    return ["/".join(parts[:end]) for end in range(2, len(parts))] if claim.startswith("path:") else []
+    return (
+        ["/".join(parts[:end]) for end in range(2, len(parts))] if claim.startswith("path:") else []
+    )

@@ -1,7 +1,8 @@
-"""Drift as evidence: what differed, since when, how often it was repaired, and whether something keeps undoing it.
+"""Drift as evidence: what differed, since when, how often it was repaired, and whether something
+keeps undoing it.
 
-Pure. An episode begins when a resource that had converged is found otherwise with the same spec, and ends when it has
-stayed as wanted for `QUIET` seconds.
+Pure. An episode begins when a resource that had converged is found otherwise with the same spec,
+and ends when it has stayed as wanted for `QUIET` seconds.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ QUIET: Final = 600.0
 
 @dataclass(slots=True)
 class DriftEpisode:
-    """The drift of one resource. Times are monotonic seconds, and wire times where they are shown."""
+    """The drift of one resource. Times are monotonic seconds, and wire times where they are
+    shown.
+    """
 
     first_seen: str
     last_seen: str
@@ -60,7 +63,9 @@ class DriftEpisode:
         )
 
 
-def seen(old: DriftEpisode | None, fields: tuple[str, ...], now: float, wire_now: str, *, report: bool) -> DriftEpisode:
+def seen(
+    old: DriftEpisode | None, fields: tuple[str, ...], now: float, wire_now: str, *, report: bool
+) -> DriftEpisode:
     """The episode after the resource was found otherwise in `fields`."""
     if old is None or now - old.last > QUIET:
         return DriftEpisode(wire_now, wire_now, fields, "reported" if report else "repaired", now)

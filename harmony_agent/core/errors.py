@@ -9,7 +9,9 @@ from scores.status import ResourcePhase
 
 
 class ResourceError(Exception):
-    """`reason` is a code of ``docs/reasons/``; the message says what cannot be done and what to do; no values."""
+    """`reason` is a code of ``docs/reasons/``; the message says what cannot be done and what to do;
+    no values.
+    """
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -19,11 +21,17 @@ class ResourceError(Exception):
 class Transient(ResourceError):
     """May go well later; retried with backoff, or after `delay` seconds where the cause sets one.
 
-    `phase` is what the status shows meanwhile: Degraded, Blocked (an outside cause) or Unknown (couldn't be looked at).
+    `phase` is what the status shows meanwhile: Degraded, Blocked (an outside cause) or Unknown
+    (couldn't be looked at).
     """
 
     def __init__(
-        self, reason: str, message: str, *, delay: float | None = None, phase: ResourcePhase = "Degraded"
+        self,
+        reason: str,
+        message: str,
+        *,
+        delay: float | None = None,
+        phase: ResourcePhase = "Degraded",
     ) -> None:
         super().__init__(reason, message)
         self.delay = delay

@@ -15,7 +15,8 @@ from scores.systemd_unit import SystemdUnit
 
 
 def reuse_validated(value: Any, known: Mapping[bytes, Score]) -> Any:
-    """A manifest's JSON with each Score that stood just so in the enforced one in place of its JSON.
+    """A manifest's JSON with each Score that stood just so in the enforced one in place of its
+    JSON.
 
     To validate and to digest a Score costs ten times as much as to see that it is the same.
     """
@@ -30,12 +31,16 @@ def wire_fingerprint(score: Any) -> bytes:
     return hashlib.blake2b(marshal.dumps(score, 0), digest_size=16).digest()
 
 
-def digests_of(scores: Iterable[Score], old: Mapping[Key, Desired[Any]] | None = None) -> dict[str, str]:
+def digests_of(
+    scores: Iterable[Score], old: Mapping[Key, Desired[Any]] | None = None
+) -> dict[str, str]:
     """The digest of each spec, by its key, made once for each; those of `old` aren't made again."""
     found = {}
     for score in scores:
         before = old.get(Key(score.kind, score.name)) if old else None
-        found[score.key] = before.digest if before is not None and before.spec is score else score.spec_digest()
+        found[score.key] = (
+            before.digest if before is not None and before.spec is score else score.spec_digest()
+        )
     return found
 
 
@@ -61,12 +66,16 @@ def _token(keys: Collection[str], digests: Mapping[str, str]) -> str:
     return digest(canonical([[key, digests[key]] for key in sorted(keys)])) if keys else ""
 
 
-def generations_of(digests: Mapping[str, str], generation: int, old: Mapping[Key, Desired[Any]]) -> dict[str, int]:
+def generations_of(
+    digests: Mapping[str, str], generation: int, old: Mapping[Key, Desired[Any]]
+) -> dict[str, int]:
     """The generation in which each spec last changed, given what is wanted until now."""
     found = {}
     for text, digest_ in digests.items():
         before = old.get(Key.parse(text))
-        found[text] = before.generation if before is not None and before.digest == digest_ else generation
+        found[text] = (
+            before.generation if before is not None and before.digest == digest_ else generation
+        )
     return found
 
 

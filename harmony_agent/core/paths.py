@@ -14,7 +14,9 @@ def below(path: str, directory: str) -> bool:
 
 
 class PathSet:
-    """Paths that nothing may touch. They are asked for a thousand paths at each manifest, so none of them is walked."""
+    """Paths that nothing may touch. They are asked for a thousand paths at each manifest, so none
+    of them is walked.
+    """
 
     def __init__(self, paths: Iterable[str]) -> None:
         self._at = frozenset(path.rstrip("/") for path in paths)

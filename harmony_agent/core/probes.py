@@ -9,7 +9,9 @@ from scores.probes import Probe
 
 @dataclass(slots=True)
 class ProbeCounter:
-    """The state of one probe of one instance: `good` flips after as many results in a row as its threshold says."""
+    """The state of one probe of one instance: `good` flips after as many results in a row as its
+    threshold says.
+    """
 
     probe: Probe
     good: bool

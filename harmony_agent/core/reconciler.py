@@ -1,10 +1,13 @@
 """The heart: what a reconciler is, what it decides with, and what its plans say.
 
-Pure types; no I/O. A kind is one implementation of `Reconciler`; the engine drives them all in the same way:
+Pure types; no I/O. A kind is one implementation of `Reconciler`; the engine drives them all in the
+same way:
 
-    observe -> plan -> (ownership) -> apply each action -> observe -> plan -> … until the plan is Converged or Wait
+    observe -> plan -> (ownership) -> apply each action -> observe -> plan -> … until the plan is
+    Converged or Wait
 
-`plan` is pure. Each action may be cut at any point by SIGKILL or power and is then planned anew from what is observed.
+`plan` is pure. Each action may be cut at any point by SIGKILL or power and is then planned anew
+from what is observed.
 """
 
 from __future__ import annotations
@@ -108,21 +111,30 @@ class OwnershipRecord:
 
     @property
     def reached(self) -> str:
-        """Version that last converged, also after removal has begun: it may still be there in part."""
+        """Version that last converged, also after removal has begun: it may still be there in
+        part.
+        """
         return self.applied.removesuffix(_UNDOING)
 
     def undoing(self) -> OwnershipRecord:
-        """The same from when taking it off begins: what is missing is no drift then, if it is wanted again."""
-        return replace(self, applied=self.applied + _UNDOING) if self.applied == self.reached != "" else self
+        """The same from when taking it off begins: what is missing is no drift then, if it is
+        wanted again.
+        """
+        return (
+            replace(self, applied=self.applied + _UNDOING)
+            if self.applied == self.reached != ""
+            else self
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
     """One step towards the desired state, idempotent. Kinds subclass it.
 
-    `reason` is for people: what differs, as ``content differs`` or ``the unit is inactive``; never a value.
-    `is_disruptive` is whether it changes or stops something that was there before: such an action is never taken on an
-    object that the ledger doesn't show as ours, unless the Score says `adopt`. Mark content `field(repr=False)`.
+    `reason` is for people: what differs, as ``content differs`` or ``the unit is inactive``; never
+    a value. `is_disruptive` is whether it changes or stops something that was there before: such an
+    action is never taken on an object that the ledger doesn't show as ours, unless the Score says
+    `adopt`. Mark content `field(repr=False)`.
     """
 
     name: str
@@ -145,10 +157,11 @@ class Act(Generic[A]):
 
     `fields` are the names of the Score's fields that differ.
 
-    `is_restart`: this starts anew what had ended by itself, so the engine paces it (10 s doubling to 300 s). `drift`
-    False: this is in the order of things (what ended as it should is recorded, what a reboot stopped is started), so it
-    is done where drift is only reported, too, and counts as none. `ahead`: this clears the way for another resource,
-    so it waits for nothing that its own spec needs.
+    `is_restart`: this starts anew what had ended by itself, so the engine paces it (10 s doubling
+    to 300 s). `drift` False: this is in the order of things (what ended as it should is recorded,
+    what a reboot stopped is started), so it is done where drift is only reported, too, and counts
+    as none. `ahead`: this clears the way for another resource, so it waits for nothing that its own
+    spec needs.
     """
 
     actions: tuple[A, ...]
@@ -162,8 +175,9 @@ class Act(Generic[A]):
 class Wait:
     """Nothing can be done now; look again after `seconds`, or when an event comes.
 
-    `phase` Progressing: it is on its way. Degraded: it failed and is being retried. Blocked: an outside cause, named
-    in `message`. Failed: it ended badly, and only another spec can help. `reason` is a code of ``docs/reasons/``.
+    `phase` Progressing: it is on its way. Degraded: it failed and is being retried. Blocked: an
+    outside cause, named in `message`. Failed: it ended badly, and only another spec can help.
+    `reason` is a code of ``docs/reasons/``.
     """
 
     reason: str
@@ -177,7 +191,9 @@ Plan = Converged | Act[A] | Wait
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """An object of the device that says of itself whose it is, whatever the ledger says. `name` is its own name."""
+    """An object of the device that says of itself whose it is, whatever the ledger says. `name` is
+    its own name.
+    """
 
     deployment: str
     key: Key
@@ -207,7 +223,9 @@ class KindView(Protocol):
         ...
 
     def wanted(self) -> Mapping[str, Desired[Any]]:
-        """Every name of this kind that is wanted. The very same object means that none of it has changed since."""
+        """Every name of this kind that is wanted. The very same object means that none of it has
+        changed since.
+        """
         ...
 
     def holders(self, claim: str) -> Collection[str]:
@@ -215,7 +233,9 @@ class KindView(Protocol):
         ...
 
     async def note(self, name: str, facts: Facts) -> None:
-        """Replace the facts in the record of `name`, durably before this returns. The record must exist."""
+        """Replace the facts in the record of `name`, durably before this returns. The record must
+        exist.
+        """
         ...
 
     async def share(self, name: str, facts: Mapping[str, Facts]) -> bool:
@@ -227,13 +247,15 @@ class KindView(Protocol):
 
 
 class Reconciler(Protocol[S, O, A]):
-    """One kind on this device. Everything that is called often is cheap; every outside call has its own timeout.
+    """One kind on this device. Everything that is called often is cheap; every outside call has its
+    own timeout.
 
-    These are the methods that every kind has. What only some can do stands in the protocols below; a kind that has
-    the methods of one is taken to implement it.
+    These are the methods that every kind has. What only some can do stands in the protocols below;
+    a kind that has the methods of one is taken to implement it.
 
-    The three outcomes of an error are in `errors`: Transient (again later), Terminal (not until the spec changes), and
-    a plan of `Wait` (look again). What escapes besides is a defect, and is reported as such.
+    The three outcomes of an error are in `errors`: Transient (again later), Terminal (not until the
+    spec changes), and a plan of `Wait` (look again). What escapes besides is a defect, and is
+    reported as such.
     """
 
     kind: str
@@ -251,7 +273,9 @@ class Reconciler(Protocol[S, O, A]):
         ...
 
     async def relist(self) -> Mapping[str, O]:
-        """All of this kind that is wanted or owned and exists, by name. Cheap enough for every period."""
+        """All of this kind that is wanted or owned and exists, by name. Cheap enough for every
+        period.
+        """
         ...
 
     async def observe(self, name: str) -> O | None:
@@ -287,9 +311,11 @@ class Watches(Protocol):
     """A kind that hears of changes. Without it, only the relist finds them."""
 
     async def watch(self, changed: Callable[[str], None]) -> None:
-        """Call `changed` with a name whenever an event says that it may look different; run until cancelled.
+        """Call `changed` with a name whenever an event says that it may look different; run until
+        cancelled.
 
-        Events only make a look sooner: they may be missed, doubled or late. Reconnects by itself, with backoff.
+        Events only make a look sooner: they may be missed, doubled or late. Reconnects by itself,
+        with backoff.
         """
         ...
 
@@ -299,7 +325,9 @@ class Remembers(Protocol[O_co]):
     """A kind each of whose actions refuses to change what isn't as it was observed."""
 
     def cached(self, name: str) -> O_co | None:
-        """What a look would show as far as is known, to plan a change by; None where only a look can say. Pure."""
+        """What a look would show as far as is known, to plan a change by; None where only a look
+        can say. Pure.
+        """
         ...
 
 
@@ -308,7 +336,9 @@ class Runs(Protocol[O_contra]):
     """A kind whose resources are processes."""
 
     def instance(self, observed: O_contra | None) -> str:
-        """Tell one run of the process from another, uniquely on this device; "" where nothing runs. Pure."""
+        """Tell one run of the process from another, uniquely on this device; "" where nothing runs.
+        Pure.
+        """
         ...
 
     async def restart(self, name: str) -> None:
@@ -384,5 +414,7 @@ class Takes(Protocol):
     """A kind whose objects pass from one resource to another as they are."""
 
     def taken(self, name: str, desired: Desired[Any], observed: Any) -> Mapping[str, Facts]:
-        """Names that hold what `desired` occupies and don't want it any more, with the facts that each keeps. Pure."""
+        """Names that hold what `desired` occupies and don't want it any more, with the facts that
+        each keeps. Pure.
+        """
         ...

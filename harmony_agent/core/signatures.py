@@ -13,13 +13,18 @@ from typing import Any, Final
 from harmony_agent.core.admission import NotAccepted
 from scores.canonical import canonical
 from scores.manifest import FieldError
-from scores.signatures import FIELD, MAX_SIGNATURES, SIGNATURE_BYTES, is_key_id, signed_bytes, strict_base64
+from scores.signatures import (
+    FIELD,
+    MAX_SIGNATURES,
+    SIGNATURE_BYTES,
+    is_key_id,
+    signed_bytes,
+    strict_base64,
+)
 
 Valid = Callable[[bytes, bytes, bytes], bool]
 """Verify that a key (32 bytes) made a signature (64 bytes) of a message."""
-_ALTERED: Final = (
-    "a key that this device trusts didn't sign this: it was altered, or signed for another device or deployment"
-)
+_ALTERED: Final = "a key that this device trusts didn't sign this: it was altered, or signed for another device or deployment"
 
 
 def _never(_key: bytes, _message: bytes, _signature: bytes) -> bool:
@@ -34,13 +39,17 @@ class Trust:
     keys: Mapping[str, bytes] = field(default_factory=dict)
     valid: Valid = _never
 
-    def verify(self, value: Any, generation: int | None = None, data: bytes | None = None) -> NotAccepted | None:
+    def verify(
+        self, value: Any, generation: int | None = None, data: bytes | None = None
+    ) -> NotAccepted | None:
         """Check the signatures of a manifest, given as a JSON value.
 
         Returns the refusal, or None if the manifest is trusted. `generation` is the claimed one.
         `data` are the manifest's bytes, if they came just now.
         """
-        if not (self.keys or self.require) or not isinstance(value, dict):  # no object: the models say what it is
+        if not (self.keys or self.require) or not isinstance(
+            value, dict
+        ):  # no object: the models say what it is
             return None
         found = value.get(FIELD)
         if not found:
@@ -48,18 +57,28 @@ class Trust:
         signatures = _read(found)
         if signatures is None:
             return _invalid("its signatures can't be read", generation)
-        ours = {self.keys[key]: signature for key, signature in signatures.items() if key in self.keys}
+        ours = {
+            self.keys[key]: signature for key, signature in signatures.items() if key in self.keys
+        }
         if not ours:
             return self._strange(signatures, generation) if self.require else None
         if not self._signed(value, ours):
             return _invalid(_ALTERED, generation)
-        return _respelt(generation) if self.require and data is not None and canonical(value) != data else None
+        return (
+            _respelt(generation)
+            if self.require and data is not None and canonical(value) != data
+            else None
+        )
 
     def _signed(self, value: Mapping[str, Any], ours: Mapping[bytes, bytes]) -> bool:
-        """Tell if one of our keys made the signature that bears its name: anybody can put a wrong one beside it."""
+        """Tell if one of our keys made the signature that bears its name: anybody can put a wrong
+        one beside it.
+        """
         try:
             message = signed_bytes(value)
-        except ValueError:  # half of a surrogate pair has no canonical bytes: nobody can have signed it
+        except (
+            ValueError
+        ):  # half of a surrogate pair has no canonical bytes: nobody can have signed it
             return False
         return any(self.valid(key, message, signature) for key, signature in ours.items())
 
@@ -93,12 +112,16 @@ def _keep(error: FieldError, message: str, generation: int | None) -> NotAccepte
 
 
 def _read(found: Any) -> dict[str, bytes] | None:
-    """key id -> signature; None where there is anything else. The bound on their number bounds the work as well."""
+    """key id -> signature; None where there is anything else. The bound on their number bounds the
+    work as well.
+    """
     if not isinstance(found, list) or len(found) > MAX_SIGNATURES:
         return None
     read: dict[str, bytes] = {}
     for one in found:
-        key, text = (one.get("key"), one.get("signature")) if isinstance(one, dict) else (None, None)
+        key, text = (
+            (one.get("key"), one.get("signature")) if isinstance(one, dict) else (None, None)
+        )
         signature = strict_base64(text, SIGNATURE_BYTES) if isinstance(text, str) else None
         if not isinstance(key, str) or not is_key_id(key) or key in read or signature is None:
             return None

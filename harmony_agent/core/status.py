@@ -1,4 +1,6 @@
-"""Folds: an outcome becomes a resource's status, and the resources' become their deployment's. Pure."""
+"""Folds: an outcome becomes a resource's status, and the resources' become their deployment's.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ from scores.status import (
 MAX_MESSAGE: Final = 512
 """Characters of a message; statuses stay small."""
 MAX_MESSAGES: Final = 128 * 1024
-"""Bytes of all messages of a deployment's resources: a thousand that fail must still fit into one value."""
+"""Bytes of all messages of a deployment's resources: a thousand that fail must still fit into one
+value.
+"""
 
 _WEIGHT: Final[Mapping[str, int]] = {
     "Failed": 5,
@@ -58,7 +62,9 @@ class Outcome:
 def resource_status(
     old: ResourceStatus | None, outcome: Outcome, generation: int, spec_digest: str, now: str
 ) -> ResourceStatus:
-    """The status after `outcome`; `since` stays while the phase does. A failed look keeps the last known detail."""
+    """The status after `outcome`; `since` stays while the phase does. A failed look keeps the last
+    known detail.
+    """
     unchanged = old is not None and old.phase == outcome.phase and old.spec_digest == spec_digest
     detail = outcome.detail
     if detail is None and outcome.phase == "Unknown" and old is not None:
@@ -92,7 +98,9 @@ def deployment_status(
     not_accepted: NotAccepted | None,
     resources: Mapping[str, ResourceStatus],
 ) -> DeploymentStatus:
-    """Fold a deployment. A manifest that was not accepted (`kept`) is what its phase tells first."""
+    """Fold a deployment. A manifest that was not accepted (`kept`) is what its phase tells
+    first.
+    """
     phase, reason, message = _fold(enforced, resources)
     if not_accepted is not None:
         phase, reason, message = not_accepted.phase, not_accepted.reason, not_accepted.message
@@ -121,7 +129,9 @@ def rejection(not_accepted: NotAccepted | None) -> Rejection | None:
 def deployment_phase(
     enforced: Enforced | None, not_accepted: NotAccepted | None, phases: Collection[ResourcePhase]
 ) -> DeploymentPhase:
-    """The phase that `deployment_status` gives, from the phases of the resources alone: the fold costs much more."""
+    """The phase that `deployment_status` gives, from the phases of the resources alone: the fold
+    costs much more.
+    """
     if not_accepted is not None:
         return not_accepted.phase
     if enforced is not None and enforced.removed:
@@ -135,18 +145,24 @@ def _fitting(resources: Mapping[str, ResourceStatus]) -> dict[str, ResourceStatu
     share = MAX_MESSAGES // max(1, len(ordered))
     for key, status in ordered.items():
         if len(status.message) * 4 > share and len(data := status.message.encode()) > share:
-            ordered[key] = status.model_copy(update={"message": data[:share].decode(errors="ignore")})
+            ordered[key] = status.model_copy(
+                update={"message": data[:share].decode(errors="ignore")}
+            )
     return ordered
 
 
-def _fold(enforced: Enforced | None, resources: Mapping[str, ResourceStatus]) -> tuple[DeploymentPhase, str, str]:
+def _fold(
+    enforced: Enforced | None, resources: Mapping[str, ResourceStatus]
+) -> tuple[DeploymentPhase, str, str]:
     phases = {status.phase for status in resources.values()}
     phase = deployment_phase(enforced, None, phases)
     weight = max((_WEIGHT[one] for one in phases), default=0)
     if weight == 0:
         return phase, "", ""
     behind = [key for key, status in resources.items() if _WEIGHT[status.phase]]
-    key = min(key for key in behind if _WEIGHT[resources[key].phase] == weight)  # the same one is told each time
+    key = min(
+        key for key in behind if _WEIGHT[resources[key].phase] == weight
+    )  # the same one is told each time
     status = resources[key]
     return (
         phase,

@@ -1,1 +1,3 @@
-"""The loops that drive the reconcilers. Sees core, topology and scores; imports no kind and no adapter."""
+"""The loops that drive the reconcilers. Sees core, topology and scores; imports no kind and no
+adapter.
+"""

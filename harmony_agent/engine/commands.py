@@ -60,13 +60,17 @@ class Commands:
             return {}
         if verb == "logs":
             return {"lines": await self._logs(request)}
-        raise BadRequest("unsupported", f"no command {verb[:32]!r}: there are ping, resync and logs")
+        raise BadRequest(
+            "unsupported", f"no command {verb[:32]!r}: there are ping, resync and logs"
+        )
 
     async def _logs(self, request: bytes) -> list[str]:
         resource, lines = _logs_request(request)
         key = Key.parse(resource)
         reconciler = self._kinds.get(key.kind)
-        if reconciler is None or (key not in self._state.desired and key not in self._state.records):
+        if reconciler is None or (
+            key not in self._state.desired and key not in self._state.records
+        ):
             raise BadRequest("unknown-resource", "this device has no such resource")
         found = await reconciler.logs(key.name, lines)
         return _bounded(found[-lines:])
@@ -78,7 +82,9 @@ def _logs_request(request: bytes) -> tuple[str, int]:
     except (ValueError, RecursionError):
         raise BadRequest("bad-request", "the request is no JSON") from None
     if not isinstance(value, dict) or value.keys() - {"resource", "lines"}:
-        raise BadRequest("bad-request", 'the request is {"resource": "<Kind>/<name>", "lines": 100}')
+        raise BadRequest(
+            "bad-request", 'the request is {"resource": "<Kind>/<name>", "lines": 100}'
+        )
     resource, lines = value.get("resource"), value.get("lines", DEFAULT_LINES)
     if not isinstance(resource, str) or not isinstance(lines, int) or isinstance(lines, bool):
         raise BadRequest("bad-request", "resource is text, lines a whole number")

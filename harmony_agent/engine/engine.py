@@ -1,4 +1,6 @@
-"""The engine: its loops under one task group. Knows no kind and no library by name; all of it is handed in by `app`."""
+"""The engine: its loops under one task group. Knows no kind and no library by name; all of it is
+handed in by `app`.
+"""
 
 from __future__ import annotations
 
@@ -65,8 +67,8 @@ class Engine:
     ) -> None:
         """Put the loops together; `kinds` were made with `book.store(kind)`.
 
-        `device_info` makes the DeviceInfo; `refresh` makes desired state be read anew; `say` is for people nearby;
-        `rebuilt` is called when the state directory had to be made anew.
+        `device_info` makes the DeviceInfo; `refresh` makes desired state be read anew; `say` is for
+        people nearby; `rebuilt` is called when the state directory had to be made anew.
         """
         self.device = device
         self.state = state
@@ -113,7 +115,9 @@ class Engine:
             trust=trust or Trust(),
             remains=remains,
         )
-        self.commands = Commands(state, self.kinds, {"device": device, "agent_version": agent_version}, self.resync)
+        self.commands = Commands(
+            state, self.kinds, {"device": device, "agent_version": agent_version}, self.resync
+        )
 
     async def run(self, ready: Callable[[], None]) -> None:
         """Run until cancelled; `ready` is called once work goes on from what is persisted."""
@@ -128,9 +132,17 @@ class Engine:
             tasks.start_soon(self.status_line.run)
             tasks.start_soon(self._control.serve, self.commands.answer)
             tasks.start_soon(self.heartbeats.run, intervals.heartbeat)
-            tasks.start_soon(every, clock, intervals.relist, self._guard_ledger, "the ledger's guard")
+            tasks.start_soon(
+                every, clock, intervals.relist, self._guard_ledger, "the ledger's guard"
+            )
             for relister in self.relisters:
-                tasks.start_soon(every, clock, intervals.relist, relister.relist, f"the relist of {relister.kind}")
+                tasks.start_soon(
+                    every,
+                    clock,
+                    intervals.relist,
+                    relister.relist,
+                    f"the relist of {relister.kind}",
+                )
                 tasks.start_soon(relister.watch)
             ready()
 
@@ -169,15 +181,18 @@ class Engine:
         self.heartbeats.invalidate()
 
     async def _guard_ledger(self) -> bool:
-        """The files of the ledger taken away under a running agent: say so, and write them anew from memory.
+        """The files of the ledger taken away under a running agent: say so, and write them anew
+        from memory.
 
-        Until that is possible, what was accepted is kept up from memory, and every status says that it is.
+        Until that is possible, what was accepted is kept up from memory, and every status says that
+        it is.
         """
         if self.state.ledger.intact():
             return True
         if not self._ledger_lost:
             log.error(
-                "the ledger's files were taken away: writing them anew from memory", extra={"reason": "LedgerLost"}
+                "the ledger's files were taken away: writing them anew from memory",
+                extra={"reason": "LedgerLost"},
             )
         try:
             await self.state.rebuild()
@@ -203,6 +218,8 @@ class Engine:
             seq=seq,
             desired_revision=self.intake.revision,
             oldest_unsettled_seconds=self._unsettled.oldest(self.state.statuses),
-            relist_age_seconds=int(max((relister.age() for relister in self.relisters), default=0.0)),
+            relist_age_seconds=int(
+                max((relister.age() for relister in self.relisters), default=0.0)
+            ),
             clock_synchronized=self._times.clock.synchronized(),
         )

@@ -1,4 +1,5 @@
-"""A kind as the engine drives it: the methods of its reconciler, and a default for each that it may leave out.
+"""A kind as the engine drives it: the methods of its reconciler, and a default for each that it may
+leave out.
 
 Bound once, at construction, so that a call costs no look-up.
 """

@@ -78,14 +78,26 @@ class Subscription(Signal):
 def defect(what: str, error: Exception) -> str:
     """Log an unforeseen error without its text; returns its type's name, for a status."""
     place = "".join(traceback.format_tb(error.__traceback__)[-3:])
-    log.error("%s: a defect of the agent: %s\n%s", what, type(error).__name__, place, extra={"reason": "InternalError"})
+    log.error(
+        "%s: a defect of the agent: %s\n%s",
+        what,
+        type(error).__name__,
+        place,
+        extra={"reason": "InternalError"},
+    )
     return type(error).__name__
 
 
 async def every(
-    clock: Clock, seconds: float, work: Callable[[], Awaitable[bool]], what: str, signal: Signal | None = None
+    clock: Clock,
+    seconds: float,
+    work: Callable[[], Awaitable[bool]],
+    what: str,
+    signal: Signal | None = None,
 ) -> None:
-    """Do `work` now, each `seconds` counted from its beginning, and when `alarm` rings; sooner again while it fails."""
+    """Do `work` now, each `seconds` counted from its beginning, and when `alarm` rings; sooner
+    again while it fails.
+    """
     signal = signal or Signal()
     while True:
         began = clock.monotonic()

@@ -1,1 +1,3 @@
-"""The kinds: their actions, pure plans and reconcilers. They see core, topology and scores, and no other kind."""
+"""The kinds: their actions, pure plans and reconcilers. They see core, topology and scores, and no
+other kind.
+"""

@@ -1,7 +1,9 @@
-"""SystemUpgrade: asks the device's root updater once, and relays its word until the attempt has ended.
+"""SystemUpgrade: asks the device's root updater once, and relays its word until the attempt has
+ended.
 
-There is nothing to undo: a Score that leaves the manifest lets the attempt end, and is reported until then. Only the
-updater says that an upgrade is complete. An attempt that it once knew is never asked for again.
+There is nothing to undo: a Score that leaves the manifest lets the attempt end, and is reported
+until then. Only the updater says that an upgrade is complete. An attempt that it once knew is never
+asked for again.
 """
 
 from __future__ import annotations
@@ -11,7 +13,16 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from harmony_agent.core.errors import Terminal, Transient
-from harmony_agent.core.reconciler import Act, Action, Converged, Desired, Facts, KindView, Plan, Wait
+from harmony_agent.core.reconciler import (
+    Act,
+    Action,
+    Converged,
+    Desired,
+    Facts,
+    KindView,
+    Plan,
+    Wait,
+)
 from harmony_agent.topology import Clock
 from harmony_agent.topology.updater import Ask, Attempt, Updater, UpdaterRefused
 from scores.manifest import FieldError
@@ -21,7 +32,9 @@ from scores.system_upgrade import SystemUpgrade
 LINGER: Final = 15.0
 """Seconds for which an attempt that ended is still shown after its Score was removed."""
 SILENCE: Final = 180.0
-"""Seconds for which an updater may say nothing in the middle of an upgrade before that is worth a word."""
+"""Seconds for which an updater may say nothing in the middle of an upgrade before that is worth a
+word.
+"""
 POLL: Final = 2.0
 _BLOCKED_POLL: Final = 10.0
 
@@ -145,7 +158,9 @@ class SystemUpgradeReconciler:
         if observed is None:
             spec = desired.spec
             ask = Ask(spec.attempt_id, spec.run_uid, self._device, spec.expires_at)
-            return Act((RequestUpgrade(name=name, reason="the updater knows of no such attempt", ask=ask),))
+            return Act(
+                (RequestUpgrade(name=name, reason="the updater knows of no such attempt", ask=ask),)
+            )
         if observed.attempt is None:
             message = "the updater has lost the journal of this attempt: look at the device, then start another attempt"
             return Wait("AttemptLost", message, "Failed", 60.0)
@@ -159,7 +174,10 @@ class SystemUpgradeReconciler:
             raise _refused(refused) from None
         if not attempt.durable:
             raise Transient(
-                "UpgradeBlocked", attempt.detail.message or attempt.detail.reason, delay=_BLOCKED_POLL, phase="Blocked"
+                "UpgradeBlocked",
+                attempt.detail.message or attempt.detail.reason,
+                delay=_BLOCKED_POLL,
+                phase="Blocked",
             )
         record = self._store.record(action.name)
         facts = dict(record.facts) if record is not None else {}
@@ -176,7 +194,11 @@ class SystemUpgradeReconciler:
     def detail(self, name: str, observed: Observed | None) -> UpgradeDetail | None:
         """The updater's own words."""
         del name
-        return observed.attempt.detail if observed is not None and observed.attempt is not None else None
+        return (
+            observed.attempt.detail
+            if observed is not None and observed.attempt is not None
+            else None
+        )
 
 
 def _let_end(observed: Observed | None) -> Plan[RequestUpgrade]:
@@ -209,4 +231,6 @@ def _refused(refused: UpdaterRefused) -> Terminal | Transient:
         return Terminal(reason, f"the updater refuses ({refused.code}): {refused}")
     known = {"repair-required": "RepairRequired", "forbidden": "UpdaterForbidden"}
     reason = known.get(refused.code, "UpdaterRefused")
-    return Transient(reason, f"the updater refuses ({refused.code}): {refused}", delay=60, phase="Blocked")
+    return Transient(
+        reason, f"the updater refuses ({refused.code}): {refused}", delay=60, phase="Blocked"
+    )

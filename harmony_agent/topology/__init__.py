@@ -14,7 +14,9 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Time, injected. `now` is the wall clock in seconds since 1970, `monotonic` in seconds since some start."""
+    """Time, injected. `now` is the wall clock in seconds since 1970, `monotonic` in seconds since
+    some start.
+    """
 
     def now(self) -> float:
         """Seconds since 1970, right only when the clock is synchronised."""
@@ -36,6 +38,10 @@ class Clock(Protocol):
 class ObjectStore(Protocol):
     """Content in a NATS object store."""
 
-    async def fetch(self, bucket: str, name: str, limit: int, write: Callable[[bytes], Awaitable[None]]) -> None:
-        """Stream an object to `write`, at most `limit` bytes. Transient when it can't be had now."""
+    async def fetch(
+        self, bucket: str, name: str, limit: int, write: Callable[[bytes], Awaitable[None]]
+    ) -> None:
+        """Stream an object to `write`, at most `limit` bytes. Transient when it can't be had
+        now.
+        """
         ...

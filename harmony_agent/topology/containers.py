@@ -19,7 +19,8 @@ Health = Literal["", "starting", "healthy", "unhealthy"]
 
 
 class EngineRefused(Exception):
-    """The engine answered with an error. `text` is its own and may repeat what it was given: sanitise before showing.
+    """The engine answered with an error. `text` is its own and may repeat what it was given:
+    sanitise before showing.
 
     `status` is the HTTP status, 0 where the error came inside a stream.
     """
@@ -32,7 +33,9 @@ class EngineRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A container as one list call shows it: enough to see that nothing changed since it was last inspected."""
+    """A container as one list call shows it: enough to see that nothing changed since it was last
+    inspected.
+    """
 
     id: str
     name: str
@@ -49,9 +52,9 @@ class Listed:
 class ContainerState:
     """A container as inspected.
 
-    `config` shows what can be changed of a container without changing its id, by the Score's field names: memory,
-    cpus, pids, healthcheck, network; each in a spelling that is only good for comparing with itself.
-    `broken`: it is listed but can't be inspected, for its storage is gone.
+    `config` shows what can be changed of a container without changing its id, by the Score's field
+    names: memory, cpus, pids, healthcheck, network; each in a spelling that is only good for
+    comparing with itself. `broken`: it is listed but can't be inspected, for its storage is gone.
     """
 
     id: str
@@ -93,7 +96,9 @@ class ContainerEvent:
 
 
 class Containers(Protocol):
-    """A container engine. `ident` is a full id, `ref` a full id or a full name; never a prefix of either."""
+    """A container engine. `ident` is a full id, `ref` a full id or a full name; never a prefix of
+    either.
+    """
 
     async def version(self) -> str:
         """The engine's version, as ``4.3.1``."""
@@ -120,7 +125,9 @@ class Containers(Protocol):
         ...
 
     async def clear_storage(self, ident: str) -> None:
-        """Remove what a container of this full id left in the storage, where the engine itself knows no such one."""
+        """Remove what a container of this full id left in the storage, where the engine itself
+        knows no such one.
+        """
         ...
 
     async def start(self, ident: str) -> None:
@@ -128,7 +135,9 @@ class Containers(Protocol):
         ...
 
     async def stop(self, ident: str, grace: int) -> None:
-        """Ask it to stop, kill it after `grace` seconds; returns when it has stopped, or isn't there."""
+        """Ask it to stop, kill it after `grace` seconds; returns when it has stopped, or isn't
+        there.
+        """
         ...
 
     async def restart(self, ident: str, grace: int) -> None:
@@ -144,7 +153,9 @@ class Containers(Protocol):
         ...
 
     async def remove(self, ident: str) -> None:
-        """Kill and remove it with its anonymous volumes (named ones stay); nothing happens when it isn't there."""
+        """Kill and remove it with its anonymous volumes (named ones stay); nothing happens when it
+        isn't there.
+        """
         ...
 
     async def exec(self, ident: str, argv: Sequence[str], timeout: float) -> int:
@@ -171,7 +182,9 @@ class EnvFiles(Protocol):
     """Files of NAME=value lines below allowed folders. No symbolic link is followed below them."""
 
     async def digests(self, paths: Collection[str]) -> Mapping[str, str | None]:
-        """The digest of each file's content; None where there is no readable file. Cheap when nothing changed."""
+        """The digest of each file's content; None where there is no readable file. Cheap when
+        nothing changed.
+        """
         ...
 
     async def read(self, path: str) -> bytes | None:

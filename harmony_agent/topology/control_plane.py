@@ -59,7 +59,9 @@ class ControlPlane(Protocol):
     """NATS JetStream, as far as a device may use it."""
 
     def desired(self) -> AsyncIterator[Event]:
-        """This device's desired state for as long as it is iterated: a Snapshot first and after each doubt."""
+        """This device's desired state for as long as it is iterated: a Snapshot first and after
+        each doubt.
+        """
         ...
 
     async def get(self, bucket: str, key: str) -> Entry | None:
@@ -67,11 +69,14 @@ class ControlPlane(Protocol):
         ...
 
     async def newest(self, bucket: str, keys: str) -> Entry | None:
-        """The entry that was written last to any of `keys` (``pi-01.*``). Raises Unreachable, BucketMissing."""
+        """The entry that was written last to any of `keys` (``pi-01.*``). Raises Unreachable,
+        BucketMissing.
+        """
         ...
 
     async def put(self, bucket: str, key: str, data: bytes, revision: int | None) -> int:
-        """Write by CAS at `revision` (0: must not exist; None: whatever is there). Returns the new revision.
+        """Write by CAS at `revision` (0: must not exist; None: whatever is there). Returns the new
+        revision.
 
         Raises Conflict, Unreachable, BucketMissing.
         """
@@ -111,7 +116,9 @@ class StoredManifest:
 
 
 class Ledger(Protocol):
-    """The device's memory: durable when a call returns. Opening it fails closed, naming the file, on any doubt."""
+    """The device's memory: durable when a call returns. Opening it fails closed, naming the file,
+    on any doubt.
+    """
 
     def manifests(self) -> Sequence[StoredManifest]:
         """Every accepted manifest, those of removed deployments too."""
@@ -137,7 +144,9 @@ class Ledger(Protocol):
         """Return whether the files are still where they were opened; cheap."""
         ...
 
-    async def rebuild(self, manifests: Sequence[StoredManifest], records: Sequence[OwnershipRecord]) -> None:
+    async def rebuild(
+        self, manifests: Sequence[StoredManifest], records: Sequence[OwnershipRecord]
+    ) -> None:
         """Write everything anew after the files were taken away."""
         ...
 

@@ -1,8 +1,9 @@
 """Files: what the kind File needs of a device's file tree, and what it is shown of it.
 
-Paths are absolute and normal and stand inside one of the roots that the adapter was given. No call follows a symbolic
-link below a root, writes through what stands at a path, or removes a directory that holds something. What a call puts
-at a path is complete or not there at all, and durable when the call returns. Calls raise `core.errors` alone.
+Paths are absolute and normal and stand inside one of the roots that the adapter was given. No call
+follows a symbolic link below a root, writes through what stands at a path, or removes a directory
+that holds something. What a call puts at a path is complete or not there at all, and durable when
+the call returns. Calls raise `core.errors` alone.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from scores.file import MAX_OBJECT
 from scores.status import ResourcePhase
 
 MAX_READ: Final = MAX_OBJECT
-"""Bytes of a file that are read and hashed; a larger one can't be what a Score wants, and has no digest here."""
+"""Bytes of a file that are read and hashed; a larger one can't be what a Score wants, and has no
+digest here.
+"""
 TEMP_PREFIX: Final = ".harmony-"
 TEMP_SUFFIX: Final = "~"
 """Form of temporary names: an unfinished file is beside its path.
@@ -48,10 +51,11 @@ class PathQuery:
 
 @dataclass(frozen=True, slots=True)
 class ObjectStat:
-    """An object at a path. `mode` holds the lower 12 bits; `owner` and `group` are names, or numbers that have none.
+    """An object at a path. `mode` holds the lower 12 bits; `owner` and `group` are names, or
+    numbers that have none.
 
-    `digest` is of a regular file's content, None where it can't be read or is larger than MAX_READ. `type` "other" is
-    a FIFO, socket or device. `empty` is of a directory.
+    `digest` is of a regular file's content, None where it can't be read or is larger than MAX_READ.
+    `type` "other" is a FIFO, socket or device. `empty` is of a directory.
     """
 
     type: ObjectType
@@ -128,25 +132,37 @@ class FileSpec:
 
 
 class Files(Protocol):
-    """The device's file tree. `expect` is the mark of what the caller saw at the path, None for nothing.
+    """The device's file tree. `expect` is the mark of what the caller saw at the path, None for
+    nothing.
 
-    Where something else is found there, a call changes nothing and raises Transient ``ChangedMeanwhile``.
+    Where something else is found there, a call changes nothing and raises Transient
+    ``ChangedMeanwhile``.
     """
 
     async def stat_exact(self, spot: PathQuery) -> PathState:
-        """Look closely: content is read (unless it is large and unchanged since it was). Never raises for a path."""
+        """Look closely: content is read (unless it is large and unchanged since it was). Never
+        raises for a path.
+        """
         ...
 
     async def stat_cached(self, spots: Sequence[PathQuery]) -> Sequence[PathState]:
-        """Look at all that there are: what is unchanged costs an lstat, all else as `look`. `kept` may be old."""
+        """Look at all that there are: what is unchanged costs an lstat, all else as `look`. `kept`
+        may be old.
+        """
         ...
 
     async def put(self, path: str, node: FileSpec, expect: StatFingerprint | None) -> None:
-        """Put `node` at `path`, in place of what was expected there (a directory only when it is empty)."""
+        """Put `node` at `path`, in place of what was expected there (a directory only when it is
+        empty).
+        """
         ...
 
-    async def set_attributes(self, path: str, attributes: Attributes, expect: StatFingerprint) -> None:
-        """Change mode and owner of the file or directory there; a file with other names gets an inode of its own."""
+    async def set_attributes(
+        self, path: str, attributes: Attributes, expect: StatFingerprint
+    ) -> None:
+        """Change mode and owner of the file or directory there; a file with other names gets an
+        inode of its own.
+        """
         ...
 
     async def remove(self, path: str, expect: StatFingerprint) -> None:
@@ -162,15 +178,21 @@ class Files(Protocol):
         ...
 
     async def drop_parents(self, paths: Sequence[str]) -> Sequence[str]:
-        """Remove those of these directories that are empty, innermost first; which ones hold something and stay."""
+        """Remove those of these directories that are empty, innermost first; which ones hold
+        something and stay.
+        """
         ...
 
     async def back_up(self, path: str, former: str, digest: str, expect: StatFingerprint) -> None:
-        """Keep a copy of the file at `path` (which has `digest`) under the name `former`, in place of an older one."""
+        """Keep a copy of the file at `path` (which has `digest`) under the name `former`, in place
+        of an older one.
+        """
         ...
 
     async def try_owner(self, path: str, uid: int, gid: int) -> None:
-        """Try whether what is put at `path` could be given to these. Raises Transient ``PermissionDenied``."""
+        """Try whether what is put at `path` could be given to these. Raises Transient
+        ``PermissionDenied``.
+        """
         ...
 
     async def forget(self, former: str) -> None:
@@ -178,7 +200,9 @@ class Files(Protocol):
         ...
 
     async def watch(self, changed: Callable[[str], None]) -> None:
-        """Call `changed` with a path that was looked at, when it may have changed; run until cancelled."""
+        """Call `changed` with a path that was looked at, when it may have changed; run until
+        cancelled.
+        """
         ...
 
     async def close(self) -> None:

@@ -8,7 +8,9 @@ from scores.probes import HttpProbe, TcpProbe
 
 
 class Prober(Protocol):
-    """Asks on the device's loopback. Returns "" for a success, else why not, in a few words without any content."""
+    """Asks on the device's loopback. Returns "" for a success, else why not, in a few words without
+    any content.
+    """
 
     async def http(self, probe: HttpProbe, timeout: float) -> str:
         """GET; 200 to 399 is a success."""

@@ -1,8 +1,10 @@
-"""Units: what a service manager is capable of, and what is seen of one unit. Units and unit files; no library.
+"""Units: what a service manager is capable of, and what is seen of one unit. Units and unit files;
+no library.
 
-Files are named relative to the unit directory: ``web.service`` and ``web.service.d/10-mem.conf``. What stands at such a
-place is told by a short text, never by its content: ``""`` nothing, ``sha256:…`` a regular file, ``link:<target>`` a
-symbolic link, ``unreadable`` a regular file that the agent may not read, ``other`` anything else.
+Files are named relative to the unit directory: ``web.service`` and ``web.service.d/10-mem.conf``.
+What stands at such a place is told by a short text, never by its content: ``""`` nothing,
+``sha256:…`` a regular file, ``link:<target>`` a symbolic link, ``unreadable`` a regular file that
+the agent may not read, ``other`` anything else.
 """
 
 from __future__ import annotations
@@ -24,24 +26,30 @@ class Unit:
 
     name: str
     files: Mapping[str, str] = field(default_factory=dict)
-    """Every place of this unit that isn't empty, ours or not; ``x.service.d`` alone where that is no directory."""
+    """Every place of this unit that isn't empty, ours or not; ``x.service.d`` alone where that is
+    no directory.
+    """
     backups: frozenset[str] = frozenset()
     """Digests of former files that were kept aside for this unit."""
     linked: bool = False
     """Links in our directory pull the unit in: it was enabled there, even if its file is gone."""
     links: Mapping[str, str] = field(default_factory=dict)
-    """Links that enable it, name it otherwise or stand in its place: path -> target; in our directory, and in the
-    manager's for links that last until the next boot."""
+    """Links that enable it, name it otherwise or stand in its place: path -> target; in our
+    directory, and in the manager's for links that last until the next boot."""
     enabled_by: str = ""
     """Path of a link elsewhere that enables it, where no link of ours does."""
     unit_file_state: str = ""
     """As on disk now (``enabled``, ``static``, ``masked``, …); "" where there is no unit file."""
     load_state: str = "not-found"
-    """``loaded``, ``not-found``, ``masked``, ``bad-setting``, ``error``; "" for a template, which is never loaded."""
+    """``loaded``, ``not-found``, ``masked``, ``bad-setting``, ``error``; "" for a template, which
+    is never loaded.
+    """
     active_state: str = "inactive"
     sub_state: str = "dead"
     id: str = ""
-    """The name that the manager knows it by; another than `name` where that is an alias. "" where it isn't loaded."""
+    """The name that the manager knows it by; another than `name` where that is an alias. "" where
+    it isn't loaded.
+    """
     fragment: str = ""
     """Path of the unit file that the manager has loaded."""
     loaded_dropins: tuple[str, ...] = ()
@@ -63,7 +71,9 @@ class Unit:
     oneshot: bool = False
     """A service of Type=oneshot that is over when its process ends well."""
     finished: bool = False
-    """The log says that a one-shot of which the manager remembers nothing ended well; see `Units.finished`."""
+    """The log says that a one-shot of which the manager remembers nothing ended well; see
+    `Units.finished`.
+    """
     ended: bool = False
     """A service whose main process ended without being asked to."""
     can_reload: bool = False
@@ -81,10 +91,11 @@ class Unit:
 
 
 class Units(Protocol):
-    """The service manager, and the directory in which we write unit files. Raises `core.errors` alone.
+    """The service manager, and the directory in which we write unit files. Raises `core.errors`
+    alone.
 
-    Jobs return their result (``done``, ``failed``, ``skipped``, ``dependency``, ``canceled``, ``timeout``, …), or ""
-    when the unit is still on its way after a short wait.
+    Jobs return their result (``done``, ``failed``, ``skipped``, ``dependency``, ``canceled``,
+    ``timeout``, …), or "" when the unit is still on its way after a short wait.
     """
 
     @property
@@ -93,7 +104,9 @@ class Units(Protocol):
         ...
 
     async def list_units(self, names: Collection[str]) -> Mapping[str, Unit]:
-        """Those of `names` of which anything exists. Cheap: what seems unchanged isn't looked at again."""
+        """Those of `names` of which anything exists. Cheap: what seems unchanged isn't looked at
+        again.
+        """
         ...
 
     async def look(self, name: str) -> Unit | None:
@@ -101,11 +114,15 @@ class Units(Protocol):
         ...
 
     async def write(self, name: str, place: str, content: str, keep: str) -> None:
-        """Put a file at `place` of unit `name`, atomically and durably. What stood there, `keep`, is kept aside."""
+        """Put a file at `place` of unit `name`, atomically and durably. What stood there, `keep`,
+        is kept aside.
+        """
         ...
 
     async def remove(self, name: str, place: str, keep: str) -> None:
-        """Take the file or link at `place` away, and its drop-in directory when that is then empty; see `write`."""
+        """Take the file or link at `place` away, and its drop-in directory when that is then empty;
+        see `write`.
+        """
         ...
 
     async def keep(self, name: str, place: str, keep: str) -> None:
@@ -133,7 +150,9 @@ class Units(Protocol):
         ...
 
     async def reload(self, name: str) -> None:
-        """Return when the manager has loaded what `name` wrote. Waits, boundedly, for the others that are expected."""
+        """Return when the manager has loaded what `name` wrote. Waits, boundedly, for the others
+        that are expected.
+        """
         ...
 
     async def enable(self, name: str) -> None:
@@ -153,7 +172,9 @@ class Units(Protocol):
         ...
 
     async def start(self, name: str) -> str:
-        """Start, however it failed and however often it was started; remember how it ends even if it ends at once."""
+        """Start, however it failed and however often it was started; remember how it ends even if
+        it ends at once.
+        """
         ...
 
     async def stop(self, name: str) -> str:
@@ -189,7 +210,9 @@ class Units(Protocol):
         ...
 
     async def watch(self, changed: Callable[[str], None]) -> None:
-        """Call `changed` with the name of a unit that was listed or looked at before; run until cancelled."""
+        """Call `changed` with the name of a unit that was listed or looked at before; run until
+        cancelled.
+        """
         ...
 
     async def close(self) -> None:

@@ -39,7 +39,9 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """The updater's word on an attempt. `durable`: it has a journal, so asking again is not needed."""
+    """The updater's word on an attempt. `durable`: it has a journal, so asking again is not
+    needed.
+    """
 
     detail: UpgradeDetail
     durable: bool = field(default=True)
@@ -51,7 +53,9 @@ class Attempt:
 
 
 class Updater(Protocol):
-    """The updater. Raises Transient UpdaterUnavailable where nobody answers, UpdaterRefused where it says no."""
+    """The updater. Raises Transient UpdaterUnavailable where nobody answers, UpdaterRefused where
+    it says no.
+    """
 
     async def capabilities(self) -> Offer:
         """Ask for the offered operations."""

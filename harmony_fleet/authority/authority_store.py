@@ -1,7 +1,8 @@
-"""The operator's authority on disk, below ``$HARMONY_HOME/authority``: seeds (0600), and what was issued with them.
+"""The operator's authority on disk, below ``$HARMONY_HOME/authority``: seeds (0600), and what was
+issued with them.
 
-One writer at a time (a lock that goes with its holder); each file is replaced whole. What is written here is what the
-servers shall know: a push that fails is made up for by the next.
+One writer at a time (a lock that goes with its holder); each file is replaced whole. What is
+written here is what the servers shall know: a push that fails is made up for by the next.
 """
 
 from __future__ import annotations
@@ -17,7 +18,15 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field, ValidationError
 
 from harmony_fleet.authority import permissions
-from harmony_fleet.authority.claims import ACCOUNT, NO_LIMIT, OPERATOR, STORAGE, USER, Identity, credentials
+from harmony_fleet.authority.claims import (
+    ACCOUNT,
+    NO_LIMIT,
+    OPERATOR,
+    STORAGE,
+    USER,
+    Identity,
+    credentials,
+)
 from harmony_fleet.context import ANEW, AUTHORITY
 from harmony_fleet.errors import InvalidInput, Refused
 from harmony_fleet.storage import durable, secret
@@ -28,7 +37,9 @@ from scores.names import DeviceName
 
 FOLDER: Final = AUTHORITY
 FOREVER: Final = 2**53 - 1
-"""A key is given once, so what is withdrawn stays so: not until now, which a clock that went ahead once had passed."""
+"""A key is given once, so what is withdrawn stays so: not until now, which a clock that went ahead
+once had passed.
+"""
 _STATE: Final = "authority.json"
 _VERSION: Final = 1
 _RESTORE: Final = "restore it from a backup"
@@ -58,7 +69,9 @@ class State(Model):
     objects: tuple[str, ...] = ()
     devices: Mapping[DeviceName, Issued] = {}
     revoked: Mapping[str, int] = {}
-    """public key -> until when (seconds of the epoch) what was issued to it is void; `FOREVER` of each"""
+    """public key -> until when (seconds of the epoch) what was issued to it is void; `FOREVER` of
+    each
+    """
     stamp: int = 0
     """when the accounts were signed last: each signature is later than the one before"""
 
@@ -75,11 +88,15 @@ def exists(home: Path) -> bool:
 
 def busy() -> Refused:
     """Error for a command while another one holds the lock."""
-    return Refused("AuthorityBusy", "another command works with this authority", "try again when it has ended")
+    return Refused(
+        "AuthorityBusy", "another command works with this authority", "try again when it has ended"
+    )
 
 
 def _must_be_known(path: Path, data: bytes) -> None:
-    """Of another version than this program's it may have fields that must not be lost. Raises InvalidInput."""
+    """Of another version than this program's it may have fields that must not be lost. Raises
+    InvalidInput.
+    """
     try:
         value = json.loads(data)
     except ValueError:
@@ -104,7 +121,9 @@ class Authority:
 
     @classmethod
     def make(cls, home: Path, state: State, locks: Sequence[int]) -> Authority:
-        """New keys, which mean nothing before `save`. `locks`: those that the caller holds, the folder's with them."""
+        """New keys, which mean nothing before `save`. `locks`: those that the caller holds, the
+        folder's with them.
+        """
         folder = home / FOLDER
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         folder.chmod(0o700)
@@ -126,8 +145,12 @@ class Authority:
             hint = _RESTORE if has_keys(home) else "make one with harmony server init"
             raise InvalidInput("NoAuthority", f"there is no authority in {folder}", hint) from None
         except (OSError, ValidationError) as error:
-            why = error.strerror if isinstance(error, OSError) else "it isn't what this program wrote"
-            raise InvalidInput("AuthorityUnreadable", f"cannot read {folder / _STATE}: {why}", _RESTORE) from None
+            why = (
+                error.strerror if isinstance(error, OSError) else "it isn't what this program wrote"
+            )
+            raise InvalidInput(
+                "AuthorityUnreadable", f"cannot read {folder / _STATE}: {why}", _RESTORE
+            ) from None
         return cls(folder, state)
 
     @contextlib.contextmanager
@@ -148,7 +171,9 @@ class Authority:
             try:
                 self._keys[name] = Identity(seed)
             except Exception:  # the library's many errors: none of them may repeat the seed
-                raise InvalidInput("AuthorityUnreadable", f"cannot use {path}: it is no key", _RESTORE) from None
+                raise InvalidInput(
+                    "AuthorityUnreadable", f"cannot use {path}: it is no key", _RESTORE
+                ) from None
         return self._keys[name]
 
     def ca(self) -> str:
@@ -180,7 +205,9 @@ class Authority:
     # -- what is signed
 
     def next_stamp(self) -> int:
-        """Now, but later than the last: of two accounts with the same key the servers keep the later one."""
+        """Now, but later than the last: of two accounts with the same key the servers keep the
+        later one.
+        """
         return max(int(time.time()), self.state.stamp + 1)
 
     def accounts(self) -> dict[str, str]:
@@ -209,7 +236,9 @@ class Authority:
             },
         }
         return {
-            self.key(name).public: operator.sign(self.key(name).public, name, {"type": "account", **one}, now)
+            self.key(name).public: operator.sign(
+                self.key(name).public, name, {"type": "account", **one}, now
+            )
             for name, one in claims.items()
         }
 
@@ -220,15 +249,26 @@ class Authority:
         return operator.sign(operator.public, self.state.name, claims, self.state.stamp)
 
     def user(self, account: str, name: str) -> str:
-        """The .creds text of a new user with an account's full rights: the operator's own, for commands."""
+        """The .creds text of a new user with an account's full rights: the operator's own, for
+        commands.
+        """
         user = Identity.make(USER)
         claims = {"type": "user", "pub": {}, "sub": {}, "subs": -1, "data": -1, "payload": -1}
-        return credentials(self.key(account).sign(user.public, name, claims, int(time.time())), user)
+        return credentials(
+            self.key(account).sign(user.public, name, claims, int(time.time())), user
+        )
 
     def device(self, name: str) -> tuple[str, str]:
-        """New credentials of a device: public key, .creds text. What it may do stands with its account."""
+        """New credentials of a device: public key, .creds text. What it may do stands with its
+        account.
+        """
         user = Identity.make(USER)
-        claims = {"type": "user", "issuer_account": self.key("devices").public, "pub": {}, "sub": {}}
+        claims = {
+            "type": "user",
+            "issuer_account": self.key("devices").public,
+            "pub": {},
+            "sub": {},
+        }
         claims |= {"tags": [DEVICE_TAG]}
         token = self.key("device-signer").sign(user.public, name, claims, int(time.time()))
         return user.public, credentials(token, user)

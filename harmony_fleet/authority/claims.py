@@ -1,7 +1,8 @@
-"""NATS JWTs: an identity (an Ed25519 nkey), and what it signs. Pure but for the randomness of a new key.
+"""NATS JWTs: an identity (an Ed25519 nkey), and what it signs. Pure but for the randomness of a new
+key.
 
-There is no kept library for NATS JWTs in Python; the signature itself is `nkeys`' (PyNaCl). The form is version 2 of
-the NATS project's claims.
+There is no kept library for NATS JWTs in Python; the signature itself is `nkeys`' (PyNaCl). The
+form is version 2 of the NATS project's claims.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ STORAGE: Final = dict.fromkeys(("mem_storage", "disk_storage", "streams", "consu
 
 
 class Identity:
-    """A key pair of an operator, account or user. Its seed is a secret; its public key is its name."""
+    """A key pair of an operator, account or user. Its seed is a secret; its public key is its
+    name.
+    """
 
     def __init__(self, seed: bytes) -> None:
         """Raises the error of nkeys if `seed` is invalid."""
@@ -45,7 +48,9 @@ class Identity:
         body: dict[str, Any] = {"iat": now, "iss": self.public, "name": name, "sub": subject}
         body["nats"] = claims | {"version": 2}
         body["jti"] = base64.b32encode(hashlib.sha256(_json(body)).digest()).decode().rstrip("=")
-        text = ".".join(_encoded(_json(part)) for part in ({"typ": "JWT", "alg": "ed25519-nkey"}, body))
+        text = ".".join(
+            _encoded(_json(part)) for part in ({"typ": "JWT", "alg": "ed25519-nkey"}, body)
+        )
         return f"{text}.{_encoded(self._pair.sign(text.encode()))}"
 
     def signed(self, data: bytes) -> str:

@@ -1,4 +1,5 @@
-"""A device's credentials: given, replaced, withdrawn. What is on disk is first; the servers are told after it.
+"""A device's credentials: given, replaced, withdrawn. What is on disk is first; the servers are
+told after it.
 
 `revoke` on the servers cuts what is connected with the credentials, at once.
 """
@@ -50,7 +51,9 @@ def enroll(authority: Authority, home: Path, device: str, asked: EnrollOptions) 
     return _issue(authority, home, device, asked, before=())
 
 
-def rotate(authority: Authority, home: Path, device: str, asked: EnrollOptions, *, at_once: bool) -> Bundle:
+def rotate(
+    authority: Authority, home: Path, device: str, asked: EnrollOptions, *, at_once: bool
+) -> Bundle:
     """New credentials; the ones before hold until `settle`, or are withdrawn at once."""
     issued = _known(authority, device)
     before = (*issued.before, issued.user)
@@ -86,7 +89,9 @@ def revoke(authority: Authority, device: str) -> None:
 def allow_objects(authority: Authority, buckets: Sequence[str]) -> None:
     """Let devices read these object stores, too."""
     if not all(map(is_bucket, buckets)):
-        raise InvalidInput("InvalidName", "cannot use this as an object store's name", "A-Z a-z 0-9 _ and -")
+        raise InvalidInput(
+            "InvalidName", "cannot use this as an object store's name", "A-Z a-z 0-9 _ and -"
+        )
     known = tuple(sorted({*authority.state.objects, *buckets}))
     authority.save(objects=known, stamp=authority.next_stamp())
 
@@ -97,7 +102,9 @@ def is_bucket(name: str) -> bool:
 
 
 def write_bundle(bundle: Bundle, path: Path) -> None:
-    """For its owner's eyes alone. Raises InvalidInput; the device then has credentials that nobody knows."""
+    """For its owner's eyes alone. Raises InvalidInput; the device then has credentials that nobody
+    knows.
+    """
     try:
         durable.replace(str(path.absolute()), canonical(bundle.wire()) + b"\n", secret=True)
     except OSError as error:
@@ -107,14 +114,20 @@ def write_bundle(bundle: Bundle, path: Path) -> None:
 
 def _must_be_name(device: str) -> None:
     if not is_name(device):
-        raise InvalidInput("InvalidName", "cannot use this as a device's name", "1 to 63 of a-z 0-9 and -, as pi-01")
+        raise InvalidInput(
+            "InvalidName",
+            "cannot use this as a device's name",
+            "1 to 63 of a-z 0-9 and -, as pi-01",
+        )
 
 
 def _known(authority: Authority, device: str) -> Issued:
     _must_be_name(device)
     issued = authority.state.devices.get(device)
     if issued is None:
-        raise InvalidInput("NotEnrolled", f"{device} has no credentials", f"harmony device enroll {device}")
+        raise InvalidInput(
+            "NotEnrolled", f"{device} has no credentials", f"harmony device enroll {device}"
+        )
     return issued
 
 
@@ -125,7 +138,9 @@ def _withdrawn(authority: Authority, users: Sequence[str]) -> dict[str, Any]:
 
 
 def _trusted(home: Path) -> list[str]:
-    """Raises Refused where no key signs: a device that is told of none believes whoever writes to its NATS."""
+    """Raises Refused where no key signs: a device that is told of none believes whoever writes to
+    its NATS.
+    """
     keys = signing.trusted_keys(home)
     if not keys:
         raise Refused(
@@ -137,7 +152,13 @@ def _trusted(home: Path) -> list[str]:
 
 
 def _issue(
-    authority: Authority, home: Path, device: str, asked: EnrollOptions, *, before: tuple[str, ...], **changes: Any
+    authority: Authority,
+    home: Path,
+    device: str,
+    asked: EnrollOptions,
+    *,
+    before: tuple[str, ...],
+    **changes: Any,
 ) -> Bundle:
     """Save nothing, and withdraw nothing (`changes`), before the bundle is known to be good."""
     public, text = authority.device(device)
@@ -159,6 +180,10 @@ def _issue(
         bundle = validate(Bundle, fields)
     except InvalidManifest as error:
         hint = "mend the option of that name; see harmony device enroll --help"
-        raise InvalidInput(error.code, f"cannot make the bundle: {error}", hint, error.errors) from None
-    authority.save(devices={**authority.state.devices, device: Issued(user=public, before=before)}, **changes)
+        raise InvalidInput(
+            error.code, f"cannot make the bundle: {error}", hint, error.errors
+        ) from None
+    authority.save(
+        devices={**authority.state.devices, device: Issued(user=public, before=before)}, **changes
+    )
     return bundle

@@ -1,6 +1,8 @@
-"""What the running servers have to be told: the accounts as they are now. What they tell: who is connected.
+"""What the running servers have to be told: the accounts as they are now. What they tell: who is
+connected.
 
-Both as the system account's user. A push only says again what stands on disk, so it may be repeated.
+Both as the system account's user. A push only says again what stands on disk, so it may be
+repeated.
 """
 
 from __future__ import annotations
@@ -49,12 +51,16 @@ def as_system(context: Context) -> Context:
 
 
 async def connected(authority: Authority, context: Context) -> set[str]:
-    """The public keys of the devices' credentials by which there are connections now, on any server."""
+    """The public keys of the devices' credentials by which there are connections now, on any
+    server.
+    """
     account = authority.key("devices").public
     async with Connection(as_system(context)) as connection:
         inbox = await connection.inbox()
         request = {"auth": True, "acc": account, "limit": 65_536}
-        await connection.publish("$SYS.REQ.SERVER.PING.CONNZ", json.dumps(request).encode(), reply=inbox.subject)
+        await connection.publish(
+            "$SYS.REQ.SERVER.PING.CONNZ", json.dumps(request).encode(), reply=inbox.subject
+        )
         found: set[str] = set()
         while (message := await inbox.next(_SERVER_SECONDS)) is not None:
             connections = json.loads(message.data).get("data", {}).get("connections") or ()
@@ -76,4 +82,6 @@ async def drop_readers(connection: Connection) -> None:
             await connection.api(f"CONSUMER.DELETE.{kv_stream(DESIRED)}.{name}")
         except ApiError as error:
             if error.code not in (_NO_STREAM, _NO_CONSUMER):
-                raise Unreachable("ReaderNotDropped", f"cannot drop the consumer {name}: {error}", _LATER) from None
+                raise Unreachable(
+                    "ReaderNotDropped", f"cannot drop the consumer {name}: {error}", _LATER
+                ) from None

@@ -1,4 +1,6 @@
-"""The files of the NATS servers: configuration, certificate, unit. Text alone; nothing is written here."""
+"""The files of the NATS servers: configuration, certificate, unit. Text alone; nothing is written
+here.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One server: its name, the host that clients and the other servers reach it by, where its folder will be."""
+    """One server: its name, the host that clients and the other servers reach it by, where its
+    folder will be.
+    """
 
     name: str
     host: str
@@ -31,8 +35,11 @@ class Node:
     route_port: int
 
 
-def config(node: Node, nodes: Sequence[Node], fleet: str, tokens: Mapping[str, str], bounds: Bounds) -> str:
-    """The server's configuration. `tokens` are JWTs: "operator", and each account's by its public key.
+def config(
+    node: Node, nodes: Sequence[Node], fleet: str, tokens: Mapping[str, str], bounds: Bounds
+) -> str:
+    """The server's configuration. `tokens` are JWTs: "operator", and each account's by its public
+    key.
 
     The system account's is the first of the accounts.
     """
@@ -68,11 +75,17 @@ def config(node: Node, nodes: Sequence[Node], fleet: str, tokens: Mapping[str, s
         "}",
         *(_cluster(node, nodes, fleet) if len(nodes) > 1 else ()),
     ]
-    return "\n".join([f"# NATS for the fleet {fleet}. Run it with: nats-server -c {at}/{CONFIG}", *lines, ""])
+    return "\n".join(
+        [f"# NATS for the fleet {fleet}. Run it with: nats-server -c {at}/{CONFIG}", *lines, ""]
+    )
 
 
 def _cluster(node: Node, nodes: Sequence[Node], fleet: str) -> list[str]:
-    others = [f"    {_text(f'tls://{other.host}:{other.route_port}')}" for other in nodes if other is not node]
+    others = [
+        f"    {_text(f'tls://{other.host}:{other.route_port}')}"
+        for other in nodes
+        if other is not node
+    ]
     return [
         "cluster {",
         f"  name: {_text(fleet)}",
@@ -88,7 +101,11 @@ def _cluster(node: Node, nodes: Sequence[Node], fleet: str) -> list[str]:
 def _tls(name: str, at: str, *, verify: bool = False) -> list[str]:
     return [
         f"{name} {{",
-        *([] if verify else ['  handshake_first: "auto"  # at once; a client that waits gets it after INFO']),
+        *(
+            []
+            if verify
+            else ['  handshake_first: "auto"  # at once; a client that waits gets it after INFO']
+        ),
         f"  cert_file: {_text(f'{at}/server.pem')}",
         f"  key_file: {_text(f'{at}/server-key.pem')}",
         f"  ca_file: {_text(f'{at}/ca.pem')}",

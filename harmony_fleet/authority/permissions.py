@@ -54,7 +54,10 @@ def publish(objects: Sequence[str], me: str = _ME) -> list[str]:
     read = [(DESIRED, f"{me}.*"), *own]
     return [
         *(kv_subject(bucket, key) for bucket, key in own),
-        *(f"{DEVICE_API}.DIRECT.GET.{kv_stream(bucket)}.{kv_subject(bucket, key)}" for bucket, key in read),
+        *(
+            f"{DEVICE_API}.DIRECT.GET.{kv_stream(bucket)}.{kv_subject(bucket, key)}"
+            for bucket, key in read
+        ),
         *(f"{DEVICE_API}.CONSUMER.INFO.{stream}.{device_reader(me)}" for stream in _INSPECTED),
         f"{DEVICE_API}.DIRECT.GET.{kv_stream(INDEX)}.{news_subject(me)}",
         *(f"{DEVICE_API}.STREAM.MSG.GET.OBJ_{bucket}" for bucket in objects),
@@ -63,7 +66,12 @@ def publish(objects: Sequence[str], me: str = _ME) -> list[str]:
 
 def subscribe(me: str = _ME) -> list[str]:
     """Subjects that a device may subscribe to."""
-    return [f"{device_inbox(me)}.>", command_subject(me, "*"), kv_subject(DESIRED, f"{me}.*"), news_subject(me)]
+    return [
+        f"{device_inbox(me)}.>",
+        command_subject(me, "*"),
+        kv_subject(DESIRED, f"{me}.*"),
+        news_subject(me),
+    ]
 
 
 def device_role(objects: Sequence[str]) -> dict[str, Any]:
@@ -102,12 +110,20 @@ def fleet_exports() -> list[dict[str, Any]]:
 
 
 def device_imports(fleet: str) -> list[dict[str, Any]]:
-    """The other side of `fleet_exports`. JetStream's API has another name there: each account answers its own."""
+    """The other side of `fleet_exports`. JetStream's API has another name there: each account
+    answers its own.
+    """
     imports = [
-        *(_import(kv_subject(bucket, ">"), kv_subject(bucket, ">"), fleet) for bucket in DEVICE_WRITES),
+        *(
+            _import(kv_subject(bucket, ">"), kv_subject(bucket, ">"), fleet)
+            for bucket in DEVICE_WRITES
+        ),
         *(_import(f"{_API}.{call}", f"{DEVICE_API}.{call}", fleet) for call in _ASKED),
     ]
-    told = ({"name": name, "subject": subject, "account": fleet, "type": "stream"} for name, subject in _TOLD.items())
+    told = (
+        {"name": name, "subject": subject, "account": fleet, "type": "stream"}
+        for name, subject in _TOLD.items()
+    )
     return [*imports, *told]
 
 

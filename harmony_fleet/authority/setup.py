@@ -1,7 +1,9 @@
-"""`harmony server init`: an authority, and the folders of the servers that know it. Connects nowhere.
+"""`harmony server init`: an authority, and the folders of the servers that know it. Connects
+nowhere.
 
-One at a time, by a lock of each folder. What can't be made whole is taken away again. The authority's state is written
-last; keys without it, as after a kill, are nobody's, or those of a state that was lost, so they aren't written over.
+One at a time, by a lock of each folder. What can't be made whole is taken away again. The
+authority's state is written last; keys without it, as after a kill, are nobody's, or those of a
+state that was lost, so they aren't written over.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ from scores.names import is_name
 
 CONTEXT: Final = "context.toml"
 _HOST: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
-"""A name or an IPv4 address: the servers listen on IPv4 alone, and an IPv6 address would stand in every bundle."""
+"""A name or an IPv4 address: the servers listen on IPv4 alone, and an IPv6 address would stand in
+every bundle.
+"""
 _SIZE: Final = re.compile(r"[1-9][0-9]{0,8}(KB|MB|GB|TB)?")
 _ODD: Final = set("\"'\\ %$")
 """Characters that have a meaning in a unit file or in the server's configuration."""
@@ -56,12 +60,20 @@ def checked(wanted: ServerRequest) -> ServerRequest:
     """The same, where all of it can go into files as it is. Raises InvalidInput."""
     odd = [host for host in wanted.hosts if not _HOST.fullmatch(host)]
     odd += [wanted.name] if not is_name(wanted.name) else []
-    odd += [size for size in (wanted.bounds.memory, wanted.bounds.disk) if not _SIZE.fullmatch(size)]
+    odd += [
+        size for size in (wanted.bounds.memory, wanted.bounds.disk) if not _SIZE.fullmatch(size)
+    ]
     odd += [bucket for bucket in wanted.objects if not is_bucket(bucket)]
     places = (wanted.at or "/", str(wanted.folder))
-    odd += [place for place in places if not place.startswith("/") or not place.isprintable() or _ODD & set(place)]
+    odd += [
+        place
+        for place in places
+        if not place.startswith("/") or not place.isprintable() or _ODD & set(place)
+    ]
     if odd:
-        raise InvalidInput("InvalidSetup", f"cannot use {odd[0]!r} here", "see harmony server init --help")
+        raise InvalidInput(
+            "InvalidSetup", f"cannot use {odd[0]!r} here", "see harmony server init --help"
+        )
     if len(set(wanted.hosts)) < len(wanted.hosts) or len(wanted.hosts) == 2:
         raise InvalidInput(
             "InvalidSetup",
@@ -72,8 +84,8 @@ def checked(wanted: ServerRequest) -> ServerRequest:
 
 
 def init(home: Path, wanted: ServerRequest) -> list[Node]:
-    """Make all of it, or nothing. Raises Refused where there is an authority or a context already: nothing is written
-    over.
+    """Make all of it, or nothing. Raises Refused where there is an authority or a context already:
+    nothing is written over.
     """
     home = home.absolute()
     try:
@@ -105,7 +117,9 @@ def _make(home: Path, wanted: ServerRequest, locks: Sequence[int]) -> list[Node]
 
 @contextlib.contextmanager
 def _alone(home: Path, folder: Path) -> Iterator[list[int]]:
-    """Hold both folders, by these descriptors. Who waited may find what the other has made, and is refused then."""
+    """Hold both folders, by these descriptors. Who waited may find what the other has made, and is
+    refused then.
+    """
     locks = []
     with contextlib.ExitStack() as held:
         for place in dict.fromkeys((home / FOLDER, folder)):
@@ -154,7 +168,9 @@ def _must_be_new(home: Path, folder: Path) -> None:
             "move it away, or set HARMONY_HOME to another folder",
         )
     if folder.exists() and _foreign(home, folder):
-        raise Refused("FolderNotEmpty", f"cannot write into {folder}: it isn't empty", "name a new folder")
+        raise Refused(
+            "FolderNotEmpty", f"cannot write into {folder}: it isn't empty", "name a new folder"
+        )
 
 
 def _nodes(wanted: ServerRequest) -> list[Node]:
@@ -163,7 +179,12 @@ def _nodes(wanted: ServerRequest) -> list[Node]:
     if len(wanted.hosts) == 1:
         return [Node(wanted.name, wanted.hosts[0], at, *ports)]
     return [
-        Node(f"{wanted.name}-{number}", host, at if wanted.at else f"{at}/{wanted.name}-{number}", *ports)
+        Node(
+            f"{wanted.name}-{number}",
+            host,
+            at if wanted.at else f"{at}/{wanted.name}-{number}",
+            *ports,
+        )
         for number, host in enumerate(wanted.hosts, start=1)
     ]
 
@@ -181,7 +202,10 @@ def _write_servers(authority: Authority, wanted: ServerRequest, made: Sequence[N
         _write(folder / "ca.pem", ca.certificate)
         _write(folder / "server.pem", pair.certificate)
         _write(folder / "server-key.pem", pair.key)
-        _write(folder / nodes.CONFIG, nodes.config(node, made, wanted.name, tokens, wanted.bounds).encode())
+        _write(
+            folder / nodes.CONFIG,
+            nodes.config(node, made, wanted.name, tokens, wanted.bounds).encode(),
+        )
         _write(folder / nodes.UNIT, nodes.unit(node).encode())
 
 

@@ -59,45 +59,76 @@ class Told:
     objects: Sequence[str] = ()
 
 
-def merged(device: str, local: Issued | None, record: Record | None, revoked: Collection[str]) -> Record:
-    """The one record of both: what either withdrew is withdrawn, and of two that hold the later one is in use."""
+def merged(
+    device: str, local: Issued | None, record: Record | None, revoked: Collection[str]
+) -> Record:
+    """The one record of both: what either withdrew is withdrawn, and of two that hold the later one
+    is in use.
+    """
     there = record.issued if record is not None else None
-    known = [one for issued in (there, local) if issued is not None for one in (issued.user, *issued.before)]
+    known = [
+        one
+        for issued in (there, local)
+        if issued is not None
+        for one in (issued.user, *issued.before)
+    ]
     holding = [one for one in dict.fromkeys(known) if one not in revoked]
-    ended = {*(record.revoked if record is not None else ()), *(one for one in known if one in revoked)}
+    ended = {
+        *(record.revoked if record is not None else ()),
+        *(one for one in known if one in revoked),
+    }
     user = next(iter(holding), None)
-    if there is not None and local is not None and there.user in local.before and local.user in holding:
+    if (
+        there is not None
+        and local is not None
+        and there.user in local.before
+        and local.user in holding
+    ):
         user = local.user
     before = [one for one in holding if one != user]
     return Record(device=device, user=user, before=before, revoked=sorted(ended))
 
 
 async def agree(authority: Authority, store: Store, told: Told) -> None:
-    """Take in what others decided, save it, and tell what this home knows. The lock of the authority is held.
+    """Take in what others decided, save it, and tell what this home knows. The lock of the
+    authority is held.
 
     Raises Unreachable; then what is on disk stands, and nothing was told.
     """
     for _ in range(_TRIES):
         entries = await store.entries(FLEET, ["device.*"])
-        records = {key.partition(".")[2]: _decode(authority.key("operator"), entry) for key, entry in entries.items()}
+        records = {
+            key.partition(".")[2]: _decode(authority.key("operator"), entry)
+            for key, entry in entries.items()
+        }
         known = {name: record for name, record in records.items() if record is not None}
         revoked = _revoked(authority, told, known.values())
         names = sorted({*authority.state.devices, *known})
-        whole = {name: merged(name, authority.state.devices.get(name), known.get(name), revoked) for name in names}
+        whole = {
+            name: merged(name, authority.state.devices.get(name), known.get(name), revoked)
+            for name in names
+        }
         _save(authority, told, revoked, whole)
         if await _write(authority, store, entries, known, whole):
             return
-    raise Unreachable("Conflict", "cannot tell the servers: others tell them all the time", "try again")
+    raise Unreachable(
+        "Conflict", "cannot tell the servers: others tell them all the time", "try again"
+    )
 
 
 def _revoked(authority: Authority, told: Told, records: Iterable[Record]) -> dict[str, int]:
-    found = {**authority.state.revoked, **dict.fromkeys((one for record in records for one in record.revoked), FOREVER)}
+    found = {
+        **authority.state.revoked,
+        **dict.fromkeys((one for record in records for one in record.revoked), FOREVER),
+    }
     for user, until in (told.revoked or {}).items():
         found[user] = max(until, found.get(user, 0))
     return found
 
 
-def _save(authority: Authority, told: Told, revoked: Mapping[str, int], whole: Mapping[str, Record]) -> None:
+def _save(
+    authority: Authority, told: Told, revoked: Mapping[str, int], whole: Mapping[str, Record]
+) -> None:
     """Only what is news."""
     state = authority.state
     devices = {name: record.issued for name, record in whole.items() if record.issued is not None}
@@ -105,7 +136,11 @@ def _save(authority: Authority, told: Told, revoked: Mapping[str, int], whole: M
     changes: dict[str, Any] = {"devices": devices, "revoked": dict(revoked), "objects": objects}
     changes = {name: value for name, value in changes.items() if getattr(state, name) != value}
     news = set(revoked) - set(told.revoked or {}) or set(objects) - set(told.objects)
-    if told.stamp > state.stamp or (news and told.stamp == state.stamp) or {"revoked", "objects"} & changes.keys():
+    if (
+        told.stamp > state.stamp
+        or (news and told.stamp == state.stamp)
+        or {"revoked", "objects"} & changes.keys()
+    ):
         changes["stamp"] = max(authority.next_stamp(), told.stamp + 1)
     if changes:
         authority.save(**changes)
@@ -130,11 +165,17 @@ async def _write(
             return False
         return True
 
-    return all(await gather_bounded(one, [record for name, record in whole.items() if record != known.get(name)]))
+    return all(
+        await gather_bounded(
+            one, [record for name, record in whole.items() if record != known.get(name)]
+        )
+    )
 
 
 def _encode(operator: Identity, record: Record) -> bytes:
-    return canonical({"record": record.model_dump(mode="json"), "signature": operator.signed(_said(record))})
+    return canonical(
+        {"record": record.model_dump(mode="json"), "signature": operator.signed(_said(record))}
+    )
 
 
 def _said(record: Record) -> bytes:
@@ -155,8 +196,12 @@ def _decode(operator: Identity, entry: Entry) -> Record | None:
 async def gone(authority: Authority, store: Store) -> list[str]:
     """The devices that had credentials and have none any more."""
     operator, devices = authority.key("operator"), authority.state.devices
-    records = [_decode(operator, entry) for entry in (await store.entries(FLEET, ["device.*"])).values()]
-    return [record.device for record in records if record is not None and record.device not in devices]
+    records = [
+        _decode(operator, entry) for entry in (await store.entries(FLEET, ["device.*"])).values()
+    ]
+    return [
+        record.device for record in records if record is not None and record.device not in devices
+    ]
 
 
 def holds(authority: Authority, told: Told) -> bool:
@@ -177,10 +222,16 @@ async def account(authority: Authority, context: Context) -> Told:
     try:
         signed, _, signature = token.rpartition(".")
         claims = json.loads(_decoded(signed.partition(".")[2]))
-        genuine = authority.key("operator").genuine(signed.encode(), base64.b64encode(_decoded(signature)).decode())
+        genuine = authority.key("operator").genuine(
+            signed.encode(), base64.b64encode(_decoded(signature)).decode()
+        )
         account = claims["nats"]
         revoked = {str(user): int(until) for user, until in account.get("revocations", {}).items()}
-        allowed = [subject for key in account["signing_keys"] for subject in key["template"]["pub"]["allow"]]
+        allowed = [
+            subject
+            for key in account["signing_keys"]
+            for subject in key["template"]["pub"]["allow"]
+        ]
         stamp = int(claims["iat"])
     except (ValueError, KeyError, TypeError, AttributeError):
         return Told()

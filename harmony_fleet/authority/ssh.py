@@ -1,7 +1,8 @@
-"""The machine's own ssh and scp: argument lists, nothing asked, every word for the other end quoted.
+"""The machine's own ssh and scp: argument lists, nothing asked, every word for the other end
+quoted.
 
-ssh hands one string to a shell of the other end, so that string is made by `shlex.join` of words, and by nothing else.
-Asks for no password: a key is what it works with.
+ssh hands one string to a shell of the other end, so that string is made by `shlex.join` of words,
+and by nothing else. Asks for no password: a key is what it works with.
 """
 
 from __future__ import annotations
@@ -37,18 +38,24 @@ class Remote:
             raise InvalidInput("InvalidTarget", "cannot use this as a login", "write it as pi@host")
         options = ["-o", "BatchMode=yes", "-o", "ConnectTimeout=15", "-o", "ServerAliveInterval=15"]
         options += ["-o", f"Port={port}"] if port else []
-        options += ["-o", f"IdentityFile={identity}", "-o", "IdentitiesOnly=yes"] if identity else []
+        options += (
+            ["-o", f"IdentityFile={identity}", "-o", "IdentitiesOnly=yes"] if identity else []
+        )
         return cls(target, tuple(options), target.startswith("root@"))
 
     def run(self, words: Sequence[str], seconds: float, what: str, *, as_root: bool = False) -> str:
         """Run a command, and return its output. Raises Unreachable, DeviceFailed."""
         sudo = ["sudo", "--non-interactive", "--"] if as_root and not self.root else []
-        return self._call(["ssh", *self.options, "--", self.target, shlex.join([*sudo, *words])], seconds, what)
+        return self._call(
+            ["ssh", *self.options, "--", self.target, shlex.join([*sudo, *words])], seconds, what
+        )
 
     def copy(self, files: Sequence[Path], folder: str, seconds: float) -> None:
         """Put `files` into a folder of the other end. Raises Unreachable, DeviceFailed."""
         place = f"{self.target}:{folder}/"
-        self._call(["scp", "-q", *self.options, "--", *map(str, files), place], seconds, "copy files")
+        self._call(
+            ["scp", "-q", *self.options, "--", *map(str, files), place], seconds, "copy files"
+        )
 
     def _call(self, argv: Sequence[str], seconds: float, what: str) -> str:
         try:
@@ -61,7 +68,9 @@ class Remote:
             ) from None
         except subprocess.TimeoutExpired:
             raise Unreachable(
-                "SshTimeout", f"cannot {what} on {self.target}: it took more than {seconds:g} s", "look at the device"
+                "SshTimeout",
+                f"cannot {what} on {self.target}: it took more than {seconds:g} s",
+                "look at the device",
             ) from None
         said = done.stderr.decode("utf-8", "replace").strip()[-_MOST:]
         if done.returncode == _SSH_FAILED:
@@ -72,7 +81,9 @@ class Remote:
             )
         if done.returncode != 0:
             raise DeviceFailed(
-                "SetupFailed", f"cannot {what} on {self.target}: {said or 'it says nothing'}", _hint(said)
+                "SetupFailed",
+                f"cannot {what} on {self.target}: {said or 'it says nothing'}",
+                _hint(said),
             )
         return done.stdout.decode("utf-8", "replace")
 

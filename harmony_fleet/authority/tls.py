@@ -1,4 +1,6 @@
-"""The fleet's own certificate authority, and certificates of its NATS servers. Keys and certificates as PEM bytes."""
+"""The fleet's own certificate authority, and certificates of its NATS servers. Keys and
+certificates as PEM bytes.
+"""
 
 from __future__ import annotations
 
@@ -45,10 +47,17 @@ def make_server(ca: Pair, hosts: Sequence[str], now: datetime) -> Pair:
         raise TypeError("the authority's key is of another kind than this program makes")
     key = ec.generate_private_key(ec.SECP256R1())
     builder = _builder(_named(hosts[0]), authority.subject, key.public_key(), now, _SERVER_DAYS)
-    builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-    builder = builder.add_extension(x509.SubjectAlternativeName([_alternative(host) for host in hosts]), critical=False)
+    builder = builder.add_extension(
+        x509.BasicConstraints(ca=False, path_length=None), critical=True
+    )
+    builder = builder.add_extension(
+        x509.SubjectAlternativeName([_alternative(host) for host in hosts]), critical=False
+    )
     builder = builder.add_extension(_usage(signs=False), critical=True)
-    uses = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]  # a route's caller is a client, too
+    uses = [
+        ExtendedKeyUsageOID.SERVER_AUTH,
+        ExtendedKeyUsageOID.CLIENT_AUTH,
+    ]  # a route's caller is a client, too
     builder = builder.add_extension(x509.ExtendedKeyUsage(uses), critical=False)
     issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key())
     builder = builder.add_extension(issuer, critical=False)

@@ -1,7 +1,9 @@
-"""The `harmony` command for authors and operators: options, help, exit codes. The work is in `commands`.
+"""The `harmony` command for authors and operators: options, help, exit codes. The work is in
+`commands`.
 
-Imports typer alone, so that `harmony --help` is quick. A group of commands (fleet, upgrade) is a typer of its own,
-added to `app` here as are the commands that stand alone: those that write, and those that look.
+Imports typer alone, so that `harmony --help` is quick. A group of commands (fleet, upgrade) is a
+typer of its own, added to `app` here as are the commands that stand alone: those that write, and
+those that look.
 """
 
 # ruff: noqa: PLC0415 - what a command needs is imported when it runs
@@ -104,4 +106,6 @@ def _show_usage_error(error: Any, words: Sequence[str]) -> None:
 def _asked_for(form: str, words: Sequence[str]) -> bool:
     spelt = {f"-o{form}", f"-o={form}", f"--output={form}"}
     pairs = itertools.pairwise(words)
-    return bool(spelt & set(words)) or any(flag in ("-o", "--output") and value == form for flag, value in pairs)
+    return bool(spelt & set(words)) or any(
+        flag in ("-o", "--output") and value == form for flag, value in pairs
+    )

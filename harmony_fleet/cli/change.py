@@ -18,25 +18,46 @@ if TYPE_CHECKING:
 
 File = Annotated[str, typer.Argument(help="Manifests: .yaml, .json, .py, or - for standard input.")]
 Devices = Annotated[
-    list[str] | None, typer.Option("--device", "-d", metavar="NAME", help="At this device; may be repeated.")
+    list[str] | None,
+    typer.Option("--device", "-d", metavar="NAME", help="At this device; may be repeated."),
 ]
 LineageOption = Annotated[
     str | None,
-    typer.Option("--lineage", metavar="UUID", help="Write as this authority; else $HARMONY_LINEAGE, the home's."),
+    typer.Option(
+        "--lineage",
+        metavar="UUID",
+        help="Write as this authority; else $HARMONY_LINEAGE, the home's.",
+    ),
 ]
-TakeOver = Annotated[bool, typer.Option("--take-over", help="Own a deployment of another lineage from now on.")]
+TakeOver = Annotated[
+    bool, typer.Option("--take-over", help="Own a deployment of another lineage from now on.")
+]
 AllowPrune = Annotated[
     int | None,
-    typer.Option("--allow-prune", min=0, max=1000, metavar="N", help="How many resources may be removed at once."),
+    typer.Option(
+        "--allow-prune",
+        min=0,
+        max=1000,
+        metavar="N",
+        help="How many resources may be removed at once.",
+    ),
 ]
 Follow = Annotated[
-    bool, typer.Option("--follow-generation", help="Go on from the generation that a device tells, however far ahead.")
+    bool,
+    typer.Option(
+        "--follow-generation",
+        help="Go on from the generation that a device tells, however far ahead.",
+    ),
 ]
 Leave = Annotated[
-    list[str] | None, typer.Option("--leave", metavar="KEY", help="Give this one up as it is: File/motd; repeatable.")
+    list[str] | None,
+    typer.Option(
+        "--leave", metavar="KEY", help="Give this one up as it is: File/motd; repeatable."
+    ),
 ]
 Wait = Annotated[
-    bool | None, typer.Option("--wait/--no-wait", help="Wait until it is applied. On by default on a terminal.")
+    bool | None,
+    typer.Option("--wait/--no-wait", help="Wait until it is applied. On by default on a terminal."),
 ]
 
 
@@ -65,15 +86,17 @@ def apply(
     wait: Wait = None,
     timeout: Timeout = "60s",
     allow_prune: AllowPrune = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change; write nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would change; write nothing.")
+    ] = False,
     take_over: TakeOver = False,
     follow_generation: Follow = False,
     lineage: LineageOption = None,
 ) -> int:
     """Send manifests to devices, and wait until they are applied.
 
-    FILE is YAML, JSON, or a Python file that defines manifest = Manifest(…), or several in manifests.
-    The same content isn't written again; nothing of somebody else's is written over.
+    FILE is YAML, JSON, or a Python file that defines manifest = Manifest(…), or several in
+    manifests. The same content isn't written again; nothing of somebody else's is written over.
 
     \b
     harmony apply web.py --device pi-01
@@ -108,7 +131,8 @@ def diff(
 ) -> int:
     """Show what apply would change. Exit code 0: nothing, 1: something.
 
-    Names, digests and plain settings are shown; the content of files and values of variables never are.
+    Names, digests and plain settings are shown; the content of files and values of variables never
+    are.
 
     \b
     harmony diff web.py --device pi-01
@@ -125,19 +149,25 @@ def diff(
 def adopt(
     common: Common,
     *,
-    place: Annotated[str, typer.Argument(metavar="DEVICE/DEPLOYMENT", help="Whose memory was lost.")],
+    place: Annotated[
+        str, typer.Argument(metavar="DEVICE/DEPLOYMENT", help="Whose memory was lost.")
+    ],
     wait: Wait = None,
     timeout: Timeout = "60s",
     remains: Annotated[
-        bool, typer.Option("--remains", help="Take what the manifest doesn't want back too, so that it goes.")
+        bool,
+        typer.Option(
+            "--remains", help="Take what the manifest doesn't want back too, so that it goes."
+        ),
     ] = False,
     leave: Leave = None,
     lineage: LineageOption = None,
 ) -> int:
     """Have a device that lost its memory take back what it had.
 
-    Where a status says LedgerLost, the device doesn't know any more what is its own. What its manifest wants and is
-    there just so, it has taken back by itself; this has it take back the rest, also what differs by now.
+    Where a status says LedgerLost, the device doesn't know any more what is its own. What its
+    manifest wants and is there just so, it has taken back by itself; this has it take back the
+    rest, also what differs by now.
 
     \b
     harmony adopt pi-01/web
@@ -147,7 +177,9 @@ def adopt(
     from harmony_fleet.rollout.remains import Decision
 
     options = _options(wait=wait, seconds=seconds_of(timeout), take_over=False, follow=False)
-    return change.adopt(common, place, replace(options, decide=Decision(remains, leave or ())), lineage)
+    return change.adopt(
+        common, place, replace(options, decide=Decision(remains, leave or ())), lineage
+    )
 
 
 @reaching
@@ -160,7 +192,10 @@ def delete(
     wait: Wait = None,
     timeout: Timeout = "60s",
     remains: Annotated[
-        bool, typer.Option("--remains", help="Also what a device that lost its memory doesn't know as its own.")
+        bool,
+        typer.Option(
+            "--remains", help="Also what a device that lost its memory doesn't know as its own."
+        ),
     ] = False,
     leave: Leave = None,
     take_over: TakeOver = False,
@@ -169,8 +204,9 @@ def delete(
 ) -> int:
     """Take a deployment off devices.
 
-    The devices remove what it owns; then its key goes. The actual state stays, as Removed. A device that lost its
-    memory (LedgerLost) isn't done until --remains says that what it had before goes as well.
+    The devices remove what it owns; then its key goes. The actual state stays, as Removed. A device
+    that lost its memory (LedgerLost) isn't done until --remains says that what it had before goes
+    as well.
 
     \b
     harmony delete web --device pi-01
@@ -180,7 +216,9 @@ def delete(
     from harmony_fleet.commands import change
     from harmony_fleet.rollout.remains import Decision
 
-    options = _options(wait=wait, seconds=seconds_of(timeout), take_over=take_over, follow=follow_generation)
+    options = _options(
+        wait=wait, seconds=seconds_of(timeout), take_over=take_over, follow=follow_generation
+    )
     if remains:
         options = replace(options, decide=Decision(True, leave or ()))
     choice = change.Choice(device or [], select or [])

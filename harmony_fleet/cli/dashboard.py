@@ -13,15 +13,21 @@ from harmony_fleet.cli.options import connecting
 if TYPE_CHECKING:
     from harmony_fleet.commands.common import Common
 
-Listen = Annotated[str, typer.Option(metavar="ADDRESS:PORT", help="Where, on loopback; port 0 takes a free one.")]
+Listen = Annotated[
+    str, typer.Option(metavar="ADDRESS:PORT", help="Where, on loopback; port 0 takes a free one.")
+]
 MaybeListen = Annotated[
-    str | None, typer.Option(metavar="ADDRESS:PORT", help="Answer there, on loopback, instead of printing once.")
+    str | None,
+    typer.Option(
+        metavar="ADDRESS:PORT", help="Answer there, on loopback, instead of printing once."
+    ),
 ]
 
 
 @connecting
 def metrics(common: Common, *, listen: MaybeListen = None) -> int:
-    """Print the fleet's metrics as Prometheus reads them; with --listen, answer /metrics until ended.
+    """Print the fleet's metrics as Prometheus reads them; with --listen, answer /metrics until
+    ended.
 
     \b
     harmony fleet metrics
@@ -36,7 +42,8 @@ def metrics(common: Common, *, listen: MaybeListen = None) -> int:
 
 @connecting
 def dashboard(common: Common, *, listen: Listen = "127.0.0.1:8080") -> int:
-    """Show the fleet in a browser, on loopback, until ended. It shows codes and names only, and changes nothing.
+    """Show the fleet in a browser, on loopback, until ended. It shows codes and names only, and
+    changes nothing.
 
     \b
     harmony fleet dashboard

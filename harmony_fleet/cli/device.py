@@ -1,4 +1,6 @@
-"""`harmony device …`: options and help. The work is in `commands.authority` and `commands.device_setup`."""
+"""`harmony device …`: options and help. The work is in `commands.authority` and
+`commands.device_setup`.
+"""
 
 # ruff: noqa: PLC0415 - what a command needs is imported when it runs
 
@@ -19,19 +21,33 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 Device = Annotated[str, typer.Argument(metavar="DEVICE", help="As pi-01.")]
 BundleFile = Annotated[
-    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where the bundle goes; else DEVICE.bundle.")
+    Path | None,
+    typer.Option(
+        "--output", "-o", metavar="FILE", help="Where the bundle goes; else DEVICE.bundle."
+    ),
 ]
-Label = Annotated[list[str] | None, typer.Option("--label", metavar="NAME=VALUE", help="May be repeated.")]
+Label = Annotated[
+    list[str] | None, typer.Option("--label", metavar="NAME=VALUE", help="May be repeated.")
+]
 Root = Annotated[
-    list[str] | None, typer.Option("--root", metavar="PATH", help="Files may be below it; else /srv. May be repeated.")
+    list[str] | None,
+    typer.Option(
+        "--root", metavar="PATH", help="Files may be below it; else /srv. May be repeated."
+    ),
 ]
-Unit = Annotated[list[str] | None, typer.Option("--unit", metavar="GLOB", help="Units that it may touch; else all.")]
+Unit = Annotated[
+    list[str] | None,
+    typer.Option("--unit", metavar="GLOB", help="Units that it may touch; else all."),
+]
 Profile = Annotated[
     Literal["user", "system"] | None,
     typer.Option(help="user, or system, which is near to root; see docs/threat-model.md."),
 ]
 Reach = Annotated[
-    list[str] | None, typer.Option("--reach", metavar="URL", help="Servers as the device reaches them, if otherwise.")
+    list[str] | None,
+    typer.Option(
+        "--reach", metavar="URL", help="Servers as the device reaches them, if otherwise."
+    ),
 ]
 
 
@@ -94,9 +110,14 @@ def rotate(
     *,
     device: Device,
     bundle: BundleFile = None,
-    at_once: Annotated[bool, typer.Option("--at-once", help="Refuse what it has now: it is cut off.")] = False,
+    at_once: Annotated[
+        bool, typer.Option("--at-once", help="Refuse what it has now: it is cut off.")
+    ] = False,
     wait: Annotated[
-        str | None, typer.Option("--wait", metavar="TIME", help="Until it uses the new ones; then refuse the old.")
+        str | None,
+        typer.Option(
+            "--wait", metavar="TIME", help="Until it uses the new ones; then refuse the old."
+        ),
     ] = None,
     label: Label = None,
     root: Root = None,
@@ -127,7 +148,9 @@ def finish(
     common: Common,
     *,
     device: Device,
-    wait: Annotated[str | None, typer.Option("--wait", metavar="TIME", help="For it to use the new ones.")] = None,
+    wait: Annotated[
+        str | None, typer.Option("--wait", metavar="TIME", help="For it to use the new ones.")
+    ] = None,
 ) -> int:
     """End a rotation: refuse the credentials before, if the device is connected with the new ones.
 
@@ -142,7 +165,8 @@ def finish(
 @app.command()
 @reaching
 def revoke(common: Common, *, device: Device) -> int:
-    """Refuse all of a device's credentials from now on, and cut its connection. What it runs goes on.
+    """Refuse all of a device's credentials from now on, and cut its connection. What it runs goes
+    on.
 
     \b
     harmony device revoke pi-01
@@ -170,16 +194,21 @@ def list_(common: Common) -> int:
 def setup(
     common: Common,
     *,
-    login: Annotated[str, typer.Argument(metavar="USER@HOST", help="Root, or a user with sudo and no password.")],
+    login: Annotated[
+        str, typer.Argument(metavar="USER@HOST", help="Root, or a user with sudo and no password.")
+    ],
     bundle: Annotated[Path, typer.Argument(metavar="BUNDLE", help="As enroll or rotate wrote it.")],
     package: Annotated[
-        list[Path] | None, typer.Option("--package", metavar="FILE", help="A .deb to install; may be repeated.")
+        list[Path] | None,
+        typer.Option("--package", metavar="FILE", help="A .deb to install; may be repeated."),
     ] = None,
     packages: Annotated[
         Path, typer.Option("--packages", metavar="DIR", help="Else the right ones of this folder.")
     ] = Path("dist"),
     port: Annotated[int | None, typer.Option(min=1, max=65535, help="Of ssh.")] = None,
-    identity: Annotated[Path | None, typer.Option("--identity", metavar="FILE", help="The key for ssh.")] = None,
+    identity: Annotated[
+        Path | None, typer.Option("--identity", metavar="FILE", help="The key for ssh.")
+    ] = None,
     timeout: Annotated[str, typer.Option(metavar="TIME", help="For the first heartbeat.")] = "2m",
 ) -> int:
     """Install the packages over ssh, join, wait for the first heartbeat. May be repeated.

@@ -60,21 +60,38 @@ def init(common: Common) -> int:
 _FORMS: Final = ("table", "json", "yaml")
 
 Devices = Annotated[
-    list[str] | None, typer.Option("--device", "-d", metavar="NAME", help="Only at this one; may be repeated.")
+    list[str] | None,
+    typer.Option("--device", "-d", metavar="NAME", help="Only at this one; may be repeated."),
 ]
-TakeOver = Annotated[bool, typer.Option("--take-over", help="Own what another lineage, or another copy, wrote.")]
+TakeOver = Annotated[
+    bool, typer.Option("--take-over", help="Own what another lineage, or another copy, wrote.")
+]
 AllowPrune = Annotated[
     int | None,
-    typer.Option("--allow-prune", min=0, max=1000, metavar="N", help="How many resources may go at each device."),
+    typer.Option(
+        "--allow-prune",
+        min=0,
+        max=1000,
+        metavar="N",
+        help="How many resources may go at each device.",
+    ),
 ]
 AllowRemovals = Annotated[
     int | None,
-    typer.Option("--allow-removals", min=0, metavar="N", help="How many devices may lose a whole deployment."),
+    typer.Option(
+        "--allow-removals", min=0, metavar="N", help="How many devices may lose a whole deployment."
+    ),
 ]
 Follow = Annotated[
-    bool, typer.Option("--follow-generation", help="Go on from the generation that a device tells, however far ahead.")
+    bool,
+    typer.Option(
+        "--follow-generation",
+        help="Go on from the generation that a device tells, however far ahead.",
+    ),
 ]
-Wait = Annotated[bool | None, typer.Option("--wait/--no-wait", help="For the devices. On when on a terminal.")]
+Wait = Annotated[
+    bool | None, typer.Option("--wait/--no-wait", help="For the devices. On when on a terminal.")
+]
 
 
 @app.command()
@@ -93,7 +110,8 @@ def status(common: Common) -> int:
 @app.command()
 @reaching
 def doctor(common: Common) -> int:
-    """Name every difference from the roster, and what is safe to do. Exit code 0 when it could look.
+    """Name every difference from the roster, and what is safe to do. Exit code 0 when it could
+    look.
 
     \b
     harmony fleet doctor
@@ -131,7 +149,12 @@ def plan(
     insecure: Insecure = False,
     output: Annotated[
         str,
-        typer.Option("-o", "--output", metavar="FORM|FILE", help="table, json, yaml; or a file to keep the plan in."),
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FORM|FILE",
+            help="table, json, yaml; or a file to keep the plan in.",
+        ),
     ] = "table",
 ) -> int:
     """Show what apply would do; change nothing. With a file, keep it for apply.
@@ -145,7 +168,9 @@ def plan(
 
     form = output if output in _FORMS else "table"
     common = common_of(ctx, server, creds, tls_ca, form, insecure=insecure)
-    scope = Scope(frozenset(device or ()), take_over, allow_prune, allow_removals, follow_generation)
+    scope = Scope(
+        frozenset(device or ()), take_over, allow_prune, allow_removals, follow_generation
+    )
     return guarded(common, lambda: fleet.plan(common, scope, None if output in _FORMS else output))
 
 
@@ -154,7 +179,9 @@ def plan(
 def apply(
     common: Common,
     *,
-    file: Annotated[str | None, typer.Argument(metavar="[PLAN]", help="A plan that was kept.")] = None,
+    file: Annotated[
+        str | None, typer.Argument(metavar="[PLAN]", help="A plan that was kept.")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="As plan.")] = False,
     device: Devices = None,
     take_over: TakeOver = False,
@@ -175,7 +202,9 @@ def apply(
     from harmony_fleet.commands import fleet
     from harmony_fleet.rollout.fleet_plan import Scope
 
-    scope = Scope(frozenset(device or ()), take_over, allow_prune, allow_removals, follow_generation)
+    scope = Scope(
+        frozenset(device or ()), take_over, allow_prune, allow_removals, follow_generation
+    )
     if dry_run:
         return fleet.plan(common, scope, None)
     waits = sys.stdout.isatty() if wait is None else wait
@@ -200,7 +229,9 @@ def pull(common: Common) -> int:
 
 @app.command()
 @reaching
-def reconcile(common: Common, *, allow_removals: AllowRemovals = None, timeout: Timeout = "60s") -> int:
+def reconcile(
+    common: Common, *, allow_removals: AllowRemovals = None, timeout: Timeout = "60s"
+) -> int:
     """Apply, wait for every device, and look again. Exit code 1 where anything differs then.
 
     \b
@@ -209,7 +240,9 @@ def reconcile(common: Common, *, allow_removals: AllowRemovals = None, timeout: 
     from harmony_fleet.commands import fleet
     from harmony_fleet.rollout.fleet_plan import Scope
 
-    how = fleet.Apply(Scope(allow_removals=allow_removals), wait_seconds=seconds_of(timeout), settled=True)
+    how = fleet.Apply(
+        Scope(allow_removals=allow_removals), wait_seconds=seconds_of(timeout), settled=True
+    )
     return fleet.apply(common, how)
 
 
@@ -218,9 +251,12 @@ def reconcile(common: Common, *, allow_removals: AllowRemovals = None, timeout: 
 def controller(
     common: Common,
     *,
-    interval: Annotated[str, typer.Option(metavar="TIME", help="How often projections are reconciled.")] = "30s",
+    interval: Annotated[
+        str, typer.Option(metavar="TIME", help="How often projections are reconciled.")
+    ] = "30s",
 ) -> int:
-    """Keep the fleet as its roster says, carry runs on, begin scheduled ones. Runs until it is ended.
+    """Keep the fleet as its roster says, carry runs on, begin scheduled ones. Runs until it is
+    ended.
 
     \b
     harmony fleet controller --interval 1m

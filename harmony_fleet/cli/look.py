@@ -1,4 +1,6 @@
-"""`harmony get`, `status`, `wait`, `logs`, `devices`, `schema`: options and help. The work is in `look` and `ask`."""
+"""`harmony get`, `status`, `wait`, `logs`, `devices`, `schema`: options and help. The work is in
+`look` and `ask`.
+"""
 
 # ruff: noqa: PLC0415 - what a command needs is imported when it runs
 
@@ -8,14 +10,24 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from harmony_fleet.cli.options import Deployment, Select, Timeout, common_of, guarded, reaching, seconds_of
+from harmony_fleet.cli.options import (
+    Deployment,
+    Select,
+    Timeout,
+    common_of,
+    guarded,
+    reaching,
+    seconds_of,
+)
 
 if TYPE_CHECKING:
     from harmony_fleet.commands.common import Common
 
 MaybeDeployment = Annotated[str | None, typer.Argument(metavar="DEPLOYMENT", help="Only this one.")]
 OneDevice = Annotated[str, typer.Option("--device", "-d", metavar="NAME", help="Of this device.")]
-MaybeDevice = Annotated[str | None, typer.Option("--device", "-d", metavar="NAME", help="Of this device.")]
+MaybeDevice = Annotated[
+    str | None, typer.Option("--device", "-d", metavar="NAME", help="Of this device.")
+]
 
 
 @reaching
@@ -24,7 +36,9 @@ def get(
     *,
     deployment: MaybeDeployment = None,
     device: MaybeDevice = None,
-    show_values: Annotated[bool, typer.Option("--show-values", help="With content of files, values of env.")] = False,
+    show_values: Annotated[
+        bool, typer.Option("--show-values", help="With content of files, values of env.")
+    ] = False,
 ) -> int:
     """Show what is desired.
 
@@ -44,7 +58,9 @@ def status(
     *,
     deployment: MaybeDeployment = None,
     device: MaybeDevice = None,
-    resources: Annotated[bool, typer.Option("--resources", "-r", help="Each resource: phase, reason, drift.")] = False,
+    resources: Annotated[
+        bool, typer.Option("--resources", "-r", help="Each resource: phase, reason, drift.")
+    ] = False,
     removed: Annotated[bool, typer.Option("--all", "-a", help="Removed deployments too.")] = False,
 ) -> int:
     """Show the actual state, as the devices report it.
@@ -68,7 +84,9 @@ def wait(
     *,
     deployment: Deployment,
     device: OneDevice,
-    outcome: Annotated[Literal["converged", "removed"], typer.Option("--for", help="What to wait for.")] = "converged",
+    outcome: Annotated[
+        Literal["converged", "removed"], typer.Option("--for", help="What to wait for.")
+    ] = "converged",
     timeout: Timeout = "60s",
 ) -> int:
     """Wait until a device converged, or removed it.
@@ -90,7 +108,9 @@ def logs(
     *,
     resource: Annotated[str, typer.Argument(help="As Container/web or SystemdUnit/web.service.")],
     device: OneDevice,
-    lines: Annotated[int, typer.Option("-n", "--lines", min=1, max=1000, help="The last so many.")] = 100,
+    lines: Annotated[
+        int, typer.Option("-n", "--lines", min=1, max=1000, help="The last so many.")
+    ] = 100,
 ) -> int:
     """Show the last lines that a resource wrote.
 
@@ -121,9 +141,12 @@ def schema(
     ctx: typer.Context,
     *,
     kind: Annotated[
-        str | None, typer.Option("--kind", "-k", metavar="KIND", help="Of this kind only, as Container.")
+        str | None,
+        typer.Option("--kind", "-k", metavar="KIND", help="Of this kind only, as Container."),
     ] = None,
-    output: Annotated[Literal["json", "yaml"] | None, typer.Option("-o", "--output", help="json by default.")] = None,
+    output: Annotated[
+        Literal["json", "yaml"] | None, typer.Option("-o", "--output", help="json by default.")
+    ] = None,
 ) -> int:
     """Print the JSON Schema of a manifest. Needs no NATS.
 

@@ -19,22 +19,34 @@ if TYPE_CHECKING:
     from harmony_fleet.commands.common import Common
 
 Server = Annotated[
-    str | None, typer.Option(metavar="URL", help="NATS servers, with commas; else $HARMONY_SERVER, context.toml.")
+    str | None,
+    typer.Option(
+        metavar="URL", help="NATS servers, with commas; else $HARMONY_SERVER, context.toml."
+    ),
 ]
-Creds = Annotated[str | None, typer.Option(metavar="PATH", help="NATS .creds file; else $HARMONY_CREDS, context.toml.")]
+Creds = Annotated[
+    str | None,
+    typer.Option(metavar="PATH", help="NATS .creds file; else $HARMONY_CREDS, context.toml."),
+]
 TlsCa = Annotated[
-    str | None, typer.Option("--tls-ca", metavar="PATH", help="CA (PEM); else $HARMONY_TLS_CA, context.toml.")
+    str | None,
+    typer.Option("--tls-ca", metavar="PATH", help="CA (PEM); else $HARMONY_TLS_CA, context.toml."),
 ]
 Insecure = Annotated[
     bool,
-    typer.Option("--insecure", help="Let credentials go without TLS: who is on the network can read and use them."),
+    typer.Option(
+        "--insecure",
+        help="Let credentials go without TLS: who is on the network can read and use them.",
+    ),
 ]
 Form = Annotated[
-    Literal["table", "json", "yaml"], typer.Option("-o", "--output", help="For people or for programs; errors too.")
+    Literal["table", "json", "yaml"],
+    typer.Option("-o", "--output", help="For people or for programs; errors too."),
 ]
 Deployment = Annotated[str, typer.Argument(help="The manifest's name on its device.")]
 Select = Annotated[
-    list[str] | None, typer.Option("--select", "-l", metavar="LABEL=VALUE", help="At devices with all these labels.")
+    list[str] | None,
+    typer.Option("--select", "-l", metavar="LABEL=VALUE", help="At devices with all these labels."),
 ]
 Timeout = Annotated[str, typer.Option(metavar="TIME", help="How long to wait: 60s, 2m, 1m30s.")]
 
@@ -90,7 +102,8 @@ def guarded(common: Common, work: Callable[[], int]) -> int:
 
 
 def reaching(command: Callable[..., int]) -> Callable[..., int]:
-    """`command` as typer takes it: with its own options, and those of where to connect and in which form to answer.
+    """`command` as typer takes it: with its own options, and those of where to connect and in which
+    form to answer.
 
     These are its first argument, as Common; its errors are told.
     """
@@ -124,7 +137,9 @@ def _sharing(command: Callable[..., int], *names: str) -> Callable[..., int]:
     first, *shared, _ = inspect.signature(run).parameters.values()
     _, *own = inspect.signature(command).parameters.values()
     hints = get_type_hints(run, include_extras=True)
-    hints |= get_type_hints(command, localns={"Common": Any}, include_extras=True)  # Common is imported when it runs
+    hints |= get_type_hints(
+        command, localns={"Common": Any}, include_extras=True
+    )  # Common is imported when it runs
     functools.update_wrapper(run, command)
     chosen = [item for item in shared if item.name in names]
     taken = [item.replace(annotation=hints[item.name]) for item in (first, *own, *chosen)]

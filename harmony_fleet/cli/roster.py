@@ -1,4 +1,6 @@
-"""`harmony fleet init|device|deployment|schedule`: options and help. The work is in `commands.roster`."""
+"""`harmony fleet init|device|deployment|schedule`: options and help. The work is in
+`commands.roster`.
+"""
 
 # ruff: noqa: PLC0415 - what a command needs is imported when it runs
 
@@ -14,34 +16,59 @@ if TYPE_CHECKING:
     from harmony_fleet.commands.common import Common
 
 device = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Devices of the roster.")
-deployment = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Deployments of the roster.")
-schedule = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Recurring upgrade runs of the roster.")
+deployment = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Deployments of the roster."
+)
+schedule = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Recurring upgrade runs of the roster."
+)
 
 Generation = Annotated[
-    int, typer.Option("--generation", "-g", min=1, metavar="N", help="The roster's current generation: the fence.")
+    int,
+    typer.Option(
+        "--generation", "-g", min=1, metavar="N", help="The roster's current generation: the fence."
+    ),
 ]
 Names = Annotated[list[str], typer.Argument(metavar="NAME…", help="One or several.")]
 Name = Annotated[str, typer.Argument(help="Its name.")]
 Class = Annotated[str, typer.Option("--class", metavar="CLASS", help="Their class.")]
-MaybeClass = Annotated[str | None, typer.Option("--class", metavar="CLASS", help="Devices of this class.")]
-AnyClass = Annotated[bool, typer.Option("--any-class", help="Devices of every class.")]
-Labels = Annotated[list[str] | None, typer.Option("--label", metavar="LABEL=VALUE", help="May be repeated.")]
-NoLabels = Annotated[list[str] | None, typer.Option("--no-label", metavar="LABEL", help="Take this label away.")]
-Variables = Annotated[
-    list[str] | None, typer.Option("--variable", metavar="NAME=VALUE", help="8080 is a number, '\"8080\"' is text.")
+MaybeClass = Annotated[
+    str | None, typer.Option("--class", metavar="CLASS", help="Devices of this class.")
 ]
-NoVariables = Annotated[list[str] | None, typer.Option("--no-variable", metavar="NAME", help="Take it away.")]
+AnyClass = Annotated[bool, typer.Option("--any-class", help="Devices of every class.")]
+Labels = Annotated[
+    list[str] | None, typer.Option("--label", metavar="LABEL=VALUE", help="May be repeated.")
+]
+NoLabels = Annotated[
+    list[str] | None, typer.Option("--no-label", metavar="LABEL", help="Take this label away.")
+]
+Variables = Annotated[
+    list[str] | None,
+    typer.Option("--variable", metavar="NAME=VALUE", help="8080 is a number, '\"8080\"' is text."),
+]
+NoVariables = Annotated[
+    list[str] | None, typer.Option("--no-variable", metavar="NAME", help="Take it away.")
+]
 State = Annotated[
     Literal["running", "stopped"] | None,
     typer.Option("--desired-state", help="stopped keeps files, and stops units and containers."),
 ]
-Enabled = Annotated[bool | None, typer.Option("--enable/--disable", help="Disabled wins over running.")]
-Select = Annotated[
-    list[str] | None, typer.Option("--select", "-l", metavar="LABEL=VALUE", help="Devices with all these labels.")
+Enabled = Annotated[
+    bool | None, typer.Option("--enable/--disable", help="Disabled wins over running.")
 ]
-NoSelect = Annotated[list[str] | None, typer.Option("--no-select", metavar="LABEL", help="Ask no more for this one.")]
-File = Annotated[str, typer.Option("--file", "-f", metavar="PATH", help="Scores in YAML, JSON or Python.")]
-MaybeFile = Annotated[str | None, typer.Option("--file", "-f", metavar="PATH", help="Scores in YAML, JSON or Python.")]
+Select = Annotated[
+    list[str] | None,
+    typer.Option("--select", "-l", metavar="LABEL=VALUE", help="Devices with all these labels."),
+]
+NoSelect = Annotated[
+    list[str] | None, typer.Option("--no-select", metavar="LABEL", help="Ask no more for this one.")
+]
+File = Annotated[
+    str, typer.Option("--file", "-f", metavar="PATH", help="Scores in YAML, JSON or Python.")
+]
+MaybeFile = Annotated[
+    str | None, typer.Option("--file", "-f", metavar="PATH", help="Scores in YAML, JSON or Python.")
+]
 Inline = Annotated[bool, typer.Option("--inline", help="Copy the Scores into the roster.")]
 
 
@@ -123,7 +150,8 @@ def deployment_add(
 ) -> int:
     """Say what is to be on devices: on those of a class, with labels, or on all.
 
-    The roster keeps the file's name and the digest of what it says; when it says something else, set it again.
+    The roster keeps the file's name and the digest of what it says; when it says something else,
+    set it again.
 
     \b
     harmony fleet deployment add web --file web.py --class web --generation 2
@@ -187,24 +215,37 @@ def schedule_add(
     common: Common,
     *,
     name: Name,
-    cron: Annotated[str, typer.Option("--cron", metavar="EXPRESSION", help="In UTC, as '0 3 * * 0'.")],
+    cron: Annotated[
+        str, typer.Option("--cron", metavar="EXPRESSION", help="In UTC, as '0 3 * * 0'.")
+    ],
     generation: Generation,
-    deadline: Annotated[str, typer.Option("--deadline", metavar="TIME", help="Of each run: 2h, 90m.")] = "2h",
-    max_unavailable: Annotated[int, typer.Option("--max-unavailable", min=1, help="Devices at once.")] = 1,
-    canary: Annotated[int | None, typer.Option("--canary", min=1, help="So many alone in a first wave.")] = None,
+    deadline: Annotated[
+        str, typer.Option("--deadline", metavar="TIME", help="Of each run: 2h, 90m.")
+    ] = "2h",
+    max_unavailable: Annotated[
+        int, typer.Option("--max-unavailable", min=1, help="Devices at once.")
+    ] = 1,
+    canary: Annotated[
+        int | None, typer.Option("--canary", min=1, help="So many alone in a first wave.")
+    ] = None,
     device_class: MaybeClass = None,
     select: Select = None,
 ) -> int:
     """Upgrade devices again and again. `harmony fleet controller` carries it out.
 
     \b
-    harmony fleet schedule add nightly --cron '0 3 * * *' --select site=home --max-unavailable 2 --generation 5
+    harmony fleet schedule add nightly --cron '0 3 * * *' --select site=home --max-unavailable 2
+    --generation 5
     """
     from harmony_fleet.commands import roster
 
     chosen = roster.selector(device_class, select or [])
     bounds = {"cron": cron, "deadline": deadline, "max_unavailable": max_unavailable}
-    item = {**bounds, **({"canary": canary} if canary else {}), **({"select": chosen} if chosen else {})}
+    item = {
+        **bounds,
+        **({"canary": canary} if canary else {}),
+        **({"select": chosen} if chosen else {}),
+    }
     return roster.add_items(common, "schedules", [name], item, generation)
 
 
@@ -215,10 +256,18 @@ def schedule_set(
     *,
     name: Name,
     generation: Generation,
-    cron: Annotated[str | None, typer.Option("--cron", metavar="EXPRESSION", help="In UTC.")] = None,
-    deadline: Annotated[str | None, typer.Option("--deadline", metavar="TIME", help="Of each run.")] = None,
-    max_unavailable: Annotated[int | None, typer.Option("--max-unavailable", min=1, help="Devices at once.")] = None,
-    canary: Annotated[int | None, typer.Option("--canary", min=0, help="So many first; 0 for none.")] = None,
+    cron: Annotated[
+        str | None, typer.Option("--cron", metavar="EXPRESSION", help="In UTC.")
+    ] = None,
+    deadline: Annotated[
+        str | None, typer.Option("--deadline", metavar="TIME", help="Of each run.")
+    ] = None,
+    max_unavailable: Annotated[
+        int | None, typer.Option("--max-unavailable", min=1, help="Devices at once.")
+    ] = None,
+    canary: Annotated[
+        int | None, typer.Option("--canary", min=0, help="So many first; 0 for none.")
+    ] = None,
     device_class: MaybeClass = None,
     any_class: AnyClass = False,
     select: Select = None,
@@ -234,14 +283,21 @@ def schedule_set(
     from harmony_fleet.roster.edit import UNSET
 
     values = selection(device_class, any_class, select or [], no_select or [])
-    bounds = {"cron": cron, "deadline": deadline, "max_unavailable": max_unavailable, "enabled": enabled}
+    bounds = {
+        "cron": cron,
+        "deadline": deadline,
+        "max_unavailable": max_unavailable,
+        "enabled": enabled,
+    }
     values |= roster.flat(bounds)
     if canary is not None:
         values["canary",] = canary or UNSET
     return roster.set_items(common, "schedules", [name], values, generation)
 
 
-def _remover(group: typer.Typer, section: Literal["devices", "deployments", "schedules"], what: str) -> None:
+def _remover(
+    group: typer.Typer, section: Literal["devices", "deployments", "schedules"], what: str
+) -> None:
     def remove(common: Common, *, names: Names, generation: Generation) -> int:
         from harmony_fleet.commands import roster
 
@@ -252,6 +308,10 @@ def _remover(group: typer.Typer, section: Literal["devices", "deployments", "sch
     group.command("remove")(local(remove))
 
 
-_remover(device, "devices", "Take devices out of the fleet; apply then takes off them what the fleet put there.")
+_remover(
+    device,
+    "devices",
+    "Take devices out of the fleet; apply then takes off them what the fleet put there.",
+)
 _remover(deployment, "deployments", "Take deployments out; apply then takes them off the devices.")
 _remover(schedule, "schedules", "Take schedules out.")

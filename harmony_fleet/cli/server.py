@@ -33,24 +33,39 @@ def _server() -> None:
 def init(
     common: Common,
     *,
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder for the server's files.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="A new folder for the server's files.")
+    ],
     host: Annotated[
-        list[str], typer.Option("--host", metavar="HOST", help="By which it is reached; three of them are a cluster.")
+        list[str],
+        typer.Option(
+            "--host", metavar="HOST", help="By which it is reached; three of them are a cluster."
+        ),
     ],
     name: Annotated[str, typer.Option(metavar="NAME", help="What the fleet is called.")] = "fleet",
-    at: Annotated[str, typer.Option("--at", metavar="PATH", help="Where DIR will be on the server, if moved.")] = "",
+    at: Annotated[
+        str, typer.Option("--at", metavar="PATH", help="Where DIR will be on the server, if moved.")
+    ] = "",
     port: Annotated[int, typer.Option(min=1, max=65535, help="For clients.")] = 4222,
-    route_port: Annotated[int, typer.Option("--route-port", min=1, max=65535, help="Between the servers.")] = 6222,
+    route_port: Annotated[
+        int, typer.Option("--route-port", min=1, max=65535, help="Between the servers.")
+    ] = 6222,
     objects: Annotated[
-        list[str] | None, typer.Option("--objects", metavar="BUCKET", help="An object store that devices may read.")
+        list[str] | None,
+        typer.Option("--objects", metavar="BUCKET", help="An object store that devices may read."),
     ] = None,
-    max_disk: Annotated[str, typer.Option("--max-disk", metavar="SIZE", help="That JetStream may take.")] = "4GB",
-    max_memory: Annotated[str, typer.Option("--max-memory", metavar="SIZE", help="The same.")] = "64MB",
+    max_disk: Annotated[
+        str, typer.Option("--max-disk", metavar="SIZE", help="That JetStream may take.")
+    ] = "4GB",
+    max_memory: Annotated[
+        str, typer.Option("--max-memory", metavar="SIZE", help="The same.")
+    ] = "64MB",
 ) -> int:
     """Make an authority, and the configuration of NATS servers that know it.
 
-    TLS by a certificate authority of its own, what is acknowledged is on the disk, each device for itself alone.
-    Writes the context file, so that harmony finds the servers. Nothing that exists is written over.
+    TLS by a certificate authority of its own, what is acknowledged is on the disk, each device for
+    itself alone. Writes the context file, so that harmony finds the servers. Nothing that exists is
+    written over.
 
     \b
     harmony server init nats --host nats.example.org
@@ -62,7 +77,14 @@ def init(
 
     bounds = Bounds(memory=max_memory, disk=max_disk)
     wanted = ServerRequest(
-        name, folder.absolute(), tuple(host), at, port, route_port, tuple(objects or ("files",)), bounds
+        name,
+        folder.absolute(),
+        tuple(host),
+        at,
+        port,
+        route_port,
+        tuple(objects or ("files",)),
+        bounds,
     )
     return authority.init(common, checked(wanted))
 
@@ -85,7 +107,9 @@ def push(common: Common) -> int:
 def objects(
     common: Common,
     *,
-    bucket: Annotated[list[str] | None, typer.Argument(metavar="BUCKET", help="Devices may read it, too.")] = None,
+    bucket: Annotated[
+        list[str] | None, typer.Argument(metavar="BUCKET", help="Devices may read it, too.")
+    ] = None,
 ) -> int:
     """Show which object stores devices may read, or let them read more.
 

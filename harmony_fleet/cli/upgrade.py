@@ -35,17 +35,36 @@ def _upgrade() -> None:
 def start(
     common: Common,
     *,
-    deadline: Annotated[str, typer.Option(metavar="TIME", help="By when all must be done: 2h, 90m.")],
-    max_unavailable: Annotated[int, typer.Option("--max-unavailable", metavar="N", help="Devices at once.")],
-    canary: Annotated[int | None, typer.Option("--canary", metavar="N", help="So many alone in a first wave.")] = None,
-    select: Annotated[
-        list[str] | None, typer.Option("--select", "-l", metavar="LABEL=VALUE", help="Devices with all these labels.")
+    deadline: Annotated[
+        str, typer.Option(metavar="TIME", help="By when all must be done: 2h, 90m.")
+    ],
+    max_unavailable: Annotated[
+        int, typer.Option("--max-unavailable", metavar="N", help="Devices at once.")
+    ],
+    canary: Annotated[
+        int | None, typer.Option("--canary", metavar="N", help="So many alone in a first wave.")
     ] = None,
-    device_class: Annotated[str | None, typer.Option("--class", metavar="CLASS", help="Devices of this class.")] = None,
-    device: Annotated[list[str] | None, typer.Option("--device", "-d", metavar="NAME", help="May be repeated.")] = None,
-    everywhere: Annotated[bool, typer.Option("--all", help="Every enabled device of the roster.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the waves; write nothing.")] = False,
-    watch: Annotated[bool, typer.Option("--watch/--no-watch", help="Carry it on to its end.")] = True,
+    select: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--select", "-l", metavar="LABEL=VALUE", help="Devices with all these labels."
+        ),
+    ] = None,
+    device_class: Annotated[
+        str | None, typer.Option("--class", metavar="CLASS", help="Devices of this class.")
+    ] = None,
+    device: Annotated[
+        list[str] | None, typer.Option("--device", "-d", metavar="NAME", help="May be repeated.")
+    ] = None,
+    everywhere: Annotated[
+        bool, typer.Option("--all", help="Every enabled device of the roster.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the waves; write nothing.")
+    ] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch/--no-watch", help="Carry it on to its end.")
+    ] = True,
 ) -> int:
     """Start a run, and carry it on to its end. Exit code 0: every device succeeded; 1: not so.
 

@@ -54,11 +54,19 @@ def _target(found: Deployment, *, removed: bool) -> Target | None:
     if removed:
         if gone(found):
             return None
-        return target_of(standing) if standing and standing.removed else Target(found.key, "", 0, removed=True)
+        return (
+            target_of(standing)
+            if standing and standing.removed
+            else Target(found.key, "", 0, removed=True)
+        )
     if standing is None:
-        raise InvalidInput("NotFound", f"cannot wait for {found.key}: it isn't desired", "harmony apply writes it")
+        raise InvalidInput(
+            "NotFound", f"cannot wait for {found.key}: it isn't desired", "harmony apply writes it"
+        )
     if standing.removed:
-        raise InvalidInput("BeingRemoved", f"cannot wait for {found.key}: it is to be removed", "use --for removed")
+        raise InvalidInput(
+            "BeingRemoved", f"cannot wait for {found.key}: it is to be removed", "use --for removed"
+        )
     return target_of(standing)
 
 
@@ -67,9 +75,13 @@ def _show_verdict(common: Common, key: DeploymentKey, verdict: Verdict) -> None:
         told = {"phase": verdict.phase, "reason": verdict.reason, "message": verdict.message}
         write({"device": key.device, "deployment": key.deployment, **told}, common.output)
         return
-    words = ": ".join(part for part in (verdict.reason, verdict.message) if part and verdict.exit_code)
+    words = ": ".join(
+        part for part in (verdict.reason, verdict.message) if part and verdict.exit_code
+    )
     line = Text.assemble(f"{key.device}/{key.deployment}  ", render.plain(verdict.phase))
-    render.out().print(line.append(f"  {render.plain(words, '').plain}" if words else ""), soft_wrap=True)
+    render.out().print(
+        line.append(f"  {render.plain(words, '').plain}" if words else ""), soft_wrap=True
+    )
     hint(verdict.hint)
 
 
@@ -79,7 +91,9 @@ def logs(common: Common, resource: str, device: str, lines: int) -> ExitCode:
     kind, slash, name = resource.partition("/")
     if kind not in SCORE_TYPES or not slash or not name:
         raise InvalidInput(
-            "InvalidResourceKey", "cannot use the resource's name", "write it as Kind/name, as Container/web"
+            "InvalidResourceKey",
+            "cannot use the resource's name",
+            "write it as Kind/name, as Container/web",
         )
 
     async def work(store: Store) -> ExitCode:
@@ -94,7 +108,10 @@ def logs(common: Common, resource: str, device: str, lines: int) -> ExitCode:
         said = _log_lines(answer, device)
         if common.output is Output.TABLE:
             for line in said:
-                sys.stdout.write("".join(char if char.isprintable() or char == "\t" else "?" for char in line) + "\n")
+                sys.stdout.write(
+                    "".join(char if char.isprintable() or char == "\t" else "?" for char in line)
+                    + "\n"
+                )
         else:
             write({"device": device, "resource": resource, "lines": said}, common.output)
         return ExitCode.DONE
@@ -113,7 +130,11 @@ def _log_lines(answer: bytes, device: str) -> list[str]:
     error = value.get("error") if isinstance(value, dict) else None
     if not isinstance(error, dict):
         raise DeviceFailed(
-            "AnswerUnreadable", f"cannot read the answer of {device}", "is its agent of another version?"
+            "AnswerUnreadable",
+            f"cannot read the answer of {device}",
+            "is its agent of another version?",
         )
     code, message = str(error.get("code", "Unknown")), str(error.get("message", ""))
-    raise DeviceFailed(code, f"{device} can't show the logs: {code}: {message}", "see harmony status --resources")
+    raise DeviceFailed(
+        code, f"{device} can't show the logs: {code}: {message}", "see harmony status --resources"
+    )

@@ -1,4 +1,6 @@
-"""`harmony server …` and `harmony device …`: the authority on disk, then the servers. No credential is shown."""
+"""`harmony server …` and `harmony device …`: the authority on disk, then the servers. No credential
+is shown.
+"""
 
 from __future__ import annotations
 
@@ -46,26 +48,42 @@ class OldCredentials:
 def init(common: Common, wanted: ServerRequest) -> ExitCode:
     """`harmony server init`."""
     home = common.home()
-    signs = bool(signing.trusted_keys(home))  # a key that can't be used is told before anything is made
+    signs = bool(
+        signing.trusted_keys(home)
+    )  # a key that can't be used is told before anything is made
     made = setup.init(home, wanted)
     if not signs:
         signing.new(home)
     if common.output is not Output.TABLE:
-        write({"authority": str(home / FOLDER), "servers": [dataclasses.asdict(node) for node in made]}, common.output)
+        write(
+            {
+                "authority": str(home / FOLDER),
+                "servers": [dataclasses.asdict(node) for node in made],
+            },
+            common.output,
+        )
         return ExitCode.DONE
-    note(f"the authority is in {home / FOLDER}, the manifests' signing key in {signing.keys_folder(home)}:")
+    note(
+        f"the authority is in {home / FOLDER}, the manifests' signing key in {signing.keys_folder(home)}:"
+    )
     note("keep a copy of both off this machine; whoever has them has the fleet")
     note(f"{home / setup.CONTEXT} says where the servers are, so harmony needs no --server")
     for node in made:
         place = wanted.folder if len(made) == 1 else wanted.folder / node.name
-        note(f"next: have {place} at {node.at} on {node.host}, and run there: nats-server -c {node.at}/{CONFIG}")
-        note(f"      or as a service: {node.at}/{UNIT} is a systemd unit, for a user harmony-nats that owns the folder")
+        note(
+            f"next: have {place} at {node.at} on {node.host}, and run there: nats-server -c {node.at}/{CONFIG}"
+        )
+        note(
+            f"      or as a service: {node.at}/{UNIT} is a systemd unit, for a user harmony-nats that owns the folder"
+        )
     note("then: harmony server push; harmony device enroll pi-01")
     return ExitCode.DONE
 
 
 def push(common: Common) -> ExitCode:
-    """`harmony server push`: the servers get the accounts as they are here, and have the buckets."""
+    """`harmony server push`: the servers get the accounts as they are here, and have the
+    buckets.
+    """
     context, authority = _authority(common)
     with authority.locked():
         asyncio.run(_push(authority, context, buckets=True))
@@ -74,7 +92,9 @@ def push(common: Common) -> ExitCode:
 
 
 async def _push(authority: Authority, context: Context, *, buckets: bool = False) -> None:
-    """Learn what other copies of this home decided, then tell all of it. What another tells meanwhile isn't undone."""
+    """Learn what other copies of this home decided, then tell all of it. What another tells
+    meanwhile isn't undone.
+    """
     told = await shared.account(authority, context)
     async with Store(context) as store:
         await store.ensure_buckets(context.replicas)
@@ -96,7 +116,11 @@ async def _agreed(authority: Authority, context: Context, store: Store, told: To
         told = await shared.account(authority, context)
         if shared.holds(authority, told):
             return
-    raise Unreachable("AccountsRefused", "cannot change the accounts: another copy does so all the time", "try again")
+    raise Unreachable(
+        "AccountsRefused",
+        "cannot change the accounts: another copy does so all the time",
+        "try again",
+    )
 
 
 async def _learn(authority: Authority, context: Context) -> None:
@@ -130,7 +154,9 @@ def enroll_device(common: Common, device: str, asked: EnrollOptions, path: Path)
         enroll.write_bundle(enroll.enroll(authority, context.home, device, asked), path)
         reached = reached and _tell(lambda: asyncio.run(_ready(authority, context)), needed=False)
     if not reached:
-        note("the servers weren't reached; harmony server push, or the first apply to it, makes up for that")
+        note(
+            "the servers weren't reached; harmony server push, or the first apply to it, makes up for that"
+        )
     _say_next(device, path)
     return ExitCode.DONE
 
@@ -141,12 +167,16 @@ async def _ready(authority: Authority, context: Context) -> None:
         await buckets_of.renew(connection)
 
 
-def rotate(common: Common, device: str, asked: EnrollOptions, path: Path, old: OldCredentials) -> ExitCode:
+def rotate(
+    common: Common, device: str, asked: EnrollOptions, path: Path, old: OldCredentials
+) -> ExitCode:
     """`harmony device rotate`."""
     context, authority = _authority(common)
     with authority.locked():
         _tell(lambda: asyncio.run(_learn(authority, context)), needed=False)
-        enroll.write_bundle(enroll.rotate(authority, context.home, device, asked, at_once=old.at_once), path)
+        enroll.write_bundle(
+            enroll.rotate(authority, context.home, device, asked, at_once=old.at_once), path
+        )
         if old.at_once:
             _tell(lambda: asyncio.run(_push(authority, context)))
         else:
@@ -169,7 +199,9 @@ def finish(common: Common, device: str, seconds: float) -> ExitCode:
     context, authority = _authority(common)
     issued = authority.state.devices.get(device)
     if issued is None:
-        raise InvalidInput("NotEnrolled", f"{device} has no credentials", f"harmony device enroll {device}")
+        raise InvalidInput(
+            "NotEnrolled", f"{device} has no credentials", f"harmony device enroll {device}"
+        )
     until = time.monotonic() + seconds
     while issued.user not in asyncio.run(live.connected(authority, context)):
         if time.monotonic() > until:
@@ -192,7 +224,9 @@ def revoke(common: Common, device: str) -> ExitCode:
     """`harmony device revoke`."""
     context, authority = _authority(common)
     with authority.locked():
-        with contextlib.suppress(HarmonyError):  # what is decided is told below, and so is what is wrong here
+        with contextlib.suppress(
+            HarmonyError
+        ):  # what is decided is told below, and so is what is wrong here
             asyncio.run(_learn(authority, context))
         enroll.revoke(authority, device)
         _tell(lambda: asyncio.run(_revoked(authority, context, device)))
@@ -213,9 +247,15 @@ def enrolled(common: Common) -> ExitCode:
     _context, authority = _authority(common)
     state = authority.state
     if common.output is not Output.TABLE:
-        write([{"device": name, "replaced": len(one.before)} for name, one in state.devices.items()], common.output)
+        write(
+            [{"device": name, "replaced": len(one.before)} for name, one in state.devices.items()],
+            common.output,
+        )
     elif state.devices:
-        rows = [[plain(name), plain(str(len(one.before)))] for name, one in sorted(state.devices.items())]
+        rows = [
+            [plain(name), plain(str(len(one.before)))]
+            for name, one in sorted(state.devices.items())
+        ]
         render.grid(["DEVICE", "REPLACED THAT HOLD"], rows, render.out())
     else:
         note("no device has credentials: harmony device enroll pi-01")
@@ -234,7 +274,9 @@ def _tell(work: Callable[[], None], *, needed: bool = True) -> bool:
     except Unreachable as error:
         if needed:
             raise Unreachable(
-                error.code, f"decided, but the servers don't know it yet: {error.message}", "harmony server push"
+                error.code,
+                f"decided, but the servers don't know it yet: {error.message}",
+                "harmony server push",
             ) from None
         return False
     return True
@@ -243,4 +285,6 @@ def _tell(work: Callable[[], None], *, needed: bool = True) -> bool:
 def _say_next(device: str, path: Path) -> None:
     name = shlex.quote(str(path))
     note(f"{path} is all that {device} needs, and a secret: whoever has it is {device}")
-    note(f"next, on the device as root: harmony-agent join {name}; or from here: harmony device setup pi@HOST {name}")
+    note(
+        f"next, on the device as root: harmony-agent join {name}; or from here: harmony device setup pi@HOST {name}"
+    )

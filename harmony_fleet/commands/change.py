@@ -43,7 +43,9 @@ def _show(common: Common, progress: Progress) -> Show:
     return Show(planned, progress.waiting, progress.observe)
 
 
-def apply(common: Common, file: str, choice: Choice, options: Options, lineage: str | None) -> ExitCode:
+def apply(
+    common: Common, file: str, choice: Choice, options: Options, lineage: str | None
+) -> ExitCode:
     """`harmony apply`."""
     manifests = load(file)
     named = sorted({manifest.device for manifest in manifests if manifest.device})
@@ -74,7 +76,9 @@ def adopt(common: Common, place: str, options: Options, lineage: str | None) -> 
     )
 
 
-def delete(common: Common, deployment: str, choice: Choice, options: Options, lineage: str | None) -> ExitCode:
+def delete(
+    common: Common, deployment: str, choice: Choice, options: Options, lineage: str | None
+) -> ExitCode:
     """`harmony delete`."""
     check_name("deployment", deployment)
     return _change(
@@ -87,9 +91,15 @@ def delete(common: Common, deployment: str, choice: Choice, options: Options, li
 
 
 def _change(
-    common: Common, choice: Choice, options: Options, lineage: str | None, work: Callable[..., Awaitable[ExitCode]]
+    common: Common,
+    choice: Choice,
+    options: Options,
+    lineage: str | None,
+    work: Callable[..., Awaitable[ExitCode]],
 ) -> ExitCode:
-    """Choose the devices, do the work with progress, show the results; an interrupt says what stays."""
+    """Choose the devices, do the work with progress, show the results; an interrupt says what
+    stays.
+    """
     context = common.context()
     progress = Progress(render.err(), live=common.output is Output.TABLE)
     lineage, signing = load_lineage(context, lineage), load_signing(context.home)
@@ -105,7 +115,9 @@ def _change(
         code = run(common, connected, options.wait_seconds)
     except KeyboardInterrupt:
         told = (
-            "stopped waiting: what was applied stays applied, and the devices go on" if under_way.written else "stopped"
+            "stopped waiting: what was applied stays applied, and the devices go on"
+            if under_way.written
+            else "stopped"
         )
         note(f"{told}; see harmony status")
         return ExitCode.NOT_CONVERGED
@@ -128,21 +140,28 @@ def _show_results(common: Common, under_way: Run, *, dry_run: bool) -> None:
         tables.results_table(results, render.out())
     hints = {item.error.hint for item in refused}
     hints |= {
-        result.error.hint if result.error else result.verdict.hint if result.verdict else "" for result in results
+        result.error.hint if result.error else result.verdict.hint if result.verdict else ""
+        for result in results
     }
     for words in sorted(hints):
         hint(words)
 
 
-def diff(common: Common, file: str, choice: Choice, options: Options, lineage: str | None) -> ExitCode:
+def diff(
+    common: Common, file: str, choice: Choice, options: Options, lineage: str | None
+) -> ExitCode:
     """`harmony diff`: 1 where an apply would write."""
     manifests = load(file)
     context = common.context()
-    made = replace(options, lineage=load_lineage(context, lineage), signing=load_signing(context.home))
+    made = replace(
+        options, lineage=load_lineage(context, lineage), signing=load_signing(context.home)
+    )
     named = sorted({manifest.device for manifest in manifests if manifest.device})
 
     async def work(store: Store) -> ExitCode:
-        devices = await choose_devices(store, choice.devices or ([] if choice.selectors else named), choice.selectors)
+        devices = await choose_devices(
+            store, choice.devices or ([] if choice.selectors else named), choice.selectors
+        )
         plans, refused = await plan_all(store, manifests, devices, made)
         if common.output is Output.TABLE:
             tables.plans_table(plans, render.out())

@@ -36,14 +36,18 @@ class Common:
 
     def context(self) -> Context:
         """Server and credentials of the connection."""
-        return load_context(server=self.server, creds=self.creds, tls_ca=self.tls_ca, insecure=self.insecure)
+        return load_context(
+            server=self.server, creds=self.creds, tls_ca=self.tls_ca, insecure=self.insecure
+        )
 
     def home(self) -> Path:
         """Folder of the context, the roster and the authority, present or future."""
         return home_of(os.environ)
 
 
-def run(common: Common, work: Callable[[Store], Awaitable[ExitCode]], seconds: float | None = None) -> ExitCode:
+def run(
+    common: Common, work: Callable[[Store], Awaitable[ExitCode]], seconds: float | None = None
+) -> ExitCode:
     """Connect, for at most `seconds`, and work."""
 
     most = connection.CONNECT_SECONDS
@@ -66,7 +70,9 @@ def run_on(common: Common, work: Callable[[Store], Coroutine[Any, Any, None]]) -
         async with Store(common.context()) as store:
             task = asyncio.ensure_future(work(store))
             loop = asyncio.get_running_loop()
-            with contextlib.suppress(NotImplementedError, RuntimeError):  # no main thread, or no signals there
+            with contextlib.suppress(
+                NotImplementedError, RuntimeError
+            ):  # no main thread, or no signals there
                 for number in (signal.SIGTERM, signal.SIGINT):
                     loop.add_signal_handler(number, task.cancel)
             with contextlib.suppress(asyncio.CancelledError):
@@ -79,8 +85,8 @@ def run_on(common: Common, work: Callable[[Store], Coroutine[Any, Any, None]]) -
 def _end_when_interrupted(task: asyncio.Task[Any] | None) -> None:
     """Cancel the task on SIGINT, and again until it ends; a second SIGINT ends it on the spot.
 
-    asyncio's own handler cancels once, and `asyncio.wait_for` of Python 3.11, in which nats-py waits, loses that if the
-    answer came in the same moment.
+    asyncio's own handler cancels once, and `asyncio.wait_for` of Python 3.11, in which nats-py
+    waits, loses that if the answer came in the same moment.
     """
     loop = asyncio.get_running_loop()
     times = 0
@@ -97,7 +103,9 @@ def _end_when_interrupted(task: asyncio.Task[Any] | None) -> None:
             raise KeyboardInterrupt
         cancel()
 
-    with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):  # no main thread, or no signals there
+    with contextlib.suppress(
+        NotImplementedError, RuntimeError, ValueError
+    ):  # no main thread, or no signals there
         loop.add_signal_handler(signal.SIGINT, interrupted)
 
 
@@ -123,11 +131,14 @@ def write(value: Any, output: Output) -> None:
 def hint(words: str) -> None:
     """Print the next step to standard error."""
     if words:
-        render.err().print(Text.assemble(("hint:  ", "yellow"), render.plain(words, "")), soft_wrap=True)
+        render.err().print(
+            Text.assemble(("hint:  ", "yellow"), render.plain(words, "")), soft_wrap=True
+        )
 
 
 def note(words: str) -> None:
     """A sentence that is no result, on standard error."""
     render.err().print(
-        Text(words[: len(words) - len(words.lstrip())]).append_text(render.plain(words, "")), soft_wrap=True
+        Text(words[: len(words) - len(words.lstrip())]).append_text(render.plain(words, "")),
+        soft_wrap=True,
     )

@@ -30,7 +30,10 @@ def scrape(common: Common) -> ExitCode:
 def listen(common: Common, where: str, path: str) -> ExitCode:
     """Answer on `where` until SIGTERM or an interrupt: exit code 0."""
     host, port = address(where)
-    return run_on(common, lambda store: serve(store, host, port, lambda name, number: _say(name, number, path)))
+    return run_on(
+        common,
+        lambda store: serve(store, host, port, lambda name, number: _say(name, number, path)),
+    )
 
 
 def _say(host: str, port: int, path: str) -> None:

@@ -1,4 +1,6 @@
-"""`harmony device setup`: from a login over ssh to the first heartbeat. Each step may be repeated."""
+"""`harmony device setup`: from a login over ssh to the first heartbeat. Each step may be
+repeated.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +19,7 @@ from scores.bundle import InvalidBundle, decode
 from scores.keys import HEARTBEAT, heartbeat_key
 
 _STEP: Final = 60.0
+_FOLDER: Final = "/tmp/harmony-setup."  # noqa: S108  # mktemp makes it, for its user alone
 _INSTALL: Final = 1800.0
 """Debian's own packages come from the network of a Pi, onto its card."""
 _LOOK: Final = 0.5
@@ -41,25 +44,44 @@ def setup(common: Common, wanted: Setup) -> ExitCode:
         bundle = decode(wanted.bundle.read_bytes())
     except OSError as error:
         raise InvalidInput(
-            "FileMissing", f"cannot read {wanted.bundle}: {error.strerror}", "harmony device enroll writes it"
+            "FileMissing",
+            f"cannot read {wanted.bundle}: {error.strerror}",
+            "harmony device enroll writes it",
         ) from None
     except InvalidBundle as error:
         hint = "make it anew with harmony device rotate"
-        raise InvalidInput(error.code, f"cannot use {wanted.bundle}: {error}", hint, error.errors) from None
+        raise InvalidInput(
+            error.code, f"cannot use {wanted.bundle}: {error}", hint, error.errors
+        ) from None
     remote, device = wanted.remote, bundle.device
     before = asyncio.run(_beat(common, device))
     note(f"{remote.target}: looking at it")
-    packages = list(wanted.packages) or _packages(remote, wanted.folder, system=bundle.profile == "system")
-    place = remote.run(["mktemp", "--directory", "/tmp/harmony-setup.XXXXXXXX"], _STEP, "make a folder").strip()  # noqa: S108
-    if not place.startswith("/tmp/harmony-setup.") or not place.isascii() or len(place.split()) != 1:  # noqa: S108
-        hint = "have its shell print nothing at the start of a login: see .bashrc and .profile there"
-        raise InvalidInput("SetupFailed", f"cannot use {remote.target}: its answers aren't a plain login's", hint)
+    packages = list(wanted.packages) or _packages(
+        remote, wanted.folder, system=bundle.profile == "system"
+    )
+    make = ["mktemp", "--directory", f"{_FOLDER}XXXXXXXX"]
+    place = remote.run(make, _STEP, "make a folder").strip()
+    if not place.startswith(_FOLDER) or not place.isascii() or len(place.split()) != 1:
+        hint = (
+            "have its shell print nothing at the start of a login: see .bashrc and .profile there"
+        )
+        raise InvalidInput(
+            "SetupFailed", f"cannot use {remote.target}: its answers aren't a plain login's", hint
+        )
     try:
         note(f"{remote.target}: copying {', '.join(path.name for path in packages)} and the bundle")
         remote.copy([*packages, wanted.bundle], place, _INSTALL)
         note(f"{remote.target}: installing")
         debs = [f"{place}/{path.name}" for path in packages]
-        install = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-q", "-y", "-o", "DPkg::Lock::Timeout=120"]
+        install = [
+            "env",
+            "DEBIAN_FRONTEND=noninteractive",
+            "apt-get",
+            "-q",
+            "-y",
+            "-o",
+            "DPkg::Lock::Timeout=120",
+        ]
         remote.run([*install, "install", *debs], _INSTALL, "install the packages", as_root=True)
         note(f"{remote.target}: joining as {device}")
         there = f"{place}/{wanted.bundle.name}"
@@ -67,7 +89,9 @@ def setup(common: Common, wanted: Setup) -> ExitCode:
     finally:
         _remove(remote, place)
     asyncio.run(_first_beat(common, device, before, wanted.seconds))
-    note(f"{device} is there; harmony devices shows it. Remove {wanted.bundle}: whoever has it is {device}")
+    note(
+        f"{device} is there; harmony devices shows it. Remove {wanted.bundle}: whoever has it is {device}"
+    )
     return ExitCode.DONE
 
 
@@ -85,20 +109,28 @@ def _remove(remote: Remote, place: str) -> None:
 def _packages(remote: Remote, folder: Path, *, system: bool) -> list[Path]:
     """Those of `folder` that are for this Debian and machine."""
     release = dict(
-        line.partition("=")[::2] for line in remote.run(["cat", "/etc/os-release"], _STEP, "look at it").splitlines()
+        line.partition("=")[::2]
+        for line in remote.run(["cat", "/etc/os-release"], _STEP, "look at it").splitlines()
     )
     suite = _SUITES.get(release.get("VERSION_ID", "").strip('"'))
     arch = remote.run(["dpkg", "--print-architecture"], _STEP, "look at it").strip()
     if suite is None:
         hint = "install one of them there; or name packages that are for it by --package"
-        raise InvalidInput("NoPackage", f"cannot set {remote.target} up: it is neither Debian 12 nor 13", hint)
+        raise InvalidInput(
+            "NoPackage", f"cannot set {remote.target} up: it is neither Debian 12 nor 13", hint
+        )
     patterns = [f"{name}_*+{suite}_{arch}.deb" for name in _NAMES]
     patterns += ["harmony-agent-system_*_all.deb"] if system else []
-    found = [max(folder.glob(pattern), key=lambda path: path.stat().st_mtime, default=None) for pattern in patterns]
+    found = [
+        max(folder.glob(pattern), key=lambda path: path.stat().st_mtime, default=None)
+        for pattern in patterns
+    ]
     missing = [pattern for pattern, path in zip(patterns, found, strict=True) if path is None]
     if missing:
         raise InvalidInput(
-            "NoPackage", f"cannot find {folder}/{missing[0]}", "make deb builds it; or name it by --package"
+            "NoPackage",
+            f"cannot find {folder}/{missing[0]}",
+            "make deb builds it; or name it by --package",
         )
     return [path for path in found if path is not None]
 

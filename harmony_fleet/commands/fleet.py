@@ -62,12 +62,18 @@ def status(common: Common) -> ExitCode:
         await view.load(store, seen)
         now = await server_time(store)
         if common.output is not Output.TABLE:
-            told = {"generation": roster.generation, "lineage": roster.lineage, "members": len(roster.devices)}
+            told = {
+                "generation": roster.generation,
+                "lineage": roster.lineage,
+                "members": len(roster.devices),
+            }
             write({**told, **seen.as_json(now)}, common.output)
             return ExitCode.DONE
         devices = {name: Device(name, None, seen.heard(name)) for name in seen.devices()}
         to = render.out()
-        to.print(f"roster generation {roster.generation}, {len(roster.devices)} devices", style="dim")
+        to.print(
+            f"roster generation {roster.generation}, {len(roster.devices)} devices", style="dim"
+        )
         if roster.devices:
             fleet_tables.members_table(roster, devices, now, to)
         if tallies := seen.deployments():
@@ -99,7 +105,11 @@ async def _behind(store: Store, file: RosterFile, roster: Roster) -> list[Findin
     try:
         await admit(store, file, roster)
     except Behind as error:
-        return [Finding("", "", "", "roster-behind", f"{error.code}: {error.message.partition(': ')[2]}")]
+        return [
+            Finding(
+                "", "", "", "roster-behind", f"{error.code}: {error.message.partition(': ')[2]}"
+            )
+        ]
     return []
 
 
@@ -114,7 +124,9 @@ def _show_findings(common: Common, roster: Roster, findings: Sequence[Finding]) 
 
 
 def plan(common: Common, scope: Scope, save_to: str | None) -> ExitCode:
-    """`harmony fleet plan`, and `apply --dry-run`: what an apply would do, and what differs. Changes nothing."""
+    """`harmony fleet plan`, and `apply --dry-run`: what an apply would do, and what differs.
+    Changes nothing.
+    """
     file = roster_file(common)
     roster = file.read()
     _check_scope(roster, scope)
@@ -129,7 +141,10 @@ def plan(common: Common, scope: Scope, save_to: str | None) -> ExitCode:
             if findings:
                 fleet_tables.findings_table(findings, render.out())
         else:
-            write({**made.as_json(), "findings": [finding.as_json() for finding in findings]}, common.output)
+            write(
+                {**made.as_json(), "findings": [finding.as_json() for finding in findings]},
+                common.output,
+            )
         if save_to is not None and all(error.alone for _, error in made.refusals):
             _save(save_to, made)
         return refused_code(made)
@@ -143,7 +158,9 @@ def _save(name: str, made: FleetPlan) -> None:
     try:
         replace(str(path), save(made))
     except OSError as error:
-        raise InvalidInput("PlanUnwritable", f"cannot write {path}: {error.strerror}", "choose another place") from None
+        raise InvalidInput(
+            "PlanUnwritable", f"cannot write {path}: {error.strerror}", "choose another place"
+        ) from None
     note(f"saved; carry it out with: harmony fleet apply {name}")
 
 
@@ -187,7 +204,9 @@ class _Watching:
 
 
 def apply(common: Common, how: Apply) -> ExitCode:
-    """`harmony fleet apply` and `reconciler`: from the roster as it stands, under its lock until all is written."""
+    """`harmony fleet apply` and `reconciler`: from the roster as it stands, under its lock until
+    all is written.
+    """
     progress = _Watching(Progress(render.err(), live=common.output is Output.TABLE))
     under_way = Run(Show(waiting=progress.waiting, observe=progress.observe))
     saved = None if how.saved is None else _read_plan(how.saved)
@@ -227,7 +246,9 @@ def apply(common: Common, how: Apply) -> ExitCode:
         with collecting_later():
             code = run(common, work)
     except KeyboardInterrupt:
-        note("stopped: what was written stays written, the roster stays as it is; go on with: harmony fleet apply")
+        note(
+            "stopped: what was written stays written, the roster stays as it is; go on with: harmony fleet apply"
+        )
         return ExitCode.NOT_CONVERGED
     _show_results(common, under_way, told)
     return code
@@ -240,14 +261,19 @@ def pull(common: Common) -> ExitCode:
     async def work(store: Store) -> ExitCode:
         roster, elsewhere, changed = await pull_roster(store, file)
         if common.output is not Output.TABLE:
-            write({"generation": roster.generation, "changed": changed, "elsewhere": elsewhere}, common.output)
+            write(
+                {"generation": roster.generation, "changed": changed, "elsewhere": elsewhere},
+                common.output,
+            )
             return ExitCode.DONE
         if not changed:
             note(f"nothing to pull: generation {roster.generation} is what was applied last")
             return ExitCode.DONE
         note(f"the roster is at generation {roster.generation}; the one before is {file.path}.old")
         for name in elsewhere:
-            note(f"bring {name} from where it was applied: copies hold only what lies in {file.folder}")
+            note(
+                f"bring {name} from where it was applied: copies hold only what lies in {file.folder}"
+            )
         return ExitCode.DONE
 
     return run(common, work)
@@ -264,14 +290,18 @@ async def _settled(common: Common, store: Store, before: Fleet, folder: Path) ->
 def _check_scope(roster: Roster, scope: Scope) -> None:
     for name in sorted(scope.devices):
         if roster.device(name) is None:
-            raise InvalidInput("NotFound", f"cannot find {name} in the roster", "see: harmony fleet status")
+            raise InvalidInput(
+                "NotFound", f"cannot find {name} in the roster", "see: harmony fleet status"
+            )
 
 
 def _read_plan(name: str) -> bytes:
     try:
         return Path(name).read_bytes()
     except OSError as error:
-        raise InvalidInput("FileUnreadable", f"cannot read {name}: {error.strerror}", "check the name") from None
+        raise InvalidInput(
+            "FileUnreadable", f"cannot read {name}: {error.strerror}", "check the name"
+        ) from None
 
 
 def _show_results(common: Common, under_way: Run, told: dict[str, Any]) -> None:
@@ -288,7 +318,8 @@ def _show_results(common: Common, under_way: Run, told: dict[str, Any]) -> None:
              f"{told.get('generation')}: go on with: harmony fleet apply")  # fmt: skip
     hints = {item.error.hint for item in under_way.refused}
     hints |= {
-        result.error.hint if result.error else result.verdict.hint if result.verdict else "" for result in results
+        result.error.hint if result.error else result.verdict.hint if result.verdict else ""
+        for result in results
     }
     for words in sorted(hints)[:_FEW]:
         hint(words)

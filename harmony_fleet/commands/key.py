@@ -18,7 +18,9 @@ def new(common: Common) -> ExitCode:
     if common.output is not Output.TABLE:
         write(_told(made), common.output)
         return ExitCode.DONE
-    note(f"made key {made.id}; its private half is in {signing.keys_folder(home)}: keep a copy of it off this machine")
+    note(
+        f"made key {made.id}; its private half is in {signing.keys_folder(home)}: keep a copy of it off this machine"
+    )
     note(f"devices trust it once this stands in [trust] keys of their configuration: {made.spelt}")
     note("harmony fleet apply signs with it")
     return ExitCode.DONE
@@ -31,7 +33,12 @@ def show(common: Common) -> ExitCode:
         write([_told(key) for key in found], common.output)
     elif found:
         rows = [
-            [plain(key.id), plain("signs" if key.state == "active" else "retired"), plain(key.spelt)] for key in found
+            [
+                plain(key.id),
+                plain("signs" if key.state == "active" else "retired"),
+                plain(key.spelt),
+            ]
+            for key in found
         ]
         render.grid(["KEY", "STATE", "AS DEVICES SPELL IT"], rows, render.out())
     else:
@@ -49,7 +56,9 @@ def retire(common: Common, name: str, *, undo: bool) -> ExitCode:
     elif not changed:
         note(f"nothing changed: {name} is {state} already")
     else:
-        note(f"{name} {'signs again' if undo else 'signs no more'}; harmony fleet apply writes manifests so")
+        note(
+            f"{name} {'signs again' if undo else 'signs no more'}; harmony fleet apply writes manifests so"
+        )
     return ExitCode.DONE
 
 

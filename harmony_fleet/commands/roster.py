@@ -1,4 +1,6 @@
-"""`harmony fleet init`, `device`, `deployment` and `schedule`: what changes the roster. None of it needs NATS."""
+"""`harmony fleet init`, `device`, `deployment` and `schedule`: what changes the roster. None of it
+needs NATS.
+"""
 
 from __future__ import annotations
 
@@ -47,14 +49,20 @@ def add_items(
     return _mutate(common, add(section, [{"name": name, **item} for name in names]), generation)
 
 
-def set_items(common: Common, section: Section, names: Sequence[str], values: Values, generation: int) -> ExitCode:
+def set_items(
+    common: Common, section: Section, names: Sequence[str], values: Values, generation: int
+) -> ExitCode:
     """The same values on each; `UNSET` takes one away."""
     if not values:
-        raise InvalidInput("NothingToSet", "cannot change the roster: nothing to set was given", "see --help")
+        raise InvalidInput(
+            "NothingToSet", "cannot change the roster: nothing to set was given", "see --help"
+        )
     return _mutate(common, change(section, names, values), generation)
 
 
-def remove_items(common: Common, section: Section, names: Sequence[str], generation: int) -> ExitCode:
+def remove_items(
+    common: Common, section: Section, names: Sequence[str], generation: int
+) -> ExitCode:
     """Take them out; apply then takes off the devices what they stood for."""
     return _mutate(common, remove(section, names), generation)
 
@@ -92,7 +100,9 @@ def source(common: Common, name: str, *, inline: bool) -> dict[str, Any]:
 def selector(device_class: str | None, selectors: Sequence[str]) -> dict[str, Any]:
     """``--class`` and ``--select`` as the roster keeps them."""
     labels = parse_selectors(selectors)
-    return ({"class": device_class} if device_class else {}) | ({"labels": labels} if labels else {})
+    return ({"class": device_class} if device_class else {}) | (
+        {"labels": labels} if labels else {}
+    )
 
 
 def pairs(what: str, words: Sequence[str]) -> dict[str, str]:
@@ -101,7 +111,9 @@ def pairs(what: str, words: Sequence[str]) -> dict[str, str]:
     for word in words:
         name, equals, value = word.partition("=")
         if not equals or not name or name in found:
-            raise InvalidInput("PairInvalid", f"cannot read a --{what}", "write it as name=value, each name once")
+            raise InvalidInput(
+                "PairInvalid", f"cannot read a --{what}", "write it as name=value, each name once"
+            )
         found[name] = value
     return found
 

@@ -24,7 +24,13 @@ from harmony_fleet.rollout.runs.plan import Request, freeze
 from harmony_fleet.roster.model import Roster, RosterDevice, Selector
 from scores.task_run import TaskRun, TaskTarget
 
-_STYLES: Final = {"succeeded": "green", "failed": "red", "repair-required": "red", "skipped": "dim", "pending": "dim"}
+_STYLES: Final = {
+    "succeeded": "green",
+    "failed": "red",
+    "repair-required": "red",
+    "skipped": "dim",
+    "pending": "dim",
+}
 _PHASES: Final = {"Succeeded": "green", "Failed": "red", "Cancelled": "yellow", "Running": "yellow"}
 
 
@@ -53,7 +59,11 @@ def start(common: Common, how: Start) -> ExitCode:
             await store.ensure_buckets(common.context().replicas)
         devices = {device.name: device for device in await list_devices(store)}
         request = Request(
-            str(uuid.uuid4()), roster.lineage, timedelta(seconds=how.deadline), how.max_unavailable, how.canary
+            str(uuid.uuid4()),
+            roster.lineage,
+            timedelta(seconds=how.deadline),
+            how.max_unavailable,
+            how.canary,
         )
         told = [devices.get(member.name) or Device(member.name, None) for member in chosen]
         made = freeze(request, told, await kept_runs.all_runs(store), await store.now())
@@ -65,7 +75,9 @@ def start(common: Common, how: Start) -> ExitCode:
             _show(common, made)
             note(f"carry it on with: harmony upgrade watch {made.run_uid[:8]}")
             return ExitCode.DONE
-        note(f"run {made.run_uid[:8]} has begun; should this end early: harmony upgrade watch {made.run_uid[:8]}")
+        note(
+            f"run {made.run_uid[:8]} has begun; should this end early: harmony upgrade watch {made.run_uid[:8]}"
+        )
         return await _carry_on(common, store, made.run_uid)
 
     return _interruptible(common, work)
@@ -79,10 +91,14 @@ def _choose(roster: Roster, how: Start) -> list[RosterDevice]:
         member = roster.device(name)
         if member is None or not member.enabled:
             why = "it isn't in the roster" if member is None else "it is disabled"
-            raise InvalidInput("NotFound", f"cannot upgrade {name}: {why}", "see: harmony fleet status")
+            raise InvalidInput(
+                "NotFound", f"cannot upgrade {name}: {why}", "see: harmony fleet status"
+            )
     select = selector(how.device_class, how.selectors)
     if not (named or select or how.everywhere):
-        raise InvalidInput("NoDevice", "cannot choose devices", "give --select, --class, --device, or --all")
+        raise InvalidInput(
+            "NoDevice", "cannot choose devices", "give --select, --class, --device, or --all"
+        )
     by_label = roster.picked(Selector.model_validate(select)) if select or how.everywhere else []
     picked = named | {member.name for member in by_label}
     return [member for member in roster.devices if member.name in picked]
@@ -101,7 +117,9 @@ def _interruptible(common: Common, work: Any) -> ExitCode:
     try:
         return run(common, work)
     except KeyboardInterrupt:
-        note("stopped: what began goes on at the devices, and no further wave begins until: harmony upgrade watch")
+        note(
+            "stopped: what began goes on at the devices, and no further wave begins until: harmony upgrade watch"
+        )
         return ExitCode.NOT_CONVERGED
 
 
@@ -134,7 +152,16 @@ def list_runs(common: Common) -> ExitCode:
         if common.output is not Output.TABLE:
             write([_summary(item) for item in runs], common.output)
         elif runs:
-            header = ["RUN", "PHASE", "STARTED", "DEADLINE", "DEVICES>", "SUCCEEDED>", "SCHEDULE", "REASON"]
+            header = [
+                "RUN",
+                "PHASE",
+                "STARTED",
+                "DEADLINE",
+                "DEVICES>",
+                "SUCCEEDED>",
+                "SCHEDULE",
+                "REASON",
+            ]
             render.grid(header, map(_run_row, runs), render.out())
         else:
             note("no runs yet: harmony upgrade start begins one")
@@ -146,7 +173,11 @@ def list_runs(common: Common) -> ExitCode:
 def _summary(item: TaskRun) -> dict[str, Any]:
     told = item.wire()
     states = [target.state for target in item.targets]
-    return {**told, "targets": len(states), "states": {state: states.count(state) for state in sorted(set(states))}}
+    return {
+        **told,
+        "targets": len(states),
+        "states": {state: states.count(state) for state in sorted(set(states))},
+    }
 
 
 def _run_row(item: TaskRun) -> list[Text]:
@@ -184,7 +215,9 @@ def cancel(common: Common, name: str) -> ExitCode:
             return ExitCode.DONE
         made = await kept_runs.cancel_run(store, found.run.run_uid)
         _show(common, made)
-        note(f"no further wave begins; what began is followed by: harmony upgrade watch {made.run_uid[:8]}")
+        note(
+            f"no further wave begins; what began is followed by: harmony upgrade watch {made.run_uid[:8]}"
+        )
         return ExitCode.DONE
 
     return run(common, work)
@@ -196,12 +229,21 @@ def _show(common: Common, item: TaskRun) -> None:
         return
     to = render.out()
     told = f"  {item.reason}" if item.reason else "  cancelled" if item.cancelled else ""
-    head = Text.assemble((f"run {item.run_uid}", "bold"), "  ", (item.phase, _PHASES[item.phase]), plain(told, ""))
+    head = Text.assemble(
+        (f"run {item.run_uid}", "bold"), "  ", (item.phase, _PHASES[item.phase]), plain(told, "")
+    )
     to.print(head, soft_wrap=True)
     to.print(
-        Text(f"deadline {item.deadline[:19].replace('T', ' ')} UTC, at most {item.max_unavailable} at once", "dim")
+        Text(
+            f"deadline {item.deadline[:19].replace('T', ' ')} UTC, at most {item.max_unavailable} at once",
+            "dim",
+        )
     )
-    render.grid(["DEVICE", "WAVE>", "STATE", "UPDATER", "PACKAGES>", "REASON"], map(_target_row, item.targets), to)
+    render.grid(
+        ["DEVICE", "WAVE>", "STATE", "UPDATER", "PACKAGES>", "REASON"],
+        map(_target_row, item.targets),
+        to,
+    )
 
 
 def _target_row(target: TaskTarget) -> list[Text]:

@@ -34,7 +34,9 @@ def dashboard(view: FleetView, now: datetime, *, connected: bool) -> dict[str, A
             }
             for key, told in view.errors(MOST)
         ],
-        "heard": [{"device": name, "age": age, "stale": name in stale} for age, name in ages[:MOST]],
+        "heard": [
+            {"device": name, "age": age, "stale": name in stale} for age, name in ages[:MOST]
+        ],
     }
 
 

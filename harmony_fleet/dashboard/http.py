@@ -1,7 +1,8 @@
 """As much of HTTP as a page on loopback needs: GET, an answer, the end of the connection.
 
-A request with another Host than loopback's is refused, so that no web page elsewhere reads the fleet by a name that it
-points here (DNS rebinding). Nothing of a request is used but its method, path and Host.
+A request with another Host than loopback's is refused, so that no web page elsewhere reads the
+fleet by a name that it points here (DNS rebinding). Nothing of a request is used but its method,
+path and Host.
 """
 
 from __future__ import annotations
@@ -24,7 +25,13 @@ _HEADERS: Final = (
     "Cross-Origin-Resource-Policy: same-origin",
     "Connection: close",
 )
-_REASONS: Final = {200: "OK", 400: "Bad Request", 403: "Forbidden", 404: "Not Found", 405: "Method Not Allowed"}
+_REASONS: Final = {
+    200: "OK",
+    400: "Bad Request",
+    403: "Forbidden",
+    404: "Not Found",
+    405: "Method Not Allowed",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +60,9 @@ Pages = Mapping[str, Callable[[], Awaitable[Answer]]]
 
 
 def address(text: str) -> tuple[str, int]:
-    """``127.0.0.1:8080`` or ``[::1]:8080``. Raises InvalidInput for anything that isn't loopback."""
+    """``127.0.0.1:8080`` or ``[::1]:8080``. Raises InvalidInput for anything that isn't
+    loopback.
+    """
     host, _, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not _loopback(host) or not (port.isascii() and port.isdigit()) or int(port) > 65_535:
@@ -77,7 +86,9 @@ async def answer(head: bytes, pages: Pages) -> Answer:
     try:
         first, *lines = head.decode("ascii").split("\r\n")
         method, target, version = first.split(" ")
-        hosts = [line.partition(":")[2].strip() for line in lines if line.lower().startswith("host:")]
+        hosts = [
+            line.partition(":")[2].strip() for line in lines if line.lower().startswith("host:")
+        ]
     except ValueError:
         return Answer(b"no request\n", code=400)
     if not version.startswith("HTTP/1.") or len(hosts) != 1:
@@ -92,7 +103,9 @@ async def answer(head: bytes, pages: Pages) -> Answer:
     return await page() if page is not None else Answer(b"nothing here\n", code=404)
 
 
-def handler(pages: Pages) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]:
+def handler(
+    pages: Pages,
+) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]:
     """For ``asyncio.start_server``: one request a connection, in a bounded time and size."""
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

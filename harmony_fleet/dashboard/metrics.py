@@ -22,14 +22,22 @@ class _Metrics(Collector):
     def collect(self) -> Iterator[Metric]:
         """All families, in order."""
         view = self._view
-        yield GaugeMetricFamily("harmony_fleet_connected", "Whether NATS is reached.", int(self._connected))
-        devices = view.devices()
-        yield GaugeMetricFamily("harmony_fleet_devices", "Devices that ever told of themselves.", len(devices))
         yield GaugeMetricFamily(
-            "harmony_fleet_devices_stale", "Devices without a heartbeat lately.", len(view.stale(self._now))
+            "harmony_fleet_connected", "Whether NATS is reached.", int(self._connected)
+        )
+        devices = view.devices()
+        yield GaugeMetricFamily(
+            "harmony_fleet_devices", "Devices that ever told of themselves.", len(devices)
+        )
+        yield GaugeMetricFamily(
+            "harmony_fleet_devices_stale",
+            "Devices without a heartbeat lately.",
+            len(view.stale(self._now)),
         )
         ages = GaugeMetricFamily(
-            "harmony_fleet_heartbeat_age_seconds", "Since the last heartbeat, by the server's clock.", labels=["device"]
+            "harmony_fleet_heartbeat_age_seconds",
+            "Since the last heartbeat, by the server's clock.",
+            labels=["device"],
         )
         for name in devices:
             heard = view.heard(name)
@@ -37,13 +45,17 @@ class _Metrics(Collector):
                 ages.add_metric([name], max(0.0, (self._now - heard).total_seconds()))
         yield ages
         counts = GaugeMetricFamily(
-            "harmony_fleet_deployment_devices", "Devices of a deployment by state.", labels=["deployment", "state"]
+            "harmony_fleet_deployment_devices",
+            "Devices of a deployment by state.",
+            labels=["deployment", "state"],
         )
         for tally in view.deployments():
             for group in GROUPS:
                 counts.add_metric([tally.deployment, group], tally.counts[group])
         yield counts
-        yield CounterMetricFamily("harmony_fleet_view_events", "Entries that the view was fed.", view.events)
+        yield CounterMetricFamily(
+            "harmony_fleet_view_events", "Entries that the view was fed.", view.events
+        )
 
 
 def exposition(view: FleetView, now: datetime, *, connected: bool) -> bytes:

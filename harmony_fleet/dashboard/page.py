@@ -1,4 +1,6 @@
-"""The dashboard's one page, and the policy by which a browser runs nothing but what stands in it."""
+"""The dashboard's one page, and the policy by which a browser runs nothing but what stands in
+it.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,11 @@ _INLINE: Final = re.compile(r"<(style|script)>(.*?)</\1>", re.DOTALL)
 
 def page() -> Answer:
     """The page, without data."""
-    text = files(__package__ or "harmony_fleet.dashboard").joinpath("dashboard.html").read_text(encoding="utf-8")
+    text = (
+        files(__package__ or "harmony_fleet.dashboard")
+        .joinpath("dashboard.html")
+        .read_text(encoding="utf-8")
+    )
     inline = {kind: _hashed(body) for kind, body in _INLINE.findall(text)}
     policy = (
         f"default-src 'none'; style-src '{inline['style']}'; script-src '{inline['script']}'; connect-src 'self'; "

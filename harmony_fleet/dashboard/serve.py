@@ -39,7 +39,9 @@ async def serve(store: Store, host: str, port: int, ready: Callable[[str, int], 
         server = await asyncio.start_server(handler(pages_of(store, seen)), host, port, limit=LIMIT)
     except OSError as error:
         raise InvalidInput(
-            "ListenFailed", f"cannot listen on {host}:{port}: {error.strerror}", "choose another port with --listen"
+            "ListenFailed",
+            f"cannot listen on {host}:{port}: {error.strerror}",
+            "choose another port with --listen",
         ) from None
     async with server:
         ready(*server.sockets[0].getsockname()[:2])

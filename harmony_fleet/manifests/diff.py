@@ -13,8 +13,32 @@ from scores.canonical import digest
 from scores.manifest import Manifest
 
 _SHOWN: Final = frozenset(
-    {"path", "type", "mode", "owner", "group", "parents", "target", "state", "enabled", "masked", "image", "pull"}
-    | {"restart", "drift", "on_remove", "adopt", "network", "user", "working_dir", "hostname", "stop_signal", "cpus"}
+    {
+        "path",
+        "type",
+        "mode",
+        "owner",
+        "group",
+        "parents",
+        "target",
+        "state",
+        "enabled",
+        "masked",
+        "image",
+        "pull",
+    }
+    | {
+        "restart",
+        "drift",
+        "on_remove",
+        "adopt",
+        "network",
+        "user",
+        "working_dir",
+        "hostname",
+        "stop_signal",
+        "cpus",
+    }
     | {"stop_grace_seconds", "memory", "pids", "read_only", "no_new_privileges"}
 )
 """Scalar fields whose value tells no secret."""
@@ -25,7 +49,9 @@ _NAMED: Final = frozenset({"env", "dropins", "labels"})
 
 @dataclass(frozen=True, slots=True)
 class FieldChange:
-    """A field that differs; `before` and `after` are None where its value isn't to be shown or isn't set."""
+    """A field that differs; `before` and `after` are None where its value isn't to be shown or
+    isn't set.
+    """
 
     field: str
     before: str | None = None
@@ -42,7 +68,10 @@ class Change:
 
     def as_json(self) -> dict[str, Any]:
         """The value that ``-o json`` shows."""
-        fields = [{"field": item.field, "before": item.before, "after": item.after} for item in self.fields]
+        fields = [
+            {"field": item.field, "before": item.before, "after": item.after}
+            for item in self.fields
+        ]
         return {"resource": self.key, "change": self.how, "fields": fields}
 
 
@@ -58,7 +87,9 @@ def diff(old: Manifest | None, new: Manifest) -> tuple[Change, ...]:
 
 
 def diff_by_digest(known: Mapping[str, str], new: Manifest) -> tuple[Change, ...]:
-    """The same where only the device's spec digests are known: which resources, not which fields."""
+    """The same where only the device's spec digests are known: which resources, not which
+    fields.
+    """
     after = {score.key: score.spec_digest() for score in new.scores}
     found: list[Change] = []
     for key in sorted({*known, *after}):
@@ -89,7 +120,11 @@ def _change(key: str, old: Score | None, new: Score | None) -> Change:
 def _field(name: str, before: Any, after: Any) -> Iterable[FieldChange]:
     if name in _DIGESTED:
         yield FieldChange(name, _digested(name, before), _digested(name, after))
-    elif name in _NAMED and (before is None or isinstance(before, dict)) and (after is None or isinstance(after, dict)):
+    elif (
+        name in _NAMED
+        and (before is None or isinstance(before, dict))
+        and (after is None or isinstance(after, dict))
+    ):
         before, after = before or {}, after or {}
         for key in sorted({*before, *after}):
             if before.get(key) != after.get(key):
@@ -101,10 +136,14 @@ def _field(name: str, before: Any, after: Any) -> Iterable[FieldChange]:
 
 
 def _entry(name: str, key: str, before: str | None, after: str | None) -> FieldChange:
-    """One variable, drop-in or label: of a drop-in its digest, of the others only that it differs."""
+    """One variable, drop-in or label: of a drop-in its digest, of the others only that it
+    differs.
+    """
     if name == "dropins":
         return FieldChange(f"{name}.{key}", _digested(name, before), _digested(name, after))
-    return FieldChange(f"{name}.{key}", None if before is None else "set", None if after is None else "set")
+    return FieldChange(
+        f"{name}.{key}", None if before is None else "set", None if after is None else "set"
+    )
 
 
 def _plain(value: Any) -> str | None:
@@ -117,7 +156,9 @@ def _digested(name: str, value: str | None) -> str | None:
     if value is None:
         return None
     try:
-        data = base64.b64decode(value, validate=True) if name == "content_base64" else value.encode()
+        data = (
+            base64.b64decode(value, validate=True) if name == "content_base64" else value.encode()
+        )
     except (binascii.Error, ValueError):
         data = value.encode()
     return f"{len(data)} bytes, {digest(data)[:19]}"

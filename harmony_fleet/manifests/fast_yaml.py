@@ -1,8 +1,9 @@
-"""Plain YAML read by libyaml, some thirty times faster; whatever isn't plain is left to the reader in `load`.
+"""Plain YAML read by libyaml, some thirty times faster; whatever isn't plain is left to the reader
+in `load`.
 
-It never decides what a document means: a scalar gets its type by the other reader's own rules, and where the two could
-understand a document differently (directives, several documents, tags, anchors, odd characters, odd numbers, mistakes)
-it says `UNUSUAL` and has no opinion.
+It never decides what a document means: a scalar gets its type by the other reader's own rules, and
+where the two could understand a document differently (directives, several documents, tags, anchors,
+odd characters, odd numbers, mistakes) it says `UNUSUAL` and has no opinion.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Manifests from a file: YAML, JSON, or Python that defines `manifest` or `manifests`.
 
-Every mistake is an InvalidInput that names the place, a code and what to do, never a value. A Python file is the
-author's own program and runs as such, with what it prints sent to standard error.
+Every mistake is an InvalidInput that names the place, a code and what to do, never a value. A
+Python file is the author's own program and runs as such, with what it prints sent to standard
+error.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ _HINTS: Final[Mapping[str, str]] = {
 
 
 def load(name: str) -> list[Manifest]:
-    """The manifests of the file `name` (``-`` is standard input, YAML or JSON); at least one, in the file's order."""
+    """The manifests of the file `name` (``-`` is standard input, YAML or JSON); at least one, in
+    the file's order.
+    """
     if name == "-":
         found = _from_text(sys.stdin.buffer.read(MAX_FILE + 1), "standard input", json=None)
     else:
@@ -52,10 +55,16 @@ def load(name: str) -> list[Manifest]:
             found = _from_text(data, str(path), json=path.suffix == ".json")
         else:
             raise InvalidInput(
-                "UnknownFormat", f"cannot tell what {path} is", "name it .yaml, .yml, .json or .py, or pipe it to: -"
+                "UnknownFormat",
+                f"cannot tell what {path} is",
+                "name it .yaml, .yml, .json or .py, or pipe it to: -",
             )
     if not found:
-        raise InvalidInput("NoManifest", f"cannot find a manifest in {name}: it is empty", "start from: harmony schema")
+        raise InvalidInput(
+            "NoManifest",
+            f"cannot find a manifest in {name}: it is empty",
+            "start from: harmony schema",
+        )
     names = [manifest.deployment for manifest in found]
     if twice := sorted({item for item in names if names.count(item) > 1}):
         raise InvalidInput(
@@ -76,18 +85,25 @@ def read_bytes(path: Path) -> bytes:
             data = file.read(MAX_FILE + 1)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         why = error.strerror if isinstance(error, OSError) else "its name is invalid"
-        raise InvalidInput("FileUnreadable", f"cannot read {path}: {why}", "check its permissions") from None
+        raise InvalidInput(
+            "FileUnreadable", f"cannot read {path}: {why}", "check its permissions"
+        ) from None
     return data
 
 
 def _from_text(data: bytes, where: str, json: bool | None) -> list[Manifest]:
     if len(data) > MAX_FILE:
-        raise InvalidInput("TooLarge", f"cannot read {where}: more than {MAX_FILE} bytes", "split it")
+        raise InvalidInput(
+            "TooLarge", f"cannot read {where}: more than {MAX_FILE} bytes", "split it"
+        )
     if json is None:
         json = data.lstrip()[:1] == b"{"
     values = [read_json(data, where)] if json else read_yaml(data, where)
     many = len(values) > 1
-    return [_validated(value, f"{where}, document {at}" if many else where) for at, value in enumerate(values, 1)]
+    return [
+        _validated(value, f"{where}, document {at}" if many else where)
+        for at, value in enumerate(values, 1)
+    ]
 
 
 def read_json(data: bytes, where: str) -> Any:
@@ -95,7 +111,9 @@ def read_json(data: bytes, where: str) -> Any:
     try:
         return read(data, MAX_FILE)
     except NotCanonical as error:
-        raise InvalidInput(error.code, f"cannot read {where}: {error}", "mend the JSON there") from None
+        raise InvalidInput(
+            error.code, f"cannot read {where}: {error}", "mend the JSON there"
+        ) from None
 
 
 def read_yaml(data: bytes, where: str, most: int = _MAX_NODES) -> list[Any]:
@@ -104,7 +122,9 @@ def read_yaml(data: bytes, where: str, most: int = _MAX_NODES) -> list[Any]:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InvalidInput(
-            "NotUtf8", f"cannot read {where}: not UTF-8 {place_of(data, error.start)}", "save as UTF-8"
+            "NotUtf8",
+            f"cannot read {where}: not UTF-8 {place_of(data, error.start)}",
+            "save as UTF-8",
         ) from None
     with told(text, f"read {where}"):
         value = quick(text)
@@ -126,7 +146,9 @@ def _reader() -> Any:
 
 
 def _check_size(value: Any, where: str, most: int) -> None:
-    """Walk with aliases followed, so that a small file can't become a huge manifest or an endless one."""
+    """Walk with aliases followed, so that a small file can't become a huge manifest or an endless
+    one.
+    """
     nodes = 0
     level: Sequence[Any] = (value,)
     for _ in range(MAX_DEPTH + 1):
@@ -137,12 +159,16 @@ def _check_size(value: Any, where: str, most: int) -> None:
             elif isinstance(item, list):
                 below.extend(item)
             if nodes + len(below) > most:
-                raise InvalidInput("TooMany", f"cannot read {where}: more than {most} values", "split it")
+                raise InvalidInput(
+                    "TooMany", f"cannot read {where}: more than {most} values", "split it"
+                )
         nodes += len(below)
         if not below:
             return
         level = below
-    raise InvalidInput("TooDeep", f"cannot read {where}: nested deeper than {MAX_DEPTH} levels", "flatten it")
+    raise InvalidInput(
+        "TooDeep", f"cannot read {where}: nested deeper than {MAX_DEPTH} levels", "flatten it"
+    )
 
 
 def _validated(value: Any, where: str) -> Manifest:
@@ -153,11 +179,15 @@ def _validated(value: Any, where: str) -> Manifest:
 
 
 def _invalid(message: str, error: InvalidManifest) -> InvalidInput:
-    return InvalidInput(error.code, message, _hint(error.errors), error.errors, details=str(error).split("; "))
+    return InvalidInput(
+        error.code, message, _hint(error.errors), error.errors, details=str(error).split("; ")
+    )
 
 
 def _hint(errors: Sequence[FieldError]) -> str:
-    return next((_HINTS[error.code] for error in errors if error.code in _HINTS), "see: harmony schema")
+    return next(
+        (_HINTS[error.code] for error in errors if error.code in _HINTS), "see: harmony schema"
+    )
 
 
 def _from_python(path: Path, data: bytes) -> list[Manifest]:
@@ -168,7 +198,9 @@ def _from_python(path: Path, data: bytes) -> list[Manifest]:
         values = namespace["manifests"]
         if isinstance(values, (str, Mapping, Manifest)) or not isinstance(values, Iterable):
             raise InvalidInput(
-                "WrongType", f"cannot use {path}: manifests is no list", "write manifests = [Manifest(…)]"
+                "WrongType",
+                f"cannot use {path}: manifests is no list",
+                "write manifests = [Manifest(…)]",
             )
     else:
         raise InvalidInput(
@@ -218,9 +250,13 @@ def _python_error(path: Path, error: BaseException) -> InvalidInput:
     if isinstance(error, ValidationError):
         return _invalid(f"cannot use {place}: {error.title}", explain(error))
     if isinstance(error, SyntaxError):
-        return InvalidInput("NotPython", f"cannot run {path}, line {error.lineno}: {error.msg}", "mend the line")
+        return InvalidInput(
+            "NotPython", f"cannot run {path}, line {error.lineno}: {error.msg}", "mend the line"
+        )
     if isinstance(error, SystemExit):
-        return InvalidInput("PythonExited", f"cannot use {place}: the file exits", "let it end after the manifest")
+        return InvalidInput(
+            "PythonExited", f"cannot use {place}: the file exits", "let it end after the manifest"
+        )
     words = f": {error}" if isinstance(error, _OF_NAMES) else ""
     hint = f"mend the file; python3 {path} tells all of it"
     return InvalidInput("PythonFailed", f"cannot run {place}: {type(error).__name__}{words}", hint)

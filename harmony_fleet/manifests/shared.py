@@ -24,7 +24,9 @@ _MOST: Final = 4 * 1024 * 1024
 _OF_A_REFERENCE: Final = 16 * 1024
 """Estimated size of a cached reference to Scores, in bytes."""
 _SIGNATURE: Final = rb'\{"key":"([0-9a-f]{16})","signature":"([A-Za-z0-9+/]{86}==)"\}'
-_SIGNED: Final = re.compile(rb',"signatures":\[(%b(?:,%b){0,%d})\]' % (_SIGNATURE, _SIGNATURE, MAX_SIGNATURES - 1))
+_SIGNED: Final = re.compile(
+    rb',"signatures":\[(%b(?:,%b){0,%d})\]' % (_SIGNATURE, _SIGNATURE, MAX_SIGNATURES - 1)
+)
 _ONE: Final = re.compile(_SIGNATURE)
 
 K = TypeVar("K")
@@ -49,27 +51,39 @@ class _Kept(Generic[K, V]):
 _DECODED: Final[_Kept[tuple[str, *tuple[bytes, ...]], WireManifest]] = _Kept()
 _CONTENTS: Final[_Kept[tuple[int, bool], tuple[Sequence[Score], bytes]]] = _Kept()
 _BOUND: Final[_Kept[tuple[int, str, int, str | None], tuple[Manifest, WireManifest]]] = _Kept()
-_CHANGES: Final[_Kept[tuple[int, int], tuple[Sequence[Score], Sequence[Score], tuple[Change, ...]]]] = _Kept()
+_CHANGES: Final[
+    _Kept[tuple[int, int], tuple[Sequence[Score], Sequence[Score], tuple[Change, ...]]]
+] = _Kept()
 _SPECS: Final[_Kept[int, tuple[Sequence[Score], Mapping[str, str]]]] = _Kept()
 _MESSAGES: Final[_Kept[tuple[object, ...], tuple[Sequence[Score], bytes, bytes]]] = _Kept()
-# An object is known by its id, and kept beside what is known of it, so that no other can have that id.
+# An object is known by its id, and kept beside what is known of it, so that no other can have that
+# id.
 
 
 def decode_shared(value: bytes, device: str, deployment: str) -> WireManifest:
-    """As ``scores.manifest.decode``; manifests that are alike share their Scores. Raises InvalidManifest.
+    """As ``scores.manifest.decode``; manifests that are alike share their Scores. Raises
+    InvalidManifest.
 
-    Only what was decoded is kept, so its device was the key's; where that name stands once as ``"device":"…"``, it
-    stands there, and the same bytes around another name are the same manifest for that device. So are those around
-    other signatures, where each of them is one.
+    Only what was decoded is kept, so its device was the key's; where that name stands once as
+    ``"device":"…"``, it stands there, and the same bytes around another name are the same manifest
+    for that device. So are those around other signatures, where each of them is one.
     """
     parts = value.split(f'"device":"{device}"'.encode())
     if len(value) > _LARGE or len(parts) != 2 or not is_name(device):
         return decode(value, device=device, deployment=deployment)
     head, tail = parts
     signed = _SIGNED.search(tail)
-    key = (deployment, head, tail[: signed.start()], tail[signed.end() :]) if signed else (deployment, head, tail)
+    key = (
+        (deployment, head, tail[: signed.start()], tail[signed.end() :])
+        if signed
+        else (deployment, head, tail)
+    )
     known = _DECODED.known.get(key)
-    own = {"device": device} if signed is None else {"device": device, "signatures": _signatures(signed[1])}
+    own = (
+        {"device": device}
+        if signed is None
+        else {"device": device, "signatures": _signatures(signed[1])}
+    )
     if known is not None and None not in own.values():
         return known.model_copy(update=own)
     made = decode(value, device=device, deployment=deployment)
@@ -93,7 +107,15 @@ def message_of(wire: WireManifest) -> bytes:
 
     Computed once for manifests that share their Scores.
     """
-    said = (wire.api, wire.deployment, wire.lineage, wire.generation, wire.removed, wire.supersedes, wire.allow_prune)
+    said = (
+        wire.api,
+        wire.deployment,
+        wire.lineage,
+        wire.generation,
+        wire.removed,
+        wire.supersedes,
+        wire.allow_prune,
+    )
     if wire.remains is not None:  # one device's own
         return signed_bytes(wire.wire())
     key = (id(wire.scores), frozenset(wire.model_fields_set - {"signatures"}), *said)
@@ -118,7 +140,9 @@ def content_of(manifest: Manifest) -> bytes:
     return known[1]
 
 
-def bind_shared(manifest: Manifest, device: str, lineage: str, generation: int, supersedes: str | None) -> WireManifest:
+def bind_shared(
+    manifest: Manifest, device: str, lineage: str, generation: int, supersedes: str | None
+) -> WireManifest:
     """As ``manifest.bind``; those of one manifest share their Scores."""
     key = (id(manifest), lineage, generation, supersedes)
     known = _BOUND.known.get(key)

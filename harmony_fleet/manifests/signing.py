@@ -1,8 +1,10 @@
-"""The signing keys of a home, in ``$HARMONY_HOME/fleet/keys``: made, kept, retired; and manifests signed with them.
+"""The signing keys of a home, in ``$HARMONY_HOME/fleet/keys``: made, kept, retired; and manifests
+signed with them.
 
-A key's file has its private half, is read by its owner alone, and leaves this module in no form: what goes out are ids,
-public halves and signatures. Ed25519 has no chance in it: the same manifest and key are the same bytes, whoever writes.
-All active keys sign, so that devices that trust the old one and those that trust the new one accept the same bytes.
+A key's file has its private half, is read by its owner alone, and leaves this module in no form:
+what goes out are ids, public halves and signatures. Ed25519 has no chance in it: the same manifest
+and key are the same bytes, whoever writes. All active keys sign, so that devices that trust the old
+one and those that trust the new one accept the same bytes.
 """
 
 from __future__ import annotations
@@ -67,7 +69,9 @@ class Key:
         return base64.b64encode(self._private.sign(message).signature).decode("ascii")
 
     def seal(self, data: bytes) -> bytes:
-        """`data` closed to all who don't have this key, and by its making known to come from who has."""
+        """`data` closed to all who don't have this key, and by its making known to come from who
+        has.
+        """
         return bytes(self._box().encrypt(data))
 
     def unseal(self, data: bytes) -> bytes | None:
@@ -80,7 +84,9 @@ class Key:
             return None
 
     def _box(self) -> SecretBox:
-        """Of a key made from the private half for this alone, so that no signature is ever of use here."""
+        """Of a key made from the private half for this alone, so that no signature is ever of use
+        here.
+        """
         from nacl.encoding import RawEncoder  # noqa: PLC0415 - only where there are keys
         from nacl.hash import blake2b  # noqa: PLC0415
         from nacl.secret import SecretBox  # noqa: PLC0415
@@ -91,12 +97,16 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Signing:
-    """The active keys; of none, manifests stay as they are. Made anew for each look at the buckets."""
+    """The active keys; of none, manifests stay as they are. Made anew for each look at the
+    buckets.
+    """
 
     keys: tuple[Key, ...] = ()
     old: tuple[Key, ...] = ()
     """those that sign no more"""
-    _judged: dict[int, tuple[WireManifest, str]] = field(default_factory=dict, repr=False, compare=False)
+    _judged: dict[int, tuple[WireManifest, str]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
     """by identity: what was found of a manifest, kept with it so that no other has its identity"""
 
     @property
@@ -131,7 +141,9 @@ class Signing:
         wrong = [key.id for key in self.keys if key.signed(message) != there[key.id]]
         if wrong:
             return f"SignatureInvalid {' '.join(wrong)}"
-        return f"SignatureUnknownKey {' '.join(sorted(there))}" if len(there) > len(self.keys) else ""
+        return (
+            f"SignatureUnknownKey {' '.join(sorted(there))}" if len(there) > len(self.keys) else ""
+        )
 
     def forged(self, value: Any, trusted: Collection[str]) -> bool:
         """Return whether a device that believes `trusted` keys alone can't have accepted it: none
@@ -161,10 +173,13 @@ def keys_folder(home: Path) -> Path:
 
 
 def load(home: Path) -> Signing:
-    """The active keys. Raises InvalidInput where one can't be used: nothing goes out unsigned by mistake."""
+    """The active keys. Raises InvalidInput where one can't be used: nothing goes out unsigned by
+    mistake.
+    """
     found = all_keys(home)
     return Signing(
-        tuple(key for key in found if key.state == "active"), tuple(key for key in found if key.state == "retired")
+        tuple(key for key in found if key.state == "active"),
+        tuple(key for key in found if key.state == "retired"),
     )
 
 
@@ -196,13 +211,17 @@ def all_keys(home: Path) -> list[Key]:
 
 
 def new(home: Path) -> Key:
-    """Make a key. It signs from now on. Raises Refused where as many sign as a manifest may carry."""
+    """Make a key. It signs from now on. Raises Refused where as many sign as a manifest may
+    carry.
+    """
     from nacl.signing import SigningKey  # noqa: PLC0415 - only where there are keys
 
     folder = keys_folder(home)
     with _told(folder):
         _make_folder(folder)
-        with alone(folder, LOCK_SECONDS, _busy()) as lock:  # of several at once each would see room for itself
+        with alone(
+            folder, LOCK_SECONDS, _busy()
+        ) as lock:  # of several at once each would see room for itself
             if len(load(home).keys) >= MAX_SIGNATURES:
                 raise Refused(
                     "TooManyKeys",
@@ -218,17 +237,24 @@ def new(home: Path) -> Key:
 
 
 def _busy() -> Conflict:
-    return Conflict("KeysBusy", "cannot lock the keys: another command holds them", "try again when that has ended")
+    return Conflict(
+        "KeysBusy",
+        "cannot lock the keys: another command holds them",
+        "try again when that has ended",
+    )
 
 
 def turn(home: Path, name: str, state: State) -> bool:
-    """Have a key sign no more (``retired``), or again (``active``); whether it changed. The file stays: a mistake can
-    be undone. Raises InvalidInput, Refused.
+    """Have a key sign no more (``retired``), or again (``active``); whether it changed. The file
+    stays: a mistake can be undone. Raises InvalidInput, Refused.
     """
     folder = keys_folder(home)
     if not folder.exists():
         raise _unknown(name)
-    with _told(folder), alone(folder, LOCK_SECONDS, _busy()):  # two that retire a key each would leave none
+    with (
+        _told(folder),
+        alone(folder, LOCK_SECONDS, _busy()),
+    ):  # two that retire a key each would leave none
         return _turn(home, name, state)
 
 
@@ -247,7 +273,11 @@ def _turn(home: Path, name: str, state: State) -> bool:
             "make its successor first: harmony fleet key new",
         )
     if state == "active" and active >= MAX_SIGNATURES:
-        raise Refused("TooManyKeys", f"cannot take {name} up again: {active} sign already", "retire one of them")
+        raise Refused(
+            "TooManyKeys",
+            f"cannot take {name} up again: {active} sign already",
+            "retire one of them",
+        )
     folder = keys_folder(home)
     old, new_path = (folder / f"{name}{_ENDS[which]}" for which in (key.state, state))
     os.rename(old, new_path)
@@ -256,7 +286,9 @@ def _turn(home: Path, name: str, state: State) -> bool:
 
 
 def _unknown(name: str) -> InvalidInput:
-    return InvalidInput("NotFound", f"cannot find the key {name[:64]!r}", "see: harmony fleet key list")
+    return InvalidInput(
+        "NotFound", f"cannot find the key {name[:64]!r}", "see: harmony fleet key list"
+    )
 
 
 @contextlib.contextmanager
@@ -282,12 +314,18 @@ def _read(path: Path, name: str, state: State) -> Key:
     """A key's file, which nobody else may read, and whose name is that of its key."""
     from nacl.signing import SigningKey  # noqa: PLC0415 - only where there are keys
 
-    text = secret.read(path, _RESTORE, "make another: harmony fleet key new").decode("ascii", "replace")
+    text = secret.read(path, _RESTORE, "make another: harmony fleet key new").decode(
+        "ascii", "replace"
+    )
     seed = strict_base64(text.removeprefix(_PREFIX).removesuffix("\n"), KEY_BYTES)
     private = SigningKey(seed) if seed is not None else None
     if private is None or not is_key_id(name) or key_id(bytes(private.verify_key)) != name:
-        raise InvalidInput("KeyInvalid", f"cannot use {path}: it isn't the key that its name says", _RESTORE)
+        raise InvalidInput(
+            "KeyInvalid", f"cannot use {path}: it isn't the key that its name says", _RESTORE
+        )
     return Key(name, bytes(private.verify_key), state, private)
 
 
-_RESTORE: Final = "restore it from a backup; or remove it, make another, and put that into each device's trust"
+_RESTORE: Final = (
+    "restore it from a backup; or remove it, make another, and put that into each device's trust"
+)

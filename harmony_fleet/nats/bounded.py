@@ -1,4 +1,6 @@
-"""The same for many devices, a bounded number at a time, so that neither NATS nor this process drowns in requests."""
+"""The same for many devices, a bounded number at a time, so that neither NATS nor this process
+drowns in requests.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ async def gather_bounded(work: Callable[[A], Awaitable[B]], items: Iterable[A]) 
     tasks = [asyncio.ensure_future(one(item)) for item in items]
     try:
         return list(await asyncio.gather(*tasks))
-    except BaseException:  # gather alone would let the others run: requests of a look that was given up
+    except (
+        BaseException
+    ):  # gather alone would let the others run: requests of a look that was given up
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

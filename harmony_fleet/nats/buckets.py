@@ -1,7 +1,8 @@
 """The streams behind the buckets: made, brought up to what they are made like today, and bounded.
 
-What devices write is bounded so that it leaves room for the operator: of a stream that has one key for each device by
-the size of its values, of ``actual-state``, where a device may name any key of its own, by its share of the store.
+What devices write is bounded so that it leaves room for the operator: of a stream that has one key
+for each device by the size of its values, of ``actual-state``, where a device may name any key of
+its own, by its share of the store.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ def config(bucket: str, replicas: int) -> dict[str, Any]:
         "discard": "new",
         "num_replicas": replicas,
         "allow_direct": True,
-        "allow_rollup_hdrs": bucket not in DEVICE_WRITES,  # one device's write could purge all other keys with it
+        "allow_rollup_hdrs": bucket
+        not in DEVICE_WRITES,  # one device's write could purge all other keys with it
         "deny_delete": True,
         "max_age": 0,
         "max_bytes": -1,
@@ -86,11 +88,17 @@ async def _make(connection: Connection, bucket: str, replicas: int) -> None:
     except ApiError as error:
         if error.code != STREAM_EXISTS:
             hint = "see the server's limits and replicas"
-            raise Unreachable("BucketNotMade", f"cannot make the bucket {bucket}: {error}", hint) from None
+            raise Unreachable(
+                "BucketNotMade", f"cannot make the bucket {bucket}: {error}", hint
+            ) from None
 
 
-async def _bounded(connection: Connection, verb: str, wanted: dict[str, Any], used: int = 0) -> None:
-    """Create or update; ``actual-state`` with its share of what the server would promise. Raises ApiError."""
+async def _bounded(
+    connection: Connection, verb: str, wanted: dict[str, Any], used: int = 0
+) -> None:
+    """Create or update; ``actual-state`` with its share of what the server would promise. Raises
+    ApiError.
+    """
     name = wanted["name"]
     if name != kv_stream(ACTUAL) or wanted["max_bytes"] != -1:
         await connection.api(f"STREAM.{verb}.{name}", wanted)
@@ -108,7 +116,9 @@ async def _bounded(connection: Connection, verb: str, wanted: dict[str, Any], us
 
 
 async def renew(connection: Connection) -> None:
-    """Bring buckets that exist up to what they would be made like today, as far as that can be changed."""
+    """Bring buckets that exist up to what they would be made like today, as far as that can be
+    changed.
+    """
     for bucket in BUCKETS:
         stream = kv_stream(bucket)
         try:
@@ -119,16 +129,22 @@ async def renew(connection: Connection) -> None:
                 await _bounded(connection, "UPDATE", wanted, int(info["state"]["bytes"]))
         except ApiError as error:
             if error.code != NO_STREAM:
-                raise Unreachable("BucketNotMade", f"cannot renew the bucket {bucket}: {error}", _LATER) from None
+                raise Unreachable(
+                    "BucketNotMade", f"cannot renew the bucket {bucket}: {error}", _LATER
+                ) from None
 
 
 def _renewed(bucket: str, found: dict[str, Any]) -> dict[str, Any]:
     """What differs. A bound that somebody chose stays."""
     made = config(bucket, int(found["num_replicas"]))
     changes: dict[str, Any] = (
-        {"allow_rollup_hdrs": False} if bucket in DEVICE_WRITES and found.get("allow_rollup_hdrs") else {}
+        {"allow_rollup_hdrs": False}
+        if bucket in DEVICE_WRITES and found.get("allow_rollup_hdrs")
+        else {}
     )
-    changes |= {name: made[name] for name in ("max_msgs", "max_msg_size") if found.get(name, -1) == -1}
+    changes |= {
+        name: made[name] for name in ("max_msgs", "max_msg_size") if found.get(name, -1) == -1
+    }
     if bucket == DESIRED:
         changes |= {"republish": made["republish"], "allow_direct": True}
     return {name: value for name, value in changes.items() if (found.get(name) or False) != value}
@@ -138,15 +154,21 @@ def _renewed(bucket: str, found: dict[str, Any]) -> dict[str, Any]:
 
 
 async def index(connection: Connection, keys: Iterable[str]) -> None:
-    """Tell of `keys` of ``desired-state`` that were stored before the stream told of it by itself."""
-    await gather_bounded(lambda key: _tell(connection, key), filter(None, map(parse_deployment_key, keys)))
+    """Tell of `keys` of ``desired-state`` that were stored before the stream told of it by
+    itself.
+    """
+    await gather_bounded(
+        lambda key: _tell(connection, key), filter(None, map(parse_deployment_key, keys))
+    )
 
 
 async def _tell(connection: Connection, key: DeploymentKey) -> None:
     try:
         await connection.request(news_subject(*key), b"")
     except NoResponders:
-        raise Unreachable("IndexMissing", f"cannot note {key} for its device: there is no index", _LATER) from None
+        raise Unreachable(
+            "IndexMissing", f"cannot note {key} for its device: there is no index", _LATER
+        ) from None
 
 
 # -- what a device wrote
@@ -154,9 +176,15 @@ async def _tell(connection: Connection, key: DeploymentKey) -> None:
 
 async def forget(connection: Connection, device: str) -> None:
     """Take away what the device wrote, whatever keys it chose. Raises Unreachable."""
-    for bucket, key in ((ACTUAL, f"{device}.>"), (INFO, info_key(device)), (HEARTBEAT, heartbeat_key(device))):
+    for bucket, key in (
+        (ACTUAL, f"{device}.>"),
+        (INFO, info_key(device)),
+        (HEARTBEAT, heartbeat_key(device)),
+    ):
         try:
-            await connection.api(f"STREAM.PURGE.{kv_stream(bucket)}", {"filter": kv_subject(bucket, key)})
+            await connection.api(
+                f"STREAM.PURGE.{kv_stream(bucket)}", {"filter": kv_subject(bucket, key)}
+            )
         except ApiError as error:
             if error.code != NO_STREAM:
                 text = f"cannot take away what {device} wrote into {bucket}: {error}"

@@ -1,9 +1,10 @@
 """nats-py's client, which writes nothing but over the channel that was asked for.
 
-nats-py takes TLS only where the server's INFO asks for it, and INFO comes in the clear: who sits between takes the word
-out, and gets the JWT, the signature and all that follows. Here the transport itself refuses to write before TLS stands,
-in the first connection as in each later one. The handshake comes first; a server that speaks first gets its handshake
-after INFO. The agent has the same in an adapter of its own: neither side may import the other.
+nats-py takes TLS only where the server's INFO asks for it, and INFO comes in the clear: who sits
+between takes the word out, and gets the JWT, the signature and all that follows. Here the transport
+itself refuses to write before TLS stands, in the first connection as in each later one. The
+handshake comes first; a server that speaks first gets its handshake after INFO. The agent has the
+same in an adapter of its own: neither side may import the other.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ class TlsTransport(TcpTransport):
     """TCP over which nothing is written before TLS stands."""
 
     def __init__(self, context: ssl.SSLContext, name: str, spoke_first: set[str]) -> None:
-        """`name` is what the certificate must be for; `spoke_first` remembers servers over several connections."""
+        """`name` is what the certificate must be for; `spoke_first` remembers servers over several
+        connections.
+        """
         super().__init__()
         self._context = context
         self._name = name
@@ -62,13 +65,24 @@ class TlsTransport(TcpTransport):
     async def _shake_hands(self, uri: ParseResult, buffer_size: int, connect_timeout: int) -> None:
         async with asyncio.timeout(connect_timeout):
             reader, writer = await asyncio.open_connection(
-                uri.hostname, uri.port, limit=buffer_size, ssl=self._context, server_hostname=self._name
+                uri.hostname,
+                uri.port,
+                limit=buffer_size,
+                ssl=self._context,
+                server_hostname=self._name,
             )
-        self._bare_io_reader, self._bare_io_writer = self._io_reader, self._io_writer = reader, writer
+        self._bare_io_reader, self._bare_io_writer = self._io_reader, self._io_writer = (
+            reader,
+            writer,
+        )
         self.encrypted = True
 
     async def connect_tls(
-        self, uri: str | ParseResult, ssl_context: ssl.SSLContext, buffer_size: int, connect_timeout: int
+        self,
+        uri: str | ParseResult,
+        ssl_context: ssl.SSLContext,
+        buffer_size: int,
+        connect_timeout: int,
     ) -> None:
         """Shake hands after INFO, where that wasn't done before."""
         if not self.encrypted:
@@ -93,15 +107,21 @@ class TlsTransport(TcpTransport):
 
 
 class ChannelClient(TolerantClient):
-    """A client that takes `needs_tls(url)` for an order, for servers of its list and for those it learns of."""
+    """A client that takes `needs_tls(url)` for an order, for servers of its list and for those it
+    learns of.
+    """
 
-    def __init__(self, needs_tls: Callable[[str], bool], spoke_first: set[str] | None = None) -> None:
+    def __init__(
+        self, needs_tls: Callable[[str], bool], spoke_first: set[str] | None = None
+    ) -> None:
         super().__init__()
         self._needs_tls = needs_tls
         self._spoke_first = set() if spoke_first is None else spoke_first
 
     async def _connect_to_server(self, s: Srv) -> None:
-        """As nats-py's, with a transport of our choice; the one before is closed, whatever came of it."""
+        """As nats-py's, with a transport of our choice; the one before is closed, whatever came of
+        it.
+        """
         s.last_attempt = time.monotonic()
         if self._transport is not None:
             self._transport.close()
@@ -112,7 +132,9 @@ class ChannelClient(TolerantClient):
         await self._transport.connect(s.uri, DEFAULT_BUFFER_SIZE, self.options["connect_timeout"])
 
     async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
-        """Learn of no server from an INFO in the clear: anybody may have written it, and own a certificate."""
+        """Learn of no server from an INFO in the clear: anybody may have written it, and own a
+        certificate.
+        """
         transport = self._transport
         if isinstance(transport, TlsTransport) and not transport.encrypted:
             info = {key: value for key, value in info.items() if key != "connect_urls"}

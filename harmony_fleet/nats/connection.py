@@ -1,4 +1,6 @@
-"""One connection to NATS: log in, ask, subscribe. It and its `channel` alone import nats; its errors stop here."""
+"""One connection to NATS: log in, ask, subscribe. It and its `channel` alone import nats; its
+errors stop here.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,11 @@ from harmony_fleet.nats.channel import ChannelClient, NotEncrypted
 
 # What the library would log is told by our own errors.
 logging.getLogger("nats").addHandler(logging.NullHandler())
-# Nor that a TLS connection was closed by its other end: asyncio warns of it, and nothing follows from it.
-logging.getLogger("asyncio").addFilter(lambda record: not record.getMessage().startswith("returning true from eof_"))
+# Nor that a TLS connection was closed by its other end: asyncio warns of it, and nothing follows
+# from it.
+logging.getLogger("asyncio").addFilter(
+    lambda record: not record.getMessage().startswith("returning true from eof_")
+)
 
 REQUEST_SECONDS: Final = 5.0
 CONNECT_SECONDS: Final = 5.0
@@ -64,9 +69,11 @@ class Inbox:
         self._news.set()
 
     async def next(self, seconds: float) -> Msg | None:
-        """The next message; None after `seconds` of silence. What has come already costs no turn of the loop.
+        """The next message; None after `seconds` of silence. What has come already costs no turn of
+        the loop.
 
-        Silence is counted in parts: one that a busy process slept through says nothing of what waits to be read.
+        Silence is counted in parts: one that a busy process slept through says nothing of what
+        waits to be read.
         """
         for _ in range(_PARTS):
             if self._come:
@@ -85,7 +92,9 @@ class Inbox:
 
 
 class Connection:
-    """Use as ``async with Connection(context) as connection``. A lost connection is tried again without end."""
+    """Use as ``async with Connection(context) as connection``. A lost connection is tried again
+    without end.
+    """
 
     def __init__(self, context: Context, seconds: float = CONNECT_SECONDS) -> None:
         self._context = context
@@ -110,7 +119,10 @@ class Connection:
         return self
 
     async def __aexit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
     ) -> None:
         await self._close()
 
@@ -120,7 +132,9 @@ class Connection:
             await self._client.close()
 
     async def _connect(self, options: dict[str, Any]) -> None:
-        """Try until it stands; the client would also try a refused login, and servers without TLS, without end."""
+        """Try until it stands; the client would also try a refused login, and servers without TLS,
+        without end.
+        """
         connecting = asyncio.ensure_future(self._client.connect(**options))
         refused = asyncio.ensure_future(self._refused.wait())
         try:
@@ -165,19 +179,28 @@ class Connection:
                 options["tls"] = ssl.create_default_context(cafile=str(self._context.tls_ca))
             except (ssl.SSLError, OSError):
                 raise InvalidInput(
-                    "TlsInvalid", f"cannot use {self._context.tls_ca}: it holds no certificate", "give a PEM file"
+                    "TlsInvalid",
+                    f"cannot use {self._context.tls_ca}: it holds no certificate",
+                    "give a PEM file",
                 ) from None
         return options
 
     def unreachable(self, error: Exception) -> HarmonyError:
         """The connection's fault in an operator's words."""
         cause = error
-        if isinstance(error, TimeoutError) and not self._client.is_connected and self._last_error is not None:
+        if (
+            isinstance(error, TimeoutError)
+            and not self._client.is_connected
+            and self._last_error is not None
+        ):
             cause = self._bare or self._last_error
         place = self._context.place()
         if (insecure := _channel_fault(cause, place)) is not None:
             return insecure
-        if isinstance(error, TimeoutError) and "permissions violation" in str(self._last_error).lower():
+        if (
+            isinstance(error, TimeoutError)
+            and "permissions violation" in str(self._last_error).lower()
+        ):
             refused = str(self._last_error).removeprefix("nats: ")
             return Unreachable(
                 "NotAllowed",
@@ -186,7 +209,9 @@ class Connection:
             )
         if "authorization" in str(cause).lower():
             return Unreachable(
-                "NotAuthorized", f"cannot log in to NATS at {place}", "check --creds, $HARMONY_CREDS or context.toml"
+                "NotAuthorized",
+                f"cannot log in to NATS at {place}",
+                "check --creds, $HARMONY_CREDS or context.toml",
             )
         return Unreachable(
             "NatsUnreachable",
@@ -213,7 +238,11 @@ class Connection:
     ) -> bytes:
         """Ask and wait for one answer. Raises NoResponders, Unreachable."""
         try:
-            return bytes((await self._client.request(subject, payload, timeout=seconds, headers=headers)).data)
+            return bytes(
+                (
+                    await self._client.request(subject, payload, timeout=seconds, headers=headers)
+                ).data
+            )
         except nats.errors.NoRespondersError:
             raise NoResponders from None
         except (TimeoutError, OSError, nats.errors.Error) as error:
@@ -231,7 +260,9 @@ class Connection:
                 "enable jetstream in the server, or check the account's permissions",
             ) from None
         if "error" in answer:
-            raise ApiError(answer["error"].get("err_code", 0), answer["error"].get("description", ""))
+            raise ApiError(
+                answer["error"].get("err_code", 0), answer["error"].get("description", "")
+            )
         return dict(answer)
 
     async def inbox(self) -> Inbox:
@@ -277,7 +308,9 @@ def _check_creds(path: Path) -> None:
         data = path.read_bytes()
     except OSError as error:
         raise InvalidInput(
-            "FileMissing", f"cannot read the credentials file {path}: {error.strerror}", "restore it from a backup"
+            "FileMissing",
+            f"cannot read the credentials file {path}: {error.strerror}",
+            "restore it from a backup",
         ) from None
     lacks = f"cannot use the credentials file {path}: it holds no user's"
     seed = data.partition(b"-----BEGIN USER NKEY SEED-----")[2].strip().partition(b"\n")[0].strip()

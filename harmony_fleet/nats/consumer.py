@@ -1,4 +1,6 @@
-"""A pull consumer of a bucket's newest entries, batch by batch; and an entry, as JetStream tells of it."""
+"""A pull consumer of a bucket's newest entries, batch by batch; and an entry, as JetStream tells of
+it.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A key's newest entry. `value` is None where the key is absent; `revision` 0 where it never was.
+    """A key's newest entry. `value` is None where the key is absent; `revision` 0 where it never
+    was.
 
     `created` is JetStream's own timestamp.
     """
@@ -32,12 +35,15 @@ class Entry:
 
 
 class Consumer:
-    """One pull consumer: `pull` asks for a batch, `batch` gives it, `ended` is the status that closed it.
+    """One pull consumer: `pull` asks for a batch, `batch` gives it, `ended` is the status that
+    closed it.
 
     `ended` is "" before the first batch and None after silence.
     """
 
-    def __init__(self, connection: Connection, inbox: Inbox, bucket: str, info: dict[str, Any]) -> None:
+    def __init__(
+        self, connection: Connection, inbox: Inbox, bucket: str, info: dict[str, Any]
+    ) -> None:
         self._nats = connection
         self._inbox = inbox
         self._bucket = bucket
@@ -49,10 +55,14 @@ class Consumer:
         """Ask for what is there, or wait for `PULL_SECONDS` for what comes."""
         until = {"no_wait": True} if no_wait else {"expires": int(PULL_SECONDS * 1e9)}
         request = {"batch": _BATCH, "max_bytes": _BATCH_BYTES} | until
-        await self._nats.publish(self._next, json.dumps(request).encode(), reply=self._inbox.subject)
+        await self._nats.publish(
+            self._next, json.dumps(request).encode(), reply=self._inbox.subject
+        )
 
     async def batch(self, silence: float) -> AsyncIterator[tuple[Entry, int]]:
-        """The batch's entries, each with the count of those behind it, until a status or seconds of `silence`."""
+        """The batch's entries, each with the count of those behind it, until a status or seconds of
+        `silence`.
+        """
         prefix = kv_subject(self._bucket, "")
         for _ in range(_BATCH):
             message = await self._inbox.next(silence)
@@ -66,7 +76,10 @@ class Consumer:
             revision, created, pending = _place(message.reply)
             absent = "KV-Operation" in headers or "Nats-Marker-Reason" in headers
             value = None if absent else bytes(message.data)
-            yield Entry(self._bucket, message.subject.removeprefix(prefix), value, revision, created), pending
+            yield (
+                Entry(self._bucket, message.subject.removeprefix(prefix), value, revision, created),
+                pending,
+            )
         self.ended = "408"
 
 

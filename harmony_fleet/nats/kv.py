@@ -1,8 +1,10 @@
-"""JetStream's key-value buckets as the operator's side needs them: CAS, complete lists, watches, the server's clock.
+"""JetStream's key-value buckets as the operator's side needs them: CAS, complete lists, watches,
+the server's clock.
 
-Speaks JetStream's JSON API itself, because the client library's own bucket isn't enough: the first ``None`` of its
-watch can come before entries, its purge isn't fenced, its keys aren't all checked. Reads go to the stream's leader, so
-that what is read is what a CAS is judged by. Knows nothing of manifests or statuses.
+Speaks JetStream's JSON API itself, because the client library's own bucket isn't enough: the first
+``None`` of its watch can come before entries, its purge isn't fenced, its keys aren't all checked.
+Reads go to the stream's leader, so that what is read is what a CAS is judged by. Knows nothing of
+manifests or statuses.
 """
 
 from __future__ import annotations
@@ -22,7 +24,13 @@ from harmony_fleet.context import Context
 from harmony_fleet.errors import Conflict, InvalidInput, Unreachable
 from harmony_fleet.nats import buckets
 from harmony_fleet.nats.buckets import EXPECTED, NO_MESSAGE, NO_STREAM, WRONG_SEQUENCE
-from harmony_fleet.nats.connection import CONNECT_SECONDS, REQUEST_SECONDS, ApiError, Connection, NoResponders
+from harmony_fleet.nats.connection import (
+    CONNECT_SECONDS,
+    REQUEST_SECONDS,
+    ApiError,
+    Connection,
+    NoResponders,
+)
 from harmony_fleet.nats.consumer import PULL_SECONDS, Consumer, Entry
 from scores.keys import BUCKETS, kv_stream, kv_subject
 from scores.names import parse_time
@@ -45,7 +53,10 @@ class Store:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         await self._nats.__aexit__(kind, error, trace)
 
@@ -59,10 +70,14 @@ class Store:
         await buckets.ensure(self._nats, replicas)
 
     async def get(self, bucket: str, key: str) -> Entry:
-        """The newest entry of `key`, from the stream's leader; absent where the key or the bucket is missing."""
+        """The newest entry of `key`, from the stream's leader; absent where the key or the bucket
+        is missing.
+        """
         request = {"last_by_subj": kv_subject(bucket, _checked(key))}
         try:
-            message = (await self._nats.api(f"STREAM.MSG.GET.{kv_stream(bucket)}", request))["message"]
+            message = (await self._nats.api(f"STREAM.MSG.GET.{kv_stream(bucket)}", request))[
+                "message"
+            ]
         except ApiError as error:
             if error.code in (NO_MESSAGE, NO_STREAM):
                 return Entry(bucket, key, None, 0, None)
@@ -94,10 +109,14 @@ class Store:
                 "move large content to an object store (File.object), or raise max_payload in the server",
             )
         try:
-            answer = json.loads(await self._nats.request(kv_subject(bucket, _checked(key)), value, headers))
+            answer = json.loads(
+                await self._nats.request(kv_subject(bucket, _checked(key)), value, headers)
+            )
         except NoResponders:
             raise Unreachable(
-                "BucketMissing", f"cannot write {key}: the bucket {bucket} is missing", "apply makes the buckets"
+                "BucketMissing",
+                f"cannot write {key}: the bucket {bucket} is missing",
+                "apply makes the buckets",
             ) from None
         if "error" not in answer:
             return int(answer["seq"])
@@ -108,12 +127,15 @@ class Store:
                 "look at it with get, then try again",
             )
         why = answer["error"].get("description", "")
-        raise Unreachable("WriteFailed", f"cannot write {key} of {bucket}: {why}", "see the server's log")
+        raise Unreachable(
+            "WriteFailed", f"cannot write {key} of {bucket}: {why}", "see the server's log"
+        )
 
     async def entries(self, bucket: str, filters: Sequence[str] = (">",)) -> dict[str, Entry]:
         """Every key that is there, complete and sorted; empty where the bucket is missing.
 
-        Read until the server's own count of what is behind says 0: silence is never taken for the end.
+        Read until the server's own count of what is behind says 0: silence is never taken for the
+        end.
         """
         found: dict[str, Entry] = {}
         async with self._consumer(bucket, filters) as consumer:
@@ -146,8 +168,8 @@ class Store:
         return found
 
     async def watch(self, bucket: str, keys: Sequence[str] | None) -> AsyncGenerator[Entry, None]:
-        """The newest entry of each key (None: of all), then each change, without end, through lost connections and
-        buckets.
+        """The newest entry of each key (None: of all), then each change, without end, through lost
+        connections and buckets.
 
         After a gap the newest is looked at again; one revision is given once.
         """
@@ -161,7 +183,9 @@ class Store:
                         await consumer.pull(no_wait=False)
                         async for entry, _pending in consumer.batch(PULL_SECONDS + 1):
                             mark = (entry.revision, entry.created)
-                            if (wanted is None or entry.key in wanted) and seen.get(entry.key) != mark:
+                            if (wanted is None or entry.key in wanted) and seen.get(
+                                entry.key
+                            ) != mark:
                                 seen[entry.key] = mark
                                 yield entry
             await asyncio.sleep(0.25)
@@ -170,7 +194,9 @@ class Store:
     async def _consumer(
         self, bucket: str, filters: Sequence[str], policy: str = "last_per_subject"
     ) -> AsyncIterator[Consumer | None]:
-        """A pull consumer of the newest entries; None where the bucket is missing. Removed at the end."""
+        """A pull consumer of the newest entries; None where the bucket is missing. Removed at the
+        end.
+        """
         stream = kv_stream(bucket)
         config = {
             "deliver_policy": policy,
@@ -181,7 +207,9 @@ class Store:
             "inactive_threshold": 30_000_000_000,
         }
         try:
-            info = await self._nats.api(f"CONSUMER.CREATE.{stream}", {"stream_name": stream, "config": config})
+            info = await self._nats.api(
+                f"CONSUMER.CREATE.{stream}", {"stream_name": stream, "config": config}
+            )
         except ApiError as error:
             if error.code != NO_STREAM:
                 raise _cannot_read(bucket, error) from None
@@ -206,7 +234,11 @@ class Store:
         for bucket in BUCKETS:
             with contextlib.suppress(ApiError):
                 return str((await self._nats.api(f"STREAM.INFO.{kv_stream(bucket)}"))["ts"])
-        raise InvalidInput("NoBuckets", "cannot tell the server's time: there are no buckets yet", "apply makes them")
+        raise InvalidInput(
+            "NoBuckets",
+            "cannot tell the server's time: there are no buckets yet",
+            "apply makes them",
+        )
 
     async def ask(self, subject: str, payload: bytes, seconds: float) -> bytes | None:
         """A request to a device; None where nobody listens or answers in time."""
@@ -221,7 +253,9 @@ class Store:
 
 
 def _cannot_read(bucket: str, why: object) -> Unreachable:
-    return Unreachable("ReadFailed", f"cannot read the bucket {bucket}: {why}", "try again; see the server's log")
+    return Unreachable(
+        "ReadFailed", f"cannot read the bucket {bucket}: {why}", "try again; see the server's log"
+    )
 
 
 def _present(found: dict[str, Entry]) -> dict[str, Entry]:
@@ -231,5 +265,7 @@ def _present(found: dict[str, Entry]) -> dict[str, Entry]:
 def _checked(key: str) -> str:
     """The client library lets ``a..b`` through and fails late."""
     if not _KEY.fullmatch(key):
-        raise InvalidInput("InvalidKey", "cannot use this as a key", "use the names of devices and deployments")
+        raise InvalidInput(
+            "InvalidKey", "cannot use this as a key", "use the names of devices and deployments"
+        )
     return key

@@ -1,7 +1,9 @@
-"""The client library, made to bear whatever a device may put into a subject or a header of what it writes.
+"""The client library, made to bear whatever a device may put into a subject or a header of what it
+writes.
 
-Permissions name the token in front of a key and let any bytes follow. The library takes a vertical tab for the end of a
-subject, and ends the connection over bytes that are no UTF-8: one such key would keep every list of a bucket from all.
+Permissions name the token in front of a key and let any bytes follow. The library takes a vertical
+tab for the end of a subject, and ends the connection over bytes that are no UTF-8: one such key
+would keep every list of a bucket from all.
 """
 
 from __future__ import annotations
@@ -15,7 +17,9 @@ from nats.protocol import parser
 
 _WORD: Final = rb"([^ \t\r\n]+)"
 # As the server splits its lines. The library's own patterns take more for white space.
-parser.MSG_RE = re.compile(rb"\AMSG[ \t]+%b[ \t]+%b[ \t]+(%b[ \t]+)?([0-9]+)\r\n" % (_WORD, _WORD, _WORD))
+parser.MSG_RE = re.compile(
+    rb"\AMSG[ \t]+%b[ \t]+%b[ \t]+(%b[ \t]+)?([0-9]+)\r\n" % (_WORD, _WORD, _WORD)
+)
 parser.HMSG_RE = re.compile(
     rb"\AHMSG[ \t]+%b[ \t]+%b[ \t]+(%b[ \t]+)?([0-9]+)[ \t]+([0-9]+)\r\n" % (_WORD, _WORD, _WORD)
 )
@@ -31,7 +35,9 @@ class TolerantClient(Client):
             return {}
         return found
 
-    def _build_message(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: Any) -> Msg:
+    def _build_message(
+        self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: Any
+    ) -> Msg:
         spelt = plain_subject(subject).encode()
         made: Msg = super()._build_message(sid, spelt, reply, data, headers)
         return made
@@ -40,4 +46,6 @@ class TolerantClient(Client):
 def plain_subject(subject: bytes) -> str:
     r"""As text in which nothing is for a terminal: ``$KV.actual-state.pi-01.\x1b[31m``."""
     text = bytes(subject).decode("utf-8", "backslashreplace")
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
+    )

@@ -27,7 +27,9 @@ def check_kinds(wire: WireManifest, device: Device) -> None:
     info = device.info
     if info is None:
         return
-    refused = [(at, score.kind) for at, score in enumerate(wire.scores) if score.kind not in info.kinds]
+    refused = [
+        (at, score.kind) for at, score in enumerate(wire.scores) if score.kind not in info.kinds
+    ]
     if refused:
         kinds = ", ".join(sorted({kind for _, kind in refused}))
         raise Refused(
@@ -78,6 +80,8 @@ def _lacks(info: DeviceInfo, kind: str) -> str:
         return "systemd"
     if kind == "Container" and has.podman is None:
         return "podman"
-    if kind == "SystemUpgrade" and (has.updater is None or "AptFullUpgradeV1" not in has.updater.operations):
+    if kind == "SystemUpgrade" and (
+        has.updater is None or "AptFullUpgradeV1" not in has.updater.operations
+    ):
         return "updater"
     return ""

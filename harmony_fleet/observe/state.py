@@ -85,12 +85,16 @@ class Deployment:
     actual: Actual
 
     def generation(self) -> int:
-        """The highest generation that either bucket shows, refused ones too; 0 where none was ever seen."""
+        """The highest generation that either bucket shows, refused ones too; 0 where none was ever
+        seen.
+        """
         known = [self.desired.generation()]
         status = self.actual.status
         if status is not None:
             known.append(status.generation or 0)
-            if status.rejected is not None and not status.rejected.reason.startswith("Signature"):  # nobody's word
+            if status.rejected is not None and not status.rejected.reason.startswith(
+                "Signature"
+            ):  # nobody's word
                 known.append(status.rejected.generation or 0)
         return max(known)
 
@@ -153,7 +157,9 @@ def _decode(model: type[M], entry: Entry) -> tuple[M | None, str]:
 
 
 def told(data: bytes, limit: int) -> Any:
-    """The JSON value of what a device said. Raises NotCanonical also where it has text that has no UTF-8 form."""
+    """The JSON value of what a device said. Raises NotCanonical also where it has text that has no
+    UTF-8 form.
+    """
     value = read(data, limit)
     if b"\\u" in data:
         try:
@@ -165,7 +171,9 @@ def told(data: bytes, limit: int) -> Any:
 
 async def read_deployment(store: Store, key: DeploymentKey) -> Deployment:
     """Both sides of one deployment."""
-    desired, actual = await asyncio.gather(store.get(DESIRED, str(key)), store.get(ACTUAL, str(key)))
+    desired, actual = await asyncio.gather(
+        store.get(DESIRED, str(key)), store.get(ACTUAL, str(key))
+    )
     return Deployment(key, to_desired(desired), to_actual(actual))
 
 
@@ -174,33 +182,47 @@ async def read_deployments(store: Store, keys: Iterable[DeploymentKey]) -> list[
     return await gather_bounded(functools.partial(read_deployment, store), keys)
 
 
-async def list_deployments(store: Store, device: str | None, deployment: str | None) -> list[Deployment]:
+async def list_deployments(
+    store: Store, device: str | None, deployment: str | None
+) -> list[Deployment]:
     """All deployments of the buckets, or those of one device or name; sorted."""
     if device and deployment:
         found = await read_deployment(store, DeploymentKey(device, deployment))
         absent = found.desired.created is None and found.actual.created is None
         return [] if absent else [found]
     filters = [f"{device or '*'}.{deployment or '*'}"]
-    desired, actual = await asyncio.gather(store.entries(DESIRED, filters), store.entries(ACTUAL, filters))
+    desired, actual = await asyncio.gather(
+        store.entries(DESIRED, filters), store.entries(ACTUAL, filters)
+    )
     none = Entry("", "", None, 0, None)
     return [
-        Deployment(key, to_desired(desired.get(str(key), none)), to_actual(actual.get(str(key), none)))
+        Deployment(
+            key, to_desired(desired.get(str(key), none)), to_actual(actual.get(str(key), none))
+        )
         for key in sorted(filter(None, map(parse_deployment_key, {*desired, *actual})))
     ]
 
 
 async def list_devices(store: Store, labels: Mapping[str, str] | None = None) -> list[Device]:
-    """Devices that ever told of themselves or sent a heartbeat; with `labels`, those that carry all of them."""
+    """Devices that ever told of themselves or sent a heartbeat; with `labels`, those that carry all
+    of them.
+    """
     infos, beats = await asyncio.gather(store.entries(INFO), store.entries(HEARTBEAT))
     names = {key.partition(".")[2] for key in (*infos, *beats)}
-    devices = [_device(name, infos.get(info_key(name)), beats.get(heartbeat_key(name))) for name in sorted(names)]
+    devices = [
+        _device(name, infos.get(info_key(name)), beats.get(heartbeat_key(name)))
+        for name in sorted(names)
+    ]
     return [device for device in devices if _carries(device, labels or {})]
 
 
 async def read_device(store: Store, name: str) -> Device:
     """One device; `info` and `heard` are None where it never told."""
     return _device(
-        name, *await asyncio.gather(store.get(INFO, info_key(name)), store.get(HEARTBEAT, heartbeat_key(name)))
+        name,
+        *await asyncio.gather(
+            store.get(INFO, info_key(name)), store.get(HEARTBEAT, heartbeat_key(name))
+        ),
     )
 
 
@@ -223,7 +245,9 @@ def check_name(what: str, name: str) -> str:
         return _NAME.validate_python(name)
     except ValidationError as error:
         raise InvalidInput(
-            "InvalidName", f"cannot use the {what}'s name: it {error.errors()[0]['msg']}", "check the spelling"
+            "InvalidName",
+            f"cannot use the {what}'s name: it {error.errors()[0]['msg']}",
+            "check the spelling",
         ) from None
 
 
@@ -233,13 +257,21 @@ def parse_selectors(selectors: Sequence[str]) -> dict[str, str]:
     for selector in selectors:
         name, equals, value = selector.partition("=")
         if not equals or not name or labels.get(name, value) != value:
-            raise InvalidInput("SelectorInvalid", "cannot read a --select", "write it as label=value, each label once")
+            raise InvalidInput(
+                "SelectorInvalid",
+                "cannot read a --select",
+                "write it as label=value, each label once",
+            )
         labels[name] = value
     return labels
 
 
-async def choose_devices(store: Store, names: Sequence[str], selectors: Sequence[str]) -> list[Device]:
-    """The named devices and those that carry the labels; a name may be one that never told of itself."""
+async def choose_devices(
+    store: Store, names: Sequence[str], selectors: Sequence[str]
+) -> list[Device]:
+    """The named devices and those that carry the labels; a name may be one that never told of
+    itself.
+    """
     labels = parse_selectors(selectors)
     for name in names:
         check_name("device", name)
@@ -247,6 +279,12 @@ async def choose_devices(store: Store, names: Sequence[str], selectors: Sequence
     if labels:
         chosen |= {device.name: device for device in await list_devices(store, labels)}
     if not chosen:
-        what = "no device carries these labels" if labels else "neither --device nor --select was given"
-        raise InvalidInput("NoDevice", f"cannot choose a device: {what}", "see them with: harmony devices")
+        what = (
+            "no device carries these labels"
+            if labels
+            else "neither --device nor --select was given"
+        )
+        raise InvalidInput(
+            "NoDevice", f"cannot choose a device: {what}", "see them with: harmony devices"
+        )
     return [chosen[name] for name in sorted(chosen)]

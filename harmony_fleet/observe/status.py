@@ -1,6 +1,8 @@
-"""Deployments and devices as an operator wants to see them: rows, ages, and what may be shown of a manifest. Pure.
+"""Deployments and devices as an operator wants to see them: rows, ages, and what may be shown of a
+manifest. Pure.
 
-Ages are between two of the server's own times. What a silent device once said is shown, and said to be old.
+Ages are between two of the server's own times. What a silent device once said is shown, and said to
+be old.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ _CONTENT: Final = ("content", "content_base64")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One deployment in `harmony status`. `wanted` and `generation` are the desired and the enforced one."""
+    """One deployment in `harmony status`. `wanted` and `generation` are the desired and the
+    enforced one.
+    """
 
     device: str
     deployment: str
@@ -68,7 +72,9 @@ class Row:
 def rows(deployments: Iterable[Deployment], devices: Iterable[Device], now: datetime) -> list[Row]:
     """A row for each deployment, in order. `now` is the server's time."""
     silent = {device.name: device.silent(now) for device in devices}
-    return [_row(deployment, silent.get(deployment.key.device, True), now) for deployment in deployments]
+    return [
+        _row(deployment, silent.get(deployment.key.device, True), now) for deployment in deployments
+    ]
 
 
 def _row(found: Deployment, silent: bool, now: datetime) -> Row:
@@ -89,27 +95,53 @@ def _row(found: Deployment, silent: bool, now: datetime) -> Row:
         generation=status.generation if status else None,
         ready=ready,
         total=total,
-        age=now - actual.created if actual.created and not (status is None and not actual.problem) else None,
+        age=now - actual.created
+        if actual.created and not (status is None and not actual.problem)
+        else None,
         silent=silent,
         status=status,
-        lineage_differs=bool(standing and status and status.lineage and status.lineage != standing.lineage),
+        lineage_differs=bool(
+            standing and status and status.lineage and status.lineage != standing.lineage
+        ),
         hidden=phase == "Removed" and (standing is None or standing.removed),
     )
 
 
 def _told(found: Deployment) -> tuple[str, str, str]:
-    """Phase, reason and message: the device's, or what is to be said where it says nothing that can be read."""
+    """Phase, reason and message: the device's, or what is to be said where it says nothing that can
+    be read.
+    """
     status = found.actual.status
     if found.actual.problem:
-        return "Unreadable", found.actual.problem, "its status can't be read: a newer agent may have written it"
+        return (
+            "Unreadable",
+            found.actual.problem,
+            "its status can't be read: a newer agent may have written it",
+        )
     if status is None:
         return "Waiting", "", "the device hasn't answered yet"
     if not status.reason and found.desired.problem:
-        return status.phase, "DesiredUnreadable", f"what stands in desired-state can't be read: {found.desired.problem}"
-    if not status.reason and found.desired.manifest and found.desired.manifest.generation > (status.generation or 0):
-        return status.phase, "Outdated", f"the device still has generation {status.generation or 'none'}"
+        return (
+            status.phase,
+            "DesiredUnreadable",
+            f"what stands in desired-state can't be read: {found.desired.problem}",
+        )
+    if (
+        not status.reason
+        and found.desired.manifest
+        and found.desired.manifest.generation > (status.generation or 0)
+    ):
+        return (
+            status.phase,
+            "Outdated",
+            f"the device still has generation {status.generation or 'none'}",
+        )
     if not status.reason and found.desired.manifest is None and status.phase != "Removed":
-        return status.phase, "NotDesired", "nothing in desired-state: kept enforced; take it away with harmony delete"
+        return (
+            status.phase,
+            "NotDesired",
+            "nothing in desired-state: kept enforced; take it away with harmony delete",
+        )
     return status.phase, status.reason, status.message
 
 
@@ -147,7 +179,9 @@ def heartbeat_state(device: Device, now: datetime) -> str:
 
 
 def kinds(device: Device) -> list[str]:
-    """The kinds that the device allows, each with the version of what it stands on: ``Container (podman 4.3.1)``."""
+    """The kinds that the device allows, each with the version of what it stands on: ``Container
+    (podman 4.3.1)``.
+    """
     if device.info is None:
         return []
     has = device.info.capabilities
@@ -175,7 +209,9 @@ def _masked_score(score: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(shown.get(name), str):
             shown[name] = _hidden(name, shown[name])
     if shown.get("dropins"):
-        shown["dropins"] = {name: _hidden("content", text) for name, text in shown["dropins"].items()}
+        shown["dropins"] = {
+            name: _hidden("content", text) for name, text in shown["dropins"].items()
+        }
     if shown.get("env"):
         shown["env"] = {key: {"hidden": True} for key in shown["env"]}
     if shown.get("init_containers"):

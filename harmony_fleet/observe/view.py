@@ -1,4 +1,5 @@
-"""The fleet as its buckets show it, kept up to date entry by entry: what status, a dashboard and metrics read.
+"""The fleet as its buckets show it, kept up to date entry by entry: what status, a dashboard and
+metrics read.
 
 `FleetView` is fed and asked and does no I/O; `keep` feeds it. Ages are JetStream's alone.
 """
@@ -72,7 +73,9 @@ class DeploymentCounts:
     def as_json(self) -> dict[str, Any]:
         """The value that ``-o json`` shows."""
         last = self.last_error
-        reported = {"device": last.device, "phase": last.phase, "reason": last.reason} if last else None
+        reported = (
+            {"device": last.device, "phase": last.phase, "reason": last.reason} if last else None
+        )
         counts: dict[str, Any] = {group: self.counts[group] for group in GROUPS}
         return {"deployment": self.deployment, **counts, "last_error": reported}
 
@@ -88,7 +91,11 @@ def group_of(expected: Expected | None, reported: Reported | None) -> Group | No
     if expected is None:
         return "succeeded" if reported.phase == "Converged" else "pending"
     current = reported.lineage == expected.lineage and reported.generation >= expected.generation
-    return "succeeded" if reported.phase == "Converged" and current and not expected.removed else "pending"
+    return (
+        "succeeded"
+        if reported.phase == "Converged" and current and not expected.removed
+        else "pending"
+    )
 
 
 class FleetView:
@@ -174,13 +181,19 @@ class FleetView:
                 found = LastError(key.device, reported.phase, reported.reason, reported.created)
                 worst[key.deployment] = max(found, worst.get(key.deployment, found), key=_recent)
         return [
-            DeploymentCounts(name, {group: self._counts[name][group] for group in GROUPS}, worst.get(name))
+            DeploymentCounts(
+                name, {group: self._counts[name][group] for group in GROUPS}, worst.get(name)
+            )
             for name in names
         ]
 
     def errors(self, most: int) -> list[tuple[DeploymentKey, Reported]]:
         """List the errors of all devices, the newest first."""
-        bad = [key for key, group in self._groups.items() if group in ("failed", "held") and key in self._reported]
+        bad = [
+            key
+            for key, group in self._groups.items()
+            if group in ("failed", "held") and key in self._reported
+        ]
         reported = [(key, self._reported[key]) for key in bad]
         return heapq.nlargest(most, reported, key=lambda item: (_moment(item[1].created), item[0]))
 
@@ -194,7 +207,11 @@ class FleetView:
 
     def stale(self, now: datetime) -> list[str]:
         """The devices of which no heartbeat came lately."""
-        return [name for name in self.devices() if name not in self._heard or now - self._heard[name] > STALE_AFTER]
+        return [
+            name
+            for name in self.devices()
+            if name not in self._heard or now - self._heard[name] > STALE_AFTER
+        ]
 
     def as_json(self, now: datetime) -> dict[str, Any]:
         """The whole, for programs."""
@@ -204,7 +221,12 @@ class FleetView:
 
 def _told(status: DeploymentStatus, created: datetime | None) -> Reported:
     reason = status.reason or next(
-        (item.reason for _, item in sorted(status.resources.items()) if item.reason and item.phase != "Ready"), ""
+        (
+            item.reason
+            for _, item in sorted(status.resources.items())
+            if item.reason and item.phase != "Ready"
+        ),
+        "",
     )
     return Reported(status.phase, reason, status.lineage, status.generation or 0, created)
 
@@ -228,7 +250,9 @@ async def load(store: Store, view: FleetView) -> None:
 
 
 async def keep(store: Store, view: FleetView, changed: Callable[[], None] = lambda: None) -> None:
-    """Feed `view` until cancelled: each change at once, and now and then all of it, so that nothing is missed."""
+    """Feed `view` until cancelled: each change at once, and now and then all of it, so that nothing
+    is missed.
+    """
 
     async def follow(bucket: str) -> None:
         async with contextlib.aclosing(store.watch(bucket, None)) as entries:

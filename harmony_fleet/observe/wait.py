@@ -1,6 +1,8 @@
-"""Wait until devices answered: judge each status (pure), and watch until all are settled or time is up.
+"""Wait until devices answered: judge each status (pure), and watch until all are settled or time is
+up.
 
-Judged is only what a status says of the generation that is waited for; an older verdict is not taken for this one's.
+Judged is only what a status says of the generation that is waited for; an older verdict is not
+taken for this one's.
 """
 
 from __future__ import annotations
@@ -22,7 +24,14 @@ from scores.status import SETTLED, DeploymentStatus, ResourceStatus
 
 _STALE: Final = frozenset({"LineageChanged", "StaleGeneration", "GenerationReused"})
 _GUARDS: Final = frozenset(
-    {"PruneGuard", "OwnershipConflict", "LedgerLost", "OwnedByAnotherDeployment", "KindNotAllowed", "MissingCapability"}
+    {
+        "PruneGuard",
+        "OwnershipConflict",
+        "LedgerLost",
+        "OwnedByAnotherDeployment",
+        "KindNotAllowed",
+        "MissingCapability",
+    }
 )
 
 
@@ -86,7 +95,9 @@ def _removal(status: DeploymentStatus) -> Verdict:
 
 def _undecided(status: DeploymentStatus) -> Verdict:
     """The device waits for somebody to say what becomes of what it had."""
-    return Verdict(ExitCode.REFUSED, status.phase, status.reason, status.message, _HINTS["LedgerLost"])
+    return Verdict(
+        ExitCode.REFUSED, status.phase, status.reason, status.message, _HINTS["LedgerLost"]
+    )
 
 
 def _refusal(target: Target, status: DeploymentStatus, revision: int) -> Verdict | None:
@@ -95,7 +106,11 @@ def _refusal(target: Target, status: DeploymentStatus, revision: int) -> Verdict
     if rejected is not None and rejected.generation is not None:
         ours = rejected.generation == target.generation
     else:
-        ours = status.phase in _NOES and revision > target.answered and status.reason != "DesiredStateMissing"
+        ours = (
+            status.phase in _NOES
+            and revision > target.answered
+            and status.reason != "DesiredStateMissing"
+        )
     if not ours:
         return None
     reason = rejected.reason if rejected is not None else status.reason
@@ -126,7 +141,9 @@ def _code(reason: str) -> ExitCode:
 
 
 def _elsewhere(target: Target, status: DeploymentStatus) -> Verdict:
-    """The device enforces another generation: an older one is still to be replaced, a newer one has overtaken ours."""
+    """The device enforces another generation: an older one is still to be replaced, a newer one has
+    overtaken ours.
+    """
     if status.lineage == target.lineage and (status.generation or 0) > target.generation:
         return Verdict(
             ExitCode.STALE,
@@ -135,19 +152,29 @@ def _elsewhere(target: Target, status: DeploymentStatus) -> Verdict:
             f"generation {status.generation} was written meanwhile",
             "look with harmony status",
         )
-    return Verdict(None, "Waiting", message=f"the device still has generation {status.generation or 'none'}")
+    return Verdict(
+        None, "Waiting", message=f"the device still has generation {status.generation or 'none'}"
+    )
 
 
 def _enforced(target: Target, status: DeploymentStatus) -> Verdict:
     if status.phase == "Converged":
         return Verdict(ExitCode.DONE, status.phase)
     current = [
-        item for item in unsettled(status) if target.specs.get(item[0], item[1].spec_digest) == item[1].spec_digest
+        item
+        for item in unsettled(status)
+        if target.specs.get(item[0], item[1].spec_digest) == item[1].spec_digest
     ]
     for name, resource in current:
         if resource.phase == "Blocked" and resource.reason in _GUARDS:
             message = f"{name}: {resource.message or resource.phase}"
-            return Verdict(ExitCode.REFUSED, status.phase, resource.reason, message, _HINTS.get(resource.reason, ""))
+            return Verdict(
+                ExitCode.REFUSED,
+                status.phase,
+                resource.reason,
+                message,
+                _HINTS.get(resource.reason, ""),
+            )
     if (
         status.phase == "Degraded"
         and status.reason == "LedgerLost"
@@ -156,16 +183,26 @@ def _enforced(target: Target, status: DeploymentStatus) -> Verdict:
         return _undecided(status)
     if status.phase == "Failed" and any(resource.phase == "Failed" for _, resource in current):
         return Verdict(
-            ExitCode.NOT_CONVERGED, status.phase, status.reason, status.message, "harmony status --resources"
+            ExitCode.NOT_CONVERGED,
+            status.phase,
+            status.reason,
+            status.message,
+            "harmony status --resources",
         )
     if status.phase in ("Removing", "Removed"):
-        return Verdict(ExitCode.NOT_CONVERGED, status.phase, status.reason, status.message, "harmony status")
+        return Verdict(
+            ExitCode.NOT_CONVERGED, status.phase, status.reason, status.message, "harmony status"
+        )
     return Verdict(None, status.phase, status.reason, status.message)
 
 
 def unsettled(status: DeploymentStatus | None) -> list[tuple[str, ResourceStatus]]:
     """The resources that aren't Ready or Completed."""
-    return [item for item in sorted((status.resources if status else {}).items()) if item[1].phase not in SETTLED]
+    return [
+        item
+        for item in sorted((status.resources if status else {}).items())
+        if item[1].phase not in SETTLED
+    ]
 
 
 async def wait_for(
@@ -178,7 +215,10 @@ async def wait_for(
     open_keys = set(verdicts)
     if targets:
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds), contextlib.aclosing(store.watch(ACTUAL, list(by_key))) as updates:
+            async with (
+                asyncio.timeout(seconds),
+                contextlib.aclosing(store.watch(ACTUAL, list(by_key))) as updates,
+            ):
                 async for entry in updates:
                     target = by_key[entry.key]
                     verdicts[target.key] = verdict = _take(target, entry, heard, observe)
@@ -187,7 +227,9 @@ async def wait_for(
                         break
     for target in targets:
         if verdicts[target.key].exit_code is None:
-            verdicts[target.key] = await _late(store, target, verdicts[target.key], target.key in heard, seconds)
+            verdicts[target.key] = await _late(
+                store, target, verdicts[target.key], target.key in heard, seconds
+            )
     return verdicts
 
 
@@ -202,8 +244,12 @@ def _take(target: Target, entry: Entry, heard: set[DeploymentKey], observe: Obse
     return verdict
 
 
-async def _late(store: Store, target: Target, last: Verdict, heard: bool, seconds: float) -> Verdict:
-    """Time is up: was it the device that said nothing, NATS that is gone, or only the work that isn't done?"""
+async def _late(
+    store: Store, target: Target, last: Verdict, heard: bool, seconds: float
+) -> Verdict:
+    """Time is up: was it the device that said nothing, NATS that is gone, or only the work that
+    isn't done?
+    """
     waited = f"not settled after {seconds:g} s"
     if not store.connected:
         return Verdict(
@@ -217,7 +263,13 @@ async def _late(store: Store, target: Target, last: Verdict, heard: bool, second
     if heard or not device.silent(await store.now()):
         why = f"{waited}: {last.message}" if last.message else waited
         hint = "harmony status --resources says what is behind; harmony wait goes on waiting"
-        return replace(last, exit_code=ExitCode.NOT_CONVERGED, reason=last.reason or "Timeout", message=why, hint=hint)
+        return replace(
+            last,
+            exit_code=ExitCode.NOT_CONVERGED,
+            reason=last.reason or "Timeout",
+            message=why,
+            hint=hint,
+        )
     silence = "it never sent a heartbeat" if device.heard is None else "its heartbeat is stale"
     return Verdict(
         ExitCode.UNREACHABLE,

@@ -1,4 +1,6 @@
-"""Tables of the fleet: devices, deployments, findings, plans. Writes to the console it is given, decides nothing."""
+"""Tables of the fleet: devices, deployments, findings, plans. Writes to the console it is given,
+decides nothing.
+"""
 
 from __future__ import annotations
 
@@ -39,11 +41,19 @@ def _deployment_row(tally: DeploymentCounts) -> Row:
     last = tally.last_error
     counts = tally.counts
     styles = {"succeeded": "green", "failed": "red", "pending": "yellow", "held": "yellow"}
-    numbers = [Text(str(counts[group]), styles[group] if counts[group] else "dim") for group in counts]
-    return [plain(tally.deployment), *numbers, plain(f"{last.device}: {last.phase} {last.reason}" if last else "-", "")]
+    numbers = [
+        Text(str(counts[group]), styles[group] if counts[group] else "dim") for group in counts
+    ]
+    return [
+        plain(tally.deployment),
+        *numbers,
+        plain(f"{last.device}: {last.phase} {last.reason}" if last else "-", ""),
+    ]
 
 
-def members_table(roster: Roster, devices: Mapping[str, Device], now: datetime, to: Console) -> None:
+def members_table(
+    roster: Roster, devices: Mapping[str, Device], now: datetime, to: Console
+) -> None:
     """The roster's devices, and whether each is heard."""
     rows: list[Row] = []
     for member in roster.devices[:MOST]:
@@ -52,7 +62,15 @@ def members_table(roster: Roster, devices: Mapping[str, Device], now: datetime, 
         state = member.desired_state if member.enabled else "disabled"
         labels = ", ".join(f"{key}={value}" for key, value in sorted(member.labels.items()))
         told = [plain(heartbeat_state(device, now)), Text(heard)]
-        rows.append([plain(member.name), plain(member.device_class, ""), plain(state, ""), *told, plain(labels, "")])
+        rows.append(
+            [
+                plain(member.name),
+                plain(member.device_class, ""),
+                plain(state, ""),
+                *told,
+                plain(labels, ""),
+            ]
+        )
     grid(["DEVICE", "CLASS", "WANTED", "STATE", "HEARD>", "LABELS"], rows, to)
     _more(len(roster.devices), to)
 
@@ -63,12 +81,19 @@ def findings_table(findings: Sequence[Finding], to: Console) -> None:
     for finding in findings[:MOST]:
         place = "/".join(part for part in (finding.device, finding.deployment) if part)
         rows.append(
-            [Text(finding.code, "red"), plain(place, ""), plain(finding.resource, ""), plain(finding.detail, "")]
+            [
+                Text(finding.code, "red"),
+                plain(place, ""),
+                plain(finding.resource, ""),
+                plain(finding.detail, ""),
+            ]
         )
     grid(["CODE", "WHERE", "RESOURCE", "DETAIL"], rows, to)
     _more(len(findings), to)
     for code, count in sorted(codes(findings).items()):
-        to.print(Text.assemble((f"{code}", "bold"), f" ({count}): {RESPONSES[code]}"), soft_wrap=True)
+        to.print(
+            Text.assemble((f"{code}", "bold"), f" ({count}): {RESPONSES[code]}"), soft_wrap=True
+        )
 
 
 def plan_table(made: FleetPlan, to: Console) -> None:
@@ -79,12 +104,21 @@ def plan_table(made: FleetPlan, to: Console) -> None:
     for group in groups.values():
         first = group[0]
         names = _some([item.wire.device for item in group])
-        to.print(Text.assemble(plain(first.wire.deployment, "bold"), f"  {first.action}  at {names}"), soft_wrap=True)
+        to.print(
+            Text.assemble(plain(first.wire.deployment, "bold"), f"  {first.action}  at {names}"),
+            soft_wrap=True,
+        )
         for change in first.changes:
             to.print(change_lines(change), soft_wrap=True)
-    for words, keys in (("purge the key of", [key for key, _ in made.purges]), ("being removed at", made.removing)):
+    for words, keys in (
+        ("purge the key of", [key for key, _ in made.purges]),
+        ("being removed at", made.removing),
+    ):
         if keys:
-            to.print(Text(f"{words} {_some([f'{key.device}/{key.deployment}' for key in keys])}"), soft_wrap=True)
+            to.print(
+                Text(f"{words} {_some([f'{key.device}/{key.deployment}' for key in keys])}"),
+                soft_wrap=True,
+            )
     refusals(made.refusals[:MOST], to)
     told = f"{len(made.plans)} to write, {len(made.purges)} to purge, {made.unchanged} unchanged"
     refused = f", {len(made.refusals)} refused" if made.refusals else ""

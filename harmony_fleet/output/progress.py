@@ -1,4 +1,5 @@
-"""Progress while waiting: a live view on a terminal, a line a change elsewhere. Only on standard error.
+"""Progress while waiting: a live view on a terminal, a line a change elsewhere. Only on standard
+error.
 
 Use as ``with Progress(console) as progress``; `waiting` starts it, `observe` feeds it.
 """
@@ -35,13 +36,18 @@ class Progress:
         self._lines: dict[DeploymentKey, str] = {}
         self._live: Live | None = None
         if live and console.is_terminal:
-            self._live = Live(console=console, refresh_per_second=8, transient=True, get_renderable=self._view)
+            self._live = Live(
+                console=console, refresh_per_second=8, transient=True, get_renderable=self._view
+            )
 
     def __enter__(self) -> Progress:
         return self
 
     def __exit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
     ) -> None:
         if self._live is not None:
             self._live.stop()
@@ -63,14 +69,20 @@ class Progress:
         if self._live is not None:
             return
         line = summary(target.key, status, verdict).plain
-        behind = ", ".join(text.plain.strip() for text in details(status)) if verdict.exit_code is None else ""
+        behind = (
+            ", ".join(text.plain.strip() for text in details(status))
+            if verdict.exit_code is None
+            else ""
+        )
         line = f"{line}; {behind}" if behind else line
         if self._lines.get(target.key) != line:
             self._lines[target.key] = line
             self._console.print(Text(line), soft_wrap=True)
 
     def _view(self) -> RenderableType:
-        items = sorted(self._seen.items(), key=lambda item: (item[1][1].exit_code is not None, item[0]))
+        items = sorted(
+            self._seen.items(), key=lambda item: (item[1][1].exit_code is not None, item[0])
+        )
         parts: list[RenderableType] = []
         for key, (status, verdict) in items[:MAX_SHOWN]:
             line = summary(key, status, verdict)
@@ -88,7 +100,9 @@ class Progress:
 
 def summary(key: DeploymentKey, status: DeploymentStatus | None, verdict: Verdict) -> Text:
     """``pi-01/web  Progressing  1/3 ready``."""
-    text = Text.assemble(plain(f"{key.device}/{key.deployment}", "bold"), "  ", plain(verdict.phase))
+    text = Text.assemble(
+        plain(f"{key.device}/{key.deployment}", "bold"), "  ", plain(verdict.phase)
+    )
     if status is not None and status.resources and verdict.phase != "Waiting":
         total = len(status.resources)
         text.append(f"  {total - len(unsettled(status))}/{total} ready")
@@ -104,7 +118,11 @@ def details(status: DeploymentStatus | None) -> list[Text]:
     behind = unsettled(status)
     lines = [
         Text.assemble(
-            "    ", plain(key, ""), " ", plain(item.phase), f" {plain(item.reason, '').plain}" if item.reason else ""
+            "    ",
+            plain(key, ""),
+            " ",
+            plain(item.phase),
+            f" {plain(item.reason, '').plain}" if item.reason else "",
         )
         for key, item in behind[:MAX_RESOURCES]
     ]

@@ -1,4 +1,5 @@
-"""Consoles and grids for people, JSON and YAML for programs. Decides nothing; the tables stand in `tables`.
+"""Consoles and grids for people, JSON and YAML for programs. Decides nothing; the tables stand in
+`tables`.
 
 What comes from a device is text, never markup or an escape sequence of a terminal.
 """
@@ -20,9 +21,14 @@ from ruamel.yaml import YAML
 from ruamel.yaml.representer import SafeRepresenter
 
 STYLES: Final = {
-    **dict.fromkeys(("Converged", "Ready", "Completed", "fresh", "created", "updated", "added"), "green"),
+    **dict.fromkeys(
+        ("Converged", "Ready", "Completed", "fresh", "created", "updated", "added"), "green"
+    ),
     **dict.fromkeys(("Progressing", "Pending", "Removing", "Waiting", "changed", "Held"), "yellow"),
-    **dict.fromkeys(("Failed", "Degraded", "Blocked", "Fenced", "Rejected", "Unreadable", "stale", "removed"), "red"),
+    **dict.fromkeys(
+        ("Failed", "Degraded", "Blocked", "Fenced", "Rejected", "Unreadable", "stale", "removed"),
+        "red",
+    ),
     **dict.fromkeys(("Removed", "unchanged", "never", "Unknown"), "dim"),
 }
 Row = list[Text]
@@ -48,12 +54,16 @@ class _Console(Console):
 def console(stream: TextIO) -> Console:
     """A console on `stream`: as wide as the terminal; into a pipe nothing is wrapped or cut."""
     wide = None if stream.isatty() or os.environ.get("COLUMNS") else 4096
-    return _Console(file=stream, width=wide, highlight=False, markup=False, emoji=False, soft_wrap=False)
+    return _Console(
+        file=stream, width=wide, highlight=False, markup=False, emoji=False, soft_wrap=False
+    )
 
 
 def plain(value: object, style: str | None = None) -> Text:
     """`value` as text of one line, with what a terminal would act on replaced."""
-    text = "".join(char if char.isprintable() else "?" for char in str(value).strip().replace("\n", " "))
+    text = "".join(
+        char if char.isprintable() else "?" for char in str(value).strip().replace("\n", " ")
+    )
     return Text(text, style=STYLES.get(text, "") if style is None else style)
 
 
@@ -76,7 +86,9 @@ def machine(value: Any, output: Output) -> str:
 
 
 def _unseen(text: str, escape: Callable[[str], str]) -> str:
-    """With what a terminal acts on, or hides, spelt out; such characters stand in quoted text alone."""
+    """With what a terminal acts on, or hides, spelt out; such characters stand in quoted text
+    alone.
+    """
     if text.isascii() and "\x7f" not in text:
         return text
     return "".join(char if char.isprintable() or char == "\n" else escape(char) for char in text)
@@ -89,7 +101,9 @@ class _Representer(SafeRepresenter):
         """A literal block where it can hold the text exactly."""
         readable = all(char.isprintable() or char == "\n" for char in data)
         block = readable and "\n" in data.rstrip("\n")
-        style = "|" if block else None if readable else '"'  # the library's plain styles lose some line breaks
+        style = (
+            "|" if block else None if readable else '"'
+        )  # the library's plain styles lose some line breaks
         return self.represent_scalar("tag:yaml.org,2002:str", data, style=style)
 
 
@@ -99,7 +113,8 @@ _Representer.add_representer(str, _Representer.represent_str)
 def grid(header: Sequence[str], rows: Iterable[Row | Text], to: Console) -> None:
     """Columns as wide as their cells, the last one wrapped in what is left.
 
-    A Text instead of a row is a line of its own. A header that ends in ``>`` is of a column that is set to the right.
+    A Text instead of a row is a line of its own. A header that ends in ``>`` is of a column that is
+    set to the right.
     """
     body = list(rows)
     titles: Row = [Text(name.rstrip(">"), "bold") for name in header]
@@ -117,7 +132,9 @@ def grid(header: Sequence[str], rows: Iterable[Row | Text], to: Console) -> None
         for at, width in enumerate(widths):
             cell = _cut(row[at], width)
             space, right = " " * (width - cell.cell_len), header[at].endswith(">")
-            line.append_text(Text.assemble(space if right else "", cell, "" if right else space, "  "))
+            line.append_text(
+                Text.assemble(space if right else "", cell, "" if right else space, "  ")
+            )
         _print_last(line, row[-1], start, to)
 
 
@@ -127,11 +144,15 @@ def _cut(cell: Text, width: int) -> Text:
     if over <= 0:
         return cell
     keep = (len(cell.plain) - over - 1) // 2
-    return Text.assemble(cell[: len(cell.plain) - over - 1 - keep], "…", cell[len(cell.plain) - keep :])
+    return Text.assemble(
+        cell[: len(cell.plain) - over - 1 - keep], "…", cell[len(cell.plain) - keep :]
+    )
 
 
 def _print_last(line: Text, last: Text, start: int, to: Console) -> None:
-    """The last cell beside the others, further lines below its first; on lines of its own where there is no room."""
+    """The last cell beside the others, further lines below its first; on lines of its own where
+    there is no room.
+    """
     room = to.width - start
     if not last.plain or last.cell_len <= room or room >= _MIN_LAST:
         wrapped = list(last.wrap(to, max(room, 1)))

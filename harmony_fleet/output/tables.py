@@ -1,4 +1,6 @@
-"""Tables of plans, results, deployments and devices. Writes to the console it is given; decides nothing."""
+"""Tables of plans, results, deployments and devices. Writes to the console it is given; decides
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,12 @@ from harmony_fleet.rollout.plan import Plan
 from scores.keys import DeploymentKey
 from scores.status import DeploymentStatus
 
-_DONE: Final = {"create": "created", "update": "updated", "remove": "removing", "unchanged": "unchanged"}
+_DONE: Final = {
+    "create": "created",
+    "update": "updated",
+    "remove": "removing",
+    "unchanged": "unchanged",
+}
 _SIGNS: Final = {"added": "+", "changed": "~", "removed": "-"}
 
 
@@ -34,16 +41,23 @@ def plans_table(plans: Sequence[Plan], to: Console) -> None:
     for group in groups.values():
         for item in group:
             name = plain(item.name, "bold")
-            to.print(Text.assemble(name, f"  {item.action}  generation {item.wire.generation}"), soft_wrap=True)
+            to.print(
+                Text.assemble(name, f"  {item.action}  generation {item.wire.generation}"),
+                soft_wrap=True,
+            )
             for warning in item.warnings:
-                to.print(Text.assemble(("  warning: ", "yellow"), plain(warning, "")), soft_wrap=True)
+                to.print(
+                    Text.assemble(("  warning: ", "yellow"), plain(warning, "")), soft_wrap=True
+                )
         for change in group[0].changes:
             to.print(change_lines(change), soft_wrap=True)
 
 
 def change_lines(change: Change) -> Text:
     """``~ File/motd``, and its fields below: ``content: 3 bytes, sha256:… → 4 bytes, sha256:…``."""
-    text = Text.assemble("  ", (_SIGNS[change.how], STYLES.get(change.how, "")), " ", plain(change.key, ""))
+    text = Text.assemble(
+        "  ", (_SIGNS[change.how], STYLES.get(change.how, "")), " ", plain(change.key, "")
+    )
     for item in change.fields:
         text.append(f"\n      {_field_words(item)}")
     return text
@@ -55,7 +69,10 @@ def _field_words(item: FieldChange) -> Text:
         return Text(f"{name}: changed")
     if item.before == item.after:
         return Text(f"{name}: changed, not shown")
-    before, after = (plain("(unset)" if value is None else value, "").plain for value in (item.before, item.after))
+    before, after = (
+        plain("(unset)" if value is None else value, "").plain
+        for value in (item.before, item.after)
+    )
     return Text(f"{name}: {before} → {after}")
 
 
@@ -63,19 +80,29 @@ def refusals(found: Iterable[tuple[DeploymentKey, HarmonyError]], to: Console) -
     """Print the refused deployments and the reasons."""
     for key, error in found:
         place = plain(f"{key.device}/{key.deployment}", "")
-        words = Text.assemble(("refused: ", "red"), place, f"  {error.code}: ", plain(error.message, ""))
+        words = Text.assemble(
+            ("refused: ", "red"), place, f"  {error.code}: ", plain(error.message, "")
+        )
         to.print(words, soft_wrap=True)
 
 
 def results_table(results: Sequence[Result], to: Console) -> None:
     """Print the results of an apply."""
-    grid(["DEVICE", "DEPLOYMENT", "RESULT", "GEN>", "PHASE", "REASON"], map(_result_row, results), to)
+    grid(
+        ["DEVICE", "DEPLOYMENT", "RESULT", "GEN>", "PHASE", "REASON"], map(_result_row, results), to
+    )
 
 
 def _result_row(item: Result) -> Row:
     wire, verdict, error = item.plan.wire, item.verdict, item.error
     done = "removed" if verdict and verdict.phase == "Removed" else _DONE[item.plan.action]
-    reason = (error.code, error.message) if error else (verdict.reason, verdict.message) if verdict else ("", "")
+    reason = (
+        (error.code, error.message)
+        if error
+        else (verdict.reason, verdict.message)
+        if verdict
+        else ("", "")
+    )
     return [
         plain(wire.device),
         plain(wire.deployment),
@@ -92,11 +119,19 @@ def _words(reason: str, message: str) -> Text:
 
 def status_table(shown: Sequence[status.Row], to: Console) -> None:
     """Deployments: where each is, and of what generation (enforced/desired)."""
-    grid(["DEVICE", "DEPLOYMENT", "PHASE", "GEN>", "READY>", "AGE>", "REASON"], map(_status_row, shown), to)
+    grid(
+        ["DEVICE", "DEPLOYMENT", "PHASE", "GEN>", "READY>", "AGE>", "REASON"],
+        map(_status_row, shown),
+        to,
+    )
 
 
 def _status_row(row: status.Row) -> Row:
-    notes = [row.reason, "device silent" if row.silent else "", "of another lineage" if row.lineage_differs else ""]
+    notes = [
+        row.reason,
+        "device silent" if row.silent else "",
+        "of another lineage" if row.lineage_differs else "",
+    ]
     return [
         plain(row.device),
         plain(row.deployment),
@@ -109,7 +144,9 @@ def _status_row(row: status.Row) -> Row:
 
 
 def resources_table(shown: Sequence[status.Row], to: Console) -> None:
-    """The resources of each deployment, with what is behind told below. SINCE is the device's own clock."""
+    """The resources of each deployment, with what is behind told below. SINCE is the device's own
+    clock.
+    """
     for at, row in enumerate(shown):
         cells = _status_row(row)
         if at:
@@ -121,7 +158,11 @@ def resources_table(shown: Sequence[status.Row], to: Console) -> None:
         if row.message:
             to.print(Text.assemble("  ", plain(row.message, "dim")), soft_wrap=True)
         if row.status and row.status.resources:
-            grid(["  RESOURCE", "PHASE", "SINCE", "DRIFT", "REASON"], _resource_rows(row.status, silent=row.silent), to)
+            grid(
+                ["  RESOURCE", "PHASE", "SINCE", "DRIFT", "REASON"],
+                _resource_rows(row.status, silent=row.silent),
+                to,
+            )
 
 
 def _resource_rows(told: DeploymentStatus, *, silent: bool) -> Iterable[Row | Text]:
@@ -164,9 +205,20 @@ def _desired_row(item: Deployment, now: datetime) -> Row:
 
 
 def devices_table(devices: Sequence[Device], now: datetime, to: Console) -> None:
-    """Devices: whether each is heard of, and what it is capable of; that below each where the terminal is narrow."""
+    """Devices: whether each is heard of, and what it is capable of; that below each where the
+    terminal is narrow.
+    """
     wide = to.width >= WIDE
-    header = ["DEVICE", "STATE", "HEARD>", "OS", "AGENT", "BOOT", "LABELS", *(["KINDS"] if wide else [])]
+    header = [
+        "DEVICE",
+        "STATE",
+        "HEARD>",
+        "OS",
+        "AGENT",
+        "BOOT",
+        "LABELS",
+        *(["KINDS"] if wide else []),
+    ]
     rows: list[Row | Text] = []
     for device in devices:
         row, kinds = _device_row(device, now), plain(", ".join(status.kinds(device)), "")
@@ -182,8 +234,16 @@ def _device_row(device: Device, now: datetime) -> Row:
         plain(device.name),
         plain(status.heartbeat_state(device, now)),
         Text(status.age(now - device.heard if device.heard else None)),
-        plain(f"{info.os.id} {info.os.version_id} {info.os.arch}" if info else device.problem or "-", ""),
+        plain(
+            f"{info.os.id} {info.os.version_id} {info.os.arch}" if info else device.problem or "-",
+            "",
+        ),
         plain(info.agent_version if info else "-", ""),
         plain(info.boot_id[:8] if info else "-", ""),
-        plain(", ".join(f"{key}={value}" for key, value in sorted(info.labels.items())) if info else "-", ""),
+        plain(
+            ", ".join(f"{key}={value}" for key, value in sorted(info.labels.items()))
+            if info
+            else "-",
+            "",
+        ),
     ]

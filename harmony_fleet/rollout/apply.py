@@ -1,4 +1,5 @@
-"""Apply and delete: plan for every device first, then write each by CAS, then wait, and never over another's write.
+"""Apply and delete: plan for every device first, then write each by CAS, then wait, and never over
+another's write.
 
 Says nothing itself: what happens is told to the callbacks in `Show`, and the results are returned.
 """
@@ -73,7 +74,11 @@ class Result:
         """This one's share in the command's exit code."""
         if self.error is not None:
             return self.error.exit_code
-        return ExitCode.DONE if self.verdict is None or self.verdict.exit_code is None else self.verdict.exit_code
+        return (
+            ExitCode.DONE
+            if self.verdict is None or self.verdict.exit_code is None
+            else self.verdict.exit_code
+        )
 
     def as_json(self) -> dict[str, Any]:
         """The value that ``-o json`` shows."""
@@ -107,7 +112,9 @@ class Show:
 
 @dataclass(slots=True)
 class Run:
-    """An apply under way; kept outside, so that one who interrupts it can still say what was written."""
+    """An apply under way; kept outside, so that one who interrupts it can still say what was
+    written.
+    """
 
     show: Show = field(default_factory=Show)
     results: list[Result] = field(default_factory=list)
@@ -122,31 +129,50 @@ class Run:
 async def plan_all(
     store: Store, manifests: Sequence[Manifest], devices: Sequence[Device], options: Options
 ) -> tuple[list[Plan], list[Refusal]]:
-    """The plans for each manifest at each device. One refusal refuses all, but where it is its device's word alone.
+    """The plans for each manifest at each device. One refusal refuses all, but where it is its
+    device's word alone.
 
     Raises HarmonyError, also where such words leave nothing to go on with.
     """
     pairs = [(manifest, device) for device in devices for manifest in manifests]
     keys = [DeploymentKey(device.name, manifest.deployment) for manifest, device in pairs]
     found = await read_deployments(store, keys)
-    wish = (options.lineage, options.take_over, options.allow_prune, options.signing, options.follow)
+    wish = (
+        options.lineage,
+        options.take_over,
+        options.allow_prune,
+        options.signing,
+        options.follow,
+    )
     plans: list[Plan] = []
     refused: list[Refusal] = []
     for (manifest, device), deployment in zip(pairs, found, strict=True):
         try:
-            own = manifest if options.decide is None else await options.decide(store, manifest, deployment)
+            own = (
+                manifest
+                if options.decide is None
+                else await options.decide(store, manifest, deployment)
+            )
             plans.append(plan(ApplyRequest(own, *wish), deployment, device))
         except HarmonyError as error:
             if not error.alone:
                 raise
             refused.append(Refusal(deployment.key, error))
     if refused and not plans:
-        raise next(item.error for item in refused if item.error.share is worst(one.error.share for one in refused))
+        raise next(
+            item.error
+            for item in refused
+            if item.error.share is worst(one.error.share for one in refused)
+        )
     return plans, refused
 
 
 async def apply(
-    store: Store, manifests: Sequence[Manifest], devices: Sequence[Device], options: Options, run: Run
+    store: Store,
+    manifests: Sequence[Manifest],
+    devices: Sequence[Device],
+    options: Options,
+    run: Run,
 ) -> ExitCode:
     """Plan, show, write, wait. The results are in `run`."""
     plans, run.refused = await plan_all(store, manifests, devices, options)
@@ -160,7 +186,9 @@ async def apply(
     if options.wait_seconds is not None:
         run.show.waiting(run.results)
         await wait_all(store, run, options.wait_seconds)
-    return worst([*(result.exit_code for result in run.results), *(item.error.share for item in run.refused)])
+    return worst(
+        [*(result.exit_code for result in run.results), *(item.error.share for item in run.refused)]
+    )
 
 
 async def write_all(store: Store, run: Run) -> None:
@@ -175,23 +203,37 @@ async def write_all(store: Store, run: Run) -> None:
         except HarmonyError as error:
             result.error = error
 
-    await gather_bounded(write, [result for result in run.results if result.plan.action != "unchanged"])
+    await gather_bounded(
+        write, [result for result in run.results if result.plan.action != "unchanged"]
+    )
 
 
 async def wait_all(store: Store, run: Run, seconds: float) -> None:
     """Wait for every device's answer; the verdicts are in the results."""
-    waiting = [(target_of(item.plan.wire, item.plan.answered), item) for item in run.results if item.error is None]
+    waiting = [
+        (target_of(item.plan.wire, item.plan.answered), item)
+        for item in run.results
+        if item.error is None
+    ]
     verdicts = await wait_for(store, [target for target, _ in waiting], seconds, run.show.observe)
     for target, result in waiting:
         result.verdict = verdicts[target.key]
 
 
-async def delete(store: Store, deployment: str, devices: Sequence[Device], options: Options, run: Run) -> ExitCode:
-    """Desire the deployment's removal, wait for it, then purge the key; what is gone already is left alone."""
-    found = await read_deployments(store, [DeploymentKey(device.name, deployment) for device in devices])
+async def delete(
+    store: Store, deployment: str, devices: Sequence[Device], options: Options, run: Run
+) -> ExitCode:
+    """Desire the deployment's removal, wait for it, then purge the key; what is gone already is
+    left alone.
+    """
+    found = await read_deployments(
+        store, [DeploymentKey(device.name, deployment) for device in devices]
+    )
     present = {item.key.device for item in found if not gone(item)}
     removal = Manifest(deployment=deployment, removed=True)
-    code = await apply(store, [removal], [item for item in devices if item.name in present], options, run)
+    code = await apply(
+        store, [removal], [item for item in devices if item.name in present], options, run
+    )
     for result in run.results:
         if result.verdict is not None and result.verdict.exit_code is ExitCode.DONE:
             await purge(store, result)

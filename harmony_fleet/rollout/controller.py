@@ -1,6 +1,8 @@
-"""`harmony fleet controller`: keeps projections reconciled, carries runs on, begins scheduled ones. Runs until ended.
+"""`harmony fleet controller`: keeps projections reconciled, carries runs on, begins scheduled ones.
+Runs until ended.
 
-Holds nothing: what it does follows from the roster and the buckets each time, so it may be killed, and run twice.
+Holds nothing: what it does follows from the roster and the buckets each time, so it may be killed,
+and run twice.
 """
 
 from __future__ import annotations
@@ -49,7 +51,8 @@ class Controller:
     async def run(self, seconds: float) -> None:
         """Reconcile each `seconds`, carry runs on in between, until cancelled.
 
-        Raises Behind where another copy of this home was applied: two controllers would undo each other's work.
+        Raises Behind where another copy of this home was applied: two controllers would undo each
+        other's work.
         """
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -71,7 +74,10 @@ class Controller:
                 if isinstance(error, Behind) and error.code not in _PASSING:
                     raise
                 details = "; ".join(error.details)
-                self._tell(what, f"cannot {what}: {error.code}: {error.message}{': ' if details else ''}{details}")
+                self._tell(
+                    what,
+                    f"cannot {what}: {error.code}: {error.message}{': ' if details else ''}{details}",
+                )
             await asyncio.sleep(seconds)
 
     def _tell(self, what: str, words: str) -> None:
@@ -80,7 +86,9 @@ class Controller:
         self._said[what] = words
 
     async def reconcile(self) -> None:
-        """Once: write what differs, where nothing refuses; purge what is gone; take ended attempts off."""
+        """Once: write what differs, where nothing refuses; purge what is gone; take ended attempts
+        off.
+        """
         await self._store.ensure_buckets(self._replicas)
         under_way = Run()
         with self._file.locked(_LOCK_SECONDS) as roster:
@@ -92,15 +100,24 @@ class Controller:
             await write_fleet(self._store, made, under_way)
             await confirm(self._store, roster.lineage, revision)
         alone = [f"{key.device}: {error.code}: {error.message}" for key, error in made.refusals]
-        self._tell("devices", f"passed over, and the others go on: {'; '.join(alone[:_TOLD])}" if alone else "")
+        self._tell(
+            "devices",
+            f"passed over, and the others go on: {'; '.join(alone[:_TOLD])}" if alone else "",
+        )
         written = [result for result in under_way.results if result.written]
         if written or made.purges:
-            self._say(f"roster generation {made.generation}: {len(written)} written, {len(made.purges)} purged")
+            self._say(
+                f"roster generation {made.generation}: {len(written)} written, {len(made.purges)} purged"
+            )
         await self._tidy(fleet)
 
     async def _tidy(self, fleet: Fleet) -> None:
         """Runs that ended while a device was away."""
-        left = {key.deployment for key, found in fleet.deployments.items() if found.desired.manifest is not None}
+        left = {
+            key.deployment
+            for key, found in fleet.deployments.items()
+            if found.desired.manifest is not None
+        }
         for run in await kept_runs.all_runs(self._store):
             if run.phase != "Running" and run.deployment in left:
                 await tidy(self._store, run, fleet.signing)
@@ -133,12 +150,19 @@ class Controller:
                 continue
             try:
                 devices = {device.name: device for device in await list_devices(self._store)}
-                chosen = [devices.get(item.name) or Device(item.name, None) for item in roster.picked(schedule.select)]
+                chosen = [
+                    devices.get(item.name) or Device(item.name, None)
+                    for item in roster.picked(schedule.select)
+                ]
                 made = freeze(asked, chosen, await kept_runs.all_runs(self._store), now)
                 await kept_runs.create(self._store, made)
             except Conflict:
                 continue  # another controller was faster
             except HarmonyError as error:
-                self._tell(schedule.name, f"cannot begin {schedule.name}: {error.code}: {error.message}")
+                self._tell(
+                    schedule.name, f"cannot begin {schedule.name}: {error.code}: {error.message}"
+                )
                 continue
-            self._say(f"run {made.run_uid[:8]} begun by schedule {schedule.name}, {len(made.targets)} devices")
+            self._say(
+                f"run {made.run_uid[:8]} begun by schedule {schedule.name}, {len(made.targets)} devices"
+            )

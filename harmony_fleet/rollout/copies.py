@@ -1,7 +1,9 @@
-"""The roster's mark and its sealed copy in the bucket ``fleet-authority``: looked at, written by CAS, pulled.
+"""The roster's mark and its sealed copy in the bucket ``fleet-authority``: looked at, written by
+CAS, pulled.
 
-The copy is closed to NATS' owner: any signing key of the home, also a retired one, opens it, so that an older copy of
-the home can catch up. Without signing keys there is no copy, and the mark stands alone.
+The copy is closed to NATS' owner: any signing key of the home, also a retired one, opens it, so
+that an older copy of the home can catch up. Without signing keys there is no copy, and the mark
+stands alone.
 """
 
 from __future__ import annotations
@@ -18,7 +20,16 @@ from harmony_fleet.manifests import signing
 from harmony_fleet.nats.kv import Store
 from harmony_fleet.roster import text
 from harmony_fleet.roster.file import RosterFile
-from harmony_fleet.roster.mark import PULL, Behind, Mark, behind, check_keys, differences, follows, mark_of
+from harmony_fleet.roster.mark import (
+    PULL,
+    Behind,
+    Mark,
+    behind,
+    check_keys,
+    differences,
+    follows,
+    mark_of,
+)
 from harmony_fleet.roster.model import Roster
 from harmony_fleet.roster.seal import Version
 from harmony_fleet.storage.regular import read_regular
@@ -55,7 +66,9 @@ def _key(kind: str, lineage: str) -> str:
 
 
 async def look(store: Store, lineage: str) -> Standing:
-    """The mark as it stands. Raises Behind where it can't be read: then nobody knows what was applied last."""
+    """The mark as it stands. Raises Behind where it can't be read: then nobody knows what was
+    applied last.
+    """
     entry = await store.get(FLEET, _key(_MARKS, lineage))
     if entry.value is None:
         return Standing(revision=entry.revision)
@@ -69,8 +82,11 @@ async def look(store: Store, lineage: str) -> Standing:
         ) from None
 
 
-async def admit(store: Store, file: RosterFile, roster: Roster, *, any_keys: bool = False) -> Standing:
-    """The mark, where `roster`, as it stands in `file`, may be applied after it. Raises Behind with what differs.
+async def admit(
+    store: Store, file: RosterFile, roster: Roster, *, any_keys: bool = False
+) -> Standing:
+    """The mark, where `roster`, as it stands in `file`, may be applied after it. Raises Behind with
+    what differs.
 
     With `any_keys` this home may sign with other keys than the last one did.
     """
@@ -92,16 +108,23 @@ def _differs(own: Roster, copy: Copy | None) -> list[str]:
 
 
 async def claim(store: Store, file: RosterFile, roster: Roster, standing: Standing) -> int:
-    """Have the mark say that `roster` is applied from now on; its revision. Raises Behind where somebody was faster."""
+    """Have the mark say that `roster` is applied from now on; its revision. Raises Behind where
+    somebody was faster.
+    """
     keys = signing.all_keys(file.folder.parent)
     active = [key.id for key in keys if key.state == "active"]
     mark = mark_of(roster.lineage, file.history(), active)
-    if standing.mark is not None and (standing.mark.version, standing.mark.keys) == (mark.version, mark.keys):
+    if standing.mark is not None and (standing.mark.version, standing.mark.keys) == (
+        mark.version,
+        mark.keys,
+    ):
         revision = standing.revision
         await confirm(store, roster.lineage, revision)
     else:
         try:
-            revision = await store.put(FLEET, _key(_MARKS, roster.lineage), mark.canonical(), standing.revision)
+            revision = await store.put(
+                FLEET, _key(_MARKS, roster.lineage), mark.canonical(), standing.revision
+            )
         except Conflict:
             raise _overtaken() from None
     await _keep_copy(store, file, roster, mark, keys)
@@ -122,13 +145,21 @@ def _overtaken() -> Behind:
     )
 
 
-async def _keep_copy(store: Store, file: RosterFile, roster: Roster, mark: Mark, keys: Sequence[signing.Key]) -> None:
-    """Write the sealed copy unless it stands. Whoever comes later mends what a kill or a race left here."""
+async def _keep_copy(
+    store: Store, file: RosterFile, roster: Roster, mark: Mark, keys: Sequence[signing.Key]
+) -> None:
+    """Write the sealed copy unless it stands. Whoever comes later mends what a kill or a race left
+    here.
+    """
     if not keys:
         return
     key = _key("copy", roster.lineage)
     entry = await store.get(FLEET, key)
-    wanted = {"generation": mark.generation, "content": mark.content, "keys": sorted(one.id for one in keys)}
+    wanted = {
+        "generation": mark.generation,
+        "content": mark.content,
+        "keys": sorted(one.id for one in keys),
+    }
     if _header(entry.value) == wanted:
         return
     data = _sealed(file, roster, wanted, keys)
@@ -144,7 +175,11 @@ def _header(data: bytes | None) -> dict[str, Any] | None:
     value = _json(data)
     if not isinstance(value, dict) or not isinstance(value.get("keys"), dict):
         return None
-    return {"generation": value.get("generation"), "content": value.get("content"), "keys": sorted(value["keys"])}
+    return {
+        "generation": value.get("generation"),
+        "content": value.get("content"),
+        "keys": sorted(value["keys"]),
+    }
 
 
 def _json(data: bytes | None) -> Any:
@@ -154,7 +189,9 @@ def _json(data: bytes | None) -> Any:
         return None
 
 
-def _sealed(file: RosterFile, roster: Roster, header: dict[str, Any], keys: Sequence[signing.Key]) -> bytes:
+def _sealed(
+    file: RosterFile, roster: Roster, header: dict[str, Any], keys: Sequence[signing.Key]
+) -> bytes:
     """The copy: packed, closed by a key of its own, and that closed by each key of the home."""
     from nacl.secret import SecretBox  # noqa: PLC0415 - only where there are keys
 
@@ -163,13 +200,19 @@ def _sealed(file: RosterFile, roster: Roster, header: dict[str, Any], keys: Sequ
     packed = zlib.compress(canonical({"roster": _coded(plain), "files": files}), 9)
     once = os.urandom(SecretBox.KEY_SIZE)
     box = _coded(bytes(SecretBox(once).encrypt(packed)))
-    return canonical({**header, "keys": {key.id: _coded(key.seal(once)) for key in keys}, "box": box})
+    return canonical(
+        {**header, "keys": {key.id: _coded(key.seal(once)) for key in keys}, "box": box}
+    )
 
 
 def beside(roster: Roster) -> list[str]:
-    """The files of Scores that lie in the roster's own folder; others are their owner's to bring."""
+    """The files of Scores that lie in the roster's own folder; others are their owner's to
+    bring.
+    """
     names = [deployment.file for deployment in roster.deployments if deployment.file is not None]
-    return sorted({name for name in names if not name.startswith("/") and ".." not in name.split("/")})
+    return sorted(
+        {name for name in names if not name.startswith("/") and ".." not in name.split("/")}
+    )
 
 
 def _coded(data: bytes) -> str:
@@ -186,17 +229,25 @@ async def _copy(store: Store, file: RosterFile, mark: Mark) -> Copy | None:
             if plain is None:
                 continue
             roster = base64.b64decode(plain["roster"], validate=True)
-            files = {str(name): base64.b64decode(data, validate=True) for name, data in plain["files"].items()}
+            files = {
+                str(name): base64.b64decode(data, validate=True)
+                for name, data in plain["files"].items()
+            }
         except (KeyError, TypeError, ValueError, AttributeError, zlib.error):
             continue
         parsed = text.parse(roster, "the copy")
-        if (parsed.lineage, parsed.generation, parsed.content_digest()) == (mark.lineage, *mark.version):
+        if (parsed.lineage, parsed.generation, parsed.content_digest()) == (
+            mark.lineage,
+            *mark.version,
+        ):
             return Copy(roster, files, mark)
     return None
 
 
 def _opened(key: signing.Key, value: Any) -> bytes | None:
-    """The packed content, where `key` opens it. Raises KeyError, TypeError, ValueError, zlib.error."""
+    """The packed content, where `key` opens it. Raises KeyError, TypeError, ValueError,
+    zlib.error.
+    """
     from nacl.exceptions import CryptoError  # noqa: PLC0415 - only where there are keys
     from nacl.secret import SecretBox  # noqa: PLC0415
 
@@ -226,13 +277,16 @@ async def lineage_of(store: Store, file: RosterFile) -> str:
 
 
 async def pull(store: Store, file: RosterFile) -> tuple[Roster, list[str], bool]:
-    """Take what was applied last; the roster, the files that are to be brought by hand, and whether anything changed.
+    """Take what was applied last; the roster, the files that are to be brought by hand, and whether
+    anything changed.
 
     Raises InvalidInput where nothing was applied yet, Refused where no copy can be opened here.
     """
     mark = (await look(store, await lineage_of(store, file))).mark
     if mark is None:
-        raise InvalidInput("NothingApplied", "cannot pull: no roster was applied yet", "harmony fleet apply")
+        raise InvalidInput(
+            "NothingApplied", "cannot pull: no roster was applied yet", "harmony fleet apply"
+        )
     if _present(file) == mark.version:
         return file.read(), [], False
     copy = await _copy(store, file, mark)
@@ -245,7 +299,11 @@ async def pull(store: Store, file: RosterFile) -> tuple[Roster, list[str], bool]
     for name, data in copy.files.items():
         file.put(name, data)
     roster = file.replace(copy.roster, mark.past())
-    elsewhere = [one.file for one in roster.deployments if one.file is not None and one.file not in copy.files]
+    elsewhere = [
+        one.file
+        for one in roster.deployments
+        if one.file is not None and one.file not in copy.files
+    ]
     return roster, sorted(set(elsewhere)), True
 
 
@@ -266,4 +324,6 @@ async def take_over(store: Store, file: RosterFile, say: Callable[[str], None]) 
     if mark is None or mark.version in file.history():
         return
     after = file.overrule(mark.version)
-    say(f"taking over from generation {mark.generation}: this roster is generation {after.generation} now")
+    say(
+        f"taking over from generation {mark.generation}: this roster is generation {after.generation} now"
+    )

@@ -116,13 +116,17 @@ class Fleet:
         return self.devices.get(name) or Device(name, None)
 
     def expected(self) -> Iterator[tuple[DeploymentKey, Projection]]:
-        """The projections that are to be there: those of disabled devices only where something is."""
+        """The projections that are to be there: those of disabled devices only where something
+        is.
+        """
         for key, projection in self.projections.items():
             if not projection.only_there or there(self.found(key)):
                 yield key, projection
 
     def crowded(self) -> dict[str, list[DeploymentKey]]:
-        """Devices with more strays than may be believed, and those: anybody can say anything of their own device."""
+        """Devices with more strays than may be believed, and those: anybody can say anything of
+        their own device.
+        """
         found: dict[str, list[DeploymentKey]] = {}
         for key, deployment in self.deployments.items():
             if key not in self.projections and stray(deployment):
@@ -142,12 +146,18 @@ class Fleet:
 def there(found: Deployment) -> bool:
     """Return whether anything is desired or enforced."""
     status, standing = found.actual.status, found.desired.manifest
-    return (standing is not None and not standing.removed) or (status is not None and status.phase != "Removed")
+    return (standing is not None and not standing.removed) or (
+        status is not None and status.phase != "Removed"
+    )
 
 
 def stray(found: Deployment) -> bool:
     """Return whether a device's word is all there is of it."""
-    return found.desired.manifest is None and not found.desired.problem and _says_something(found.actual)
+    return (
+        found.desired.manifest is None
+        and not found.desired.problem
+        and _says_something(found.actual)
+    )
 
 
 def _says_something(actual: Actual) -> bool:
@@ -165,9 +175,13 @@ def _devices(fleet: Fleet) -> Iterator[Finding]:
     for name, member in members.items():
         device = fleet.device(name)
         if member.enabled and device.silent(fleet.now):
-            yield Finding(name, "", "", "heartbeat-stale", "never heard" if device.heard is None else "")
+            yield Finding(
+                name, "", "", "heartbeat-stale", "never heard" if device.heard is None else ""
+            )
         if device.problem:
-            yield Finding(name, "", "", "device-implausible", f"Unreadable: {device.problem} in device-info")
+            yield Finding(
+                name, "", "", "device-implausible", f"Unreadable: {device.problem} in device-info"
+            )
         for what, field in (("containers", "unmanaged"), ("InvalidKey", "ignored_keys")):
             if names := _told(device, field):
                 yield Finding(name, "", "", "unmanaged", f"{what} {' '.join(names)}")
@@ -213,7 +227,9 @@ def _expected(fleet: Fleet) -> Iterator[Finding]:
         if problem:
             yield Finding(*place, "capability-missing", problem)
         if found is not stands:
-            yield Finding(*place, "projection-differs", "no key that the device trusts signed what stands")
+            yield Finding(
+                *place, "projection-differs", "no key that the device trusts signed what stands"
+            )
         else:
             yield from _written(place, found, projection, fleet.signing)
         yield from _enforced(place, found)
@@ -228,7 +244,11 @@ def _strange(fleet: Fleet, found: Deployment) -> str:
     if standing is not None and standing.lineage != ours:
         return f"desired by lineage {standing.lineage[:8]}"
     agreed = standing.supersedes if standing is not None else None
-    if status is not None and status.phase != "Removed" and status.lineage not in (None, ours, agreed):
+    if (
+        status is not None
+        and status.phase != "Removed"
+        and status.lineage not in (None, ours, agreed)
+    ):
         return f"enforced by lineage {(status.lineage or '')[:8]}"
     return ""
 
@@ -242,9 +262,15 @@ def _written(
     elif standing.removed:
         yield Finding(*place, "projection-differs", f"removal stands, wanted {_short(wanted)}")
     elif content_of(standing) != content_of(wanted):
-        yield Finding(*place, "projection-differs", f"{_short(standing)} stands, wanted {_short(wanted)}")
+        yield Finding(
+            *place, "projection-differs", f"{_short(standing)} stands, wanted {_short(wanted)}"
+        )
     elif standing.generation < found.generation() and not implausible(found):
-        yield Finding(*place, "projection-differs", f"generation {standing.generation} stands after a newer one")
+        yield Finding(
+            *place,
+            "projection-differs",
+            f"generation {standing.generation} stands after a newer one",
+        )
     elif unsigned := signing.problem(standing):
         yield Finding(*place, "projection-differs", unsigned)
 
@@ -267,7 +293,9 @@ def _enforced(place: tuple[str, str, str], found: Deployment) -> Iterator[Findin
     elif status.phase != "Converged":
         yield Finding(*place, "not-converged", f"{status.phase} {status.reason}".strip())
     elif standing is not None and (status.generation or 0) < standing.generation:
-        yield Finding(*place, "not-converged", f"generation {status.generation} of {standing.generation}")
+        yield Finding(
+            *place, "not-converged", f"generation {status.generation} of {standing.generation}"
+        )
 
 
 def _resources(key: DeploymentKey, found: Deployment, projection: Projection) -> Iterator[Finding]:
@@ -278,7 +306,13 @@ def _resources(key: DeploymentKey, found: Deployment, projection: Projection) ->
     for name, resource in status.resources.items():
         code = _resource(wanted.get(name), resource, disabled=projection.only_there)
         if code is not None:
-            yield Finding(key.device, key.deployment, name, code, f"{resource.phase} {resource.reason}".strip())
+            yield Finding(
+                key.device,
+                key.deployment,
+                name,
+                code,
+                f"{resource.phase} {resource.reason}".strip(),
+            )
 
 
 def _resource(score: Score | None, resource: ResourceStatus, *, disabled: bool) -> Code | None:
@@ -291,7 +325,11 @@ def _resource(score: Score | None, resource: ResourceStatus, *, disabled: bool) 
         return "disabled-running"
     if runs and want is False:
         return "unexpected"
-    return "missing" if want and runs is False and resource.phase not in ("Completed", "Pending") else None
+    return (
+        "missing"
+        if want and runs is False and resource.phase not in ("Completed", "Pending")
+        else None
+    )
 
 
 def _wants_to_run(score: Score | None) -> bool | None:
@@ -308,7 +346,11 @@ def _runs(resource: ResourceStatus) -> bool | None:
     """
     detail = resource.status
     if isinstance(detail, UnitDetail):
-        return None if detail.condition is False and detail.active_state == "inactive" else detail.active_state in _UP
+        return (
+            None
+            if detail.condition is False and detail.active_state == "inactive"
+            else detail.active_state in _UP
+        )
     return detail.state in ("Running", "Paused") if isinstance(detail, ContainerDetail) else None
 
 
@@ -321,18 +363,28 @@ def _others(fleet: Fleet) -> Iterator[Finding]:
         place = (key.device, key.deployment, "")
         if not fleet.ours(found):
             lineage = _lineage(found)
-            yield Finding(*place, "unmanaged", f"of lineage {lineage[:8]}" if lineage else "of no lineage")
+            yield Finding(
+                *place, "unmanaged", f"of lineage {lineage[:8]}" if lineage else "of no lineage"
+            )
         elif not key.deployment.startswith(RUN_PREFIX):
             yield Finding(*place, "projection-differs", "NotInRoster: it is to be removed")
 
 
 def _matters(found: Deployment) -> bool:
-    return there(found) or found.desired.manifest is not None or bool(found.desired.problem or found.actual.problem)
+    return (
+        there(found)
+        or found.desired.manifest is not None
+        or bool(found.desired.problem or found.actual.problem)
+    )
 
 
 def _lineage(found: Deployment) -> str:
     standing, status = found.desired.manifest, found.actual.status
-    return standing.lineage if standing is not None else (status.lineage or "" if status is not None else "")
+    return (
+        standing.lineage
+        if standing is not None
+        else (status.lineage or "" if status is not None else "")
+    )
 
 
 def _short(manifest: Manifest) -> str:

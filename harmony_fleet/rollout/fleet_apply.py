@@ -29,7 +29,9 @@ _MENDED_THERE: Final = frozenset({"missing", "unexpected", "disabled-running", "
 
 @contextlib.contextmanager
 def collecting_later() -> Iterator[None]:
-    """A large fleet is millions of objects and hardly a cycle: the collector would walk them all, many times over."""
+    """A large fleet is millions of objects and hardly a cycle: the collector would walk them all,
+    many times over.
+    """
     was = gc.isenabled()
     gc.disable()
     try:
@@ -42,7 +44,9 @@ def collecting_later() -> Iterator[None]:
 async def read_fleet(store: Store, roster: Roster, folder: Path) -> Fleet:
     """The roster's projections and everything that the buckets hold."""
     projections = project(roster, load_sources(roster, folder))
-    deployments, devices = await asyncio.gather(list_deployments(store, None, None), list_devices(store))
+    deployments, devices = await asyncio.gather(
+        list_deployments(store, None, None), list_devices(store)
+    )
     return Fleet(
         roster,
         projections,
@@ -62,7 +66,9 @@ async def server_time(store: Store) -> datetime:
 
 
 async def write_fleet(store: Store, made: FleetPlan, run: Run) -> None:
-    """Write all that is planned, and purge what is gone. The results are in `run`. Refuses before the first write."""
+    """Write all that is planned, and purge what is gone. The results are in `run`. Refuses before
+    the first write.
+    """
     check_refusals(made)
     run.results = [Result(item) for item in made.plans]
     await write_all(store, run)
@@ -83,12 +89,18 @@ async def settle(store: Store, run: Run, seconds: float) -> None:
     run.show.waiting(run.results)
     await wait_all(store, run, seconds)
     for result in run.results:
-        if result.plan.wire.removed and result.verdict is not None and result.verdict.phase == "Removed":
+        if (
+            result.plan.wire.removed
+            and result.verdict is not None
+            and result.verdict.phase == "Removed"
+        ):
             await purge(store, result)
 
 
 async def resync(store: Store, findings: Iterable[Finding]) -> None:
-    """Have the agents look at once where something doesn't run as it should; one that is silent looks later."""
+    """Have the agents look at once where something doesn't run as it should; one that is silent
+    looks later.
+    """
     names = sorted({finding.device for finding in findings if finding.code in _MENDED_THERE})
 
     async def one(name: str) -> None:

@@ -10,7 +10,15 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from harmony_fleet.errors import Conflict, DeviceFailed, ExitCode, HarmonyError, InvalidInput, Refused, worst
+from harmony_fleet.errors import (
+    Conflict,
+    DeviceFailed,
+    ExitCode,
+    HarmonyError,
+    InvalidInput,
+    Refused,
+    worst,
+)
 from harmony_fleet.observe.state import Deployment
 from harmony_fleet.rollout.drift import Fleet, stray, there
 from harmony_fleet.rollout.plan import ApplyRequest, Plan, plan
@@ -39,7 +47,11 @@ class Scope:
 
     def as_json(self) -> dict[str, Any]:
         """As a saved plan keeps it."""
-        words = {"take_over": self.take_over, "allow_prune": self.allow_prune, "allow_removals": self.allow_removals}
+        words = {
+            "take_over": self.take_over,
+            "allow_prune": self.allow_prune,
+            "allow_removals": self.allow_removals,
+        }
         return {"devices": sorted(self.devices), **words, "follow": self.follow}
 
 
@@ -77,10 +89,18 @@ class FleetPlan:
             "buckets": self.buckets,
             "scope": self.scope.as_json(),
             "writes": [_write(item) for item in self.plans],
-            "purges": [{"device": key.device, "deployment": key.deployment, "revision": at} for key, at in self.purges],
+            "purges": [
+                {"device": key.device, "deployment": key.deployment, "revision": at}
+                for key, at in self.purges
+            ],
             "unchanged": self.unchanged,
             "refused": [
-                {"device": key.device, "deployment": key.deployment, "code": error.code, "message": error.message}
+                {
+                    "device": key.device,
+                    "deployment": key.deployment,
+                    "code": error.code,
+                    "message": error.message,
+                }
                 for key, error in self.refusals
             ],
         }
@@ -117,7 +137,12 @@ def plan_fleet(fleet: Fleet, scope: Scope) -> FleetPlan:
                 removing.append(key)
                 continue
         wish = ApplyRequest(
-            manifest, fleet.roster.lineage, scope.take_over, scope.allow_prune, fleet.signing, scope.follow
+            manifest,
+            fleet.roster.lineage,
+            scope.take_over,
+            scope.allow_prune,
+            fleet.signing,
+            scope.follow,
         )
         try:
             item = plan(wish, found, fleet.device(key.device))
@@ -131,7 +156,9 @@ def plan_fleet(fleet: Fleet, scope: Scope) -> FleetPlan:
     refusals += [*_strays(fleet, scope.devices), *_emptied(fleet, scope, plans)]
     roster = fleet.roster
     named = (roster.lineage, roster.generation, roster.content_digest(), _fingerprint(fleet), scope)
-    return FleetPlan(*named, tuple(plans), tuple(purges), tuple(removing), unchanged, tuple(refusals))
+    return FleetPlan(
+        *named, tuple(plans), tuple(purges), tuple(removing), unchanged, tuple(refusals)
+    )
 
 
 def _fingerprint(fleet: Fleet) -> str:
@@ -152,15 +179,23 @@ def _wanted(fleet: Fleet, devices: Collection[str]) -> Iterator[tuple[Deployment
     wanted = {key: projection.manifest for key, projection in fleet.expected()}
     crowded = fleet.crowded()
     for key, found in fleet.deployments.items():
-        if key in fleet.projections or not fleet.ours(found) or key.deployment.startswith(RUN_PREFIX):
+        if (
+            key in fleet.projections
+            or not fleet.ours(found)
+            or key.deployment.startswith(RUN_PREFIX)
+        ):
             continue
         if found.desired.manifest is not None or (stray(found) and key.device not in crowded):
             wanted[key] = Manifest(deployment=key.deployment, removed=True)
-    return iter(sorted((key, item) for key, item in wanted.items() if not devices or key.device in devices))
+    return iter(
+        sorted((key, item) for key, item in wanted.items() if not devices or key.device in devices)
+    )
 
 
 def _strays(fleet: Fleet, devices: Collection[str]) -> Iterator[tuple[DeploymentKey, HarmonyError]]:
-    """Devices that speak of more deployments than this roster ever gave any: none of those is planned for."""
+    """Devices that speak of more deployments than this roster ever gave any: none of those is
+    planned for.
+    """
     for name, keys in sorted(fleet.crowded().items()):
         if not devices or name in devices:
             yield (
@@ -174,16 +209,26 @@ def _strays(fleet: Fleet, devices: Collection[str]) -> Iterator[tuple[Deployment
             )
 
 
-def _emptied(fleet: Fleet, scope: Scope, plans: Sequence[Plan]) -> list[tuple[DeploymentKey, HarmonyError]]:
-    """The prune guard for whole deployments: from how large a share of the devices something would go.
+def _emptied(
+    fleet: Fleet, scope: Scope, plans: Sequence[Plan]
+) -> list[tuple[DeploymentKey, HarmonyError]]:
+    """The prune guard for whole deployments: from how large a share of the devices something would
+    go.
 
     Who names the devices has said so.
     """
     going = [item for item in plans if item.action == "remove"]
     losing = {item.wire.device for item in going}
-    having = {key.device for key, found in fleet.deployments.items() if fleet.ours(found) and there(found)}
+    having = {
+        key.device for key, found in fleet.deployments.items() if fleet.ours(found) and there(found)
+    }
     count = len(losing)
-    if scope.devices or count <= 1 or count * 2 <= len(having) or count <= (scope.allow_removals or 0):
+    if (
+        scope.devices
+        or count <= 1
+        or count * 2 <= len(having)
+        or count <= (scope.allow_removals or 0)
+    ):
         return []
     names = ", ".join(sorted({item.wire.deployment for item in going})[:_TOLD])
     error = Refused(
@@ -204,11 +249,16 @@ def gone(found: Deployment) -> bool:
     standing, status = found.desired.manifest, found.actual.status
     if standing is None or status is None:
         return False
-    return status.phase == "Removed" and (status.lineage, status.generation) == (standing.lineage, standing.generation)
+    return status.phase == "Removed" and (status.lineage, status.generation) == (
+        standing.lineage,
+        standing.generation,
+    )
 
 
 def check_refusals(made: FleetPlan) -> None:
-    """Raise what keeps an apply from beginning, all of it. What is one device's word keeps nothing else."""
+    """Raise what keeps an apply from beginning, all of it. What is one device's word keeps nothing
+    else.
+    """
     found = [error for _, error in made.refusals if not error.alone]
     if not found:
         return
@@ -247,7 +297,9 @@ def saved_scope(data: bytes) -> Scope:
     except (NotCanonical, KeyError, TypeError):
         known = False
     if not known:
-        raise InvalidInput("NotAPlan", "cannot use this as a plan", "make one with: harmony fleet plan -o FILE")
+        raise InvalidInput(
+            "NotAPlan", "cannot use this as a plan", "make one with: harmony fleet plan -o FILE"
+        )
     return made
 
 

@@ -23,7 +23,9 @@ from scores.status import DeploymentStatus
 
 Action = Literal["create", "update", "remove", "unchanged"]
 MAX_JUMP: Final = 1_000_000
-"""Generations by which a device's word may be ahead of what stands: an honest one is ahead where buckets were lost."""
+"""Generations by which a device's word may be ahead of what stands: an honest one is ahead where
+buckets were lost.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,9 @@ def plan(request: ApplyRequest, found: Deployment, device: Device) -> Plan:
             "use another name",
             alone=True,
         )
-    wire = request.signing.sign(bind_shared(manifest, found.key.device, request.lineage, generation, supersedes))
+    wire = request.signing.sign(
+        bind_shared(manifest, found.key.device, request.lineage, generation, supersedes)
+    )
     check_kinds(wire, device)
     check_trust(wire, device)
     _check_prune(wire, found)
@@ -116,14 +120,23 @@ def _warnings(wire: WireManifest, found: Deployment, device: Device) -> Iterator
 
 
 def believed(found: Deployment, device: Device, signing: Signing) -> Deployment:
-    """Without what stands in ``desired-state``, where the device, by its own word, can't have accepted it.
+    """Without what stands in ``desired-state``, where the device, by its own word, can't have
+    accepted it.
 
-    What no trusted key signed is nobody's: its generation and lineage are no reason to refuse the right one.
+    What no trusted key signed is nobody's: its generation and lineage are no reason to refuse the
+    right one.
     """
     desired, told = found.desired, device.info.trust if device.info is not None else None
-    if not signing.keys or told is None or not told.require or (desired.manifest is None and not desired.problem):
+    if (
+        not signing.keys
+        or told is None
+        or not told.require
+        or (desired.manifest is None and not desired.problem)
+    ):
         return found
-    if desired.manifest is not None and not signing.problem(desired.manifest):  # signed by every active key
+    if desired.manifest is not None and not signing.problem(
+        desired.manifest
+    ):  # signed by every active key
         return found
     value = desired.manifest.wire() if desired.manifest is not None else desired.raw
     if not signing.forged(value, told.keys):
@@ -136,7 +149,9 @@ def _action(wire: WireManifest, found: Deployment) -> Action:
         return "remove"
     old = found.desired.manifest
     status = found.actual.status
-    known = (old is not None and not old.removed) or (status is not None and status.phase != "Removed")
+    known = (old is not None and not old.removed) or (
+        status is not None and status.phase != "Removed"
+    )
     return "update" if known or found.desired.problem else "create"
 
 
@@ -208,12 +223,14 @@ def implausible(found: Deployment) -> bool:
 
 
 def _authority(manifest: Manifest, found: Deployment, request: ApplyRequest) -> str | None:
-    """The lineage to supersede; None where nobody else's is in the way. Raises Conflict without consent."""
+    """The lineage to supersede; None where nobody else's is in the way. Raises Conflict without
+    consent.
+    """
     standing, status = found.desired.manifest, found.actual.status
     enforced = status.lineage if status is not None else None
-    in_the_way = {lineage for lineage in (standing.lineage if standing else None, enforced) if lineage} - {
-        request.lineage
-    }
+    in_the_way = {
+        lineage for lineage in (standing.lineage if standing else None, enforced) if lineage
+    } - {request.lineage}
     if not in_the_way:
         return None
     agreed = {manifest.supersedes}
@@ -233,12 +250,18 @@ def _authority(manifest: Manifest, found: Deployment, request: ApplyRequest) -> 
     return None if replaced == request.lineage else replaced
 
 
-def _stands(manifest: Manifest, found: Deployment, supersedes: str | None, request: ApplyRequest) -> bool:
+def _stands(
+    manifest: Manifest, found: Deployment, supersedes: str | None, request: ApplyRequest
+) -> bool:
     """Return whether what is desired already is this, and nothing makes it worth writing again."""
     standing, status = found.desired.manifest, found.actual.status
     if manifest.remains is not None:  # a decision, whatever stands
         return False
-    if standing is None or standing.lineage != request.lineage or content_of(standing) != content_of(manifest):
+    if (
+        standing is None
+        or standing.lineage != request.lineage
+        or content_of(standing) != content_of(manifest)
+    ):
         return False
     if request.signing.problem(standing) or _respelt(standing, found):
         return False
@@ -246,7 +269,11 @@ def _stands(manifest: Manifest, found: Deployment, supersedes: str | None, reque
         return False  # the bucket was restored: the device has seen a newer one
     if supersedes is not None and standing.supersedes != supersedes:
         return False
-    held = status is not None and status.rejected is not None and status.rejected.reason == "PruneGuard"
+    held = (
+        status is not None
+        and status.rejected is not None
+        and status.rejected.reason == "PruneGuard"
+    )
     return not (held and (manifest.allow_prune or 0) > (standing.allow_prune or 0))
 
 
@@ -270,14 +297,25 @@ def pruned(wire: WireManifest, found: Deployment) -> tuple[list[str], int]:
         owned = set(status.resources) | _coming(standing, status)
     else:
         owned = {score.key for score in standing.scores} if standing is not None else set()
-    orphaned = {score.key for score in (standing.scores if standing else ()) if score.on_remove == "orphan"}
+    orphaned = {
+        score.key for score in (standing.scores if standing else ()) if score.on_remove == "orphan"
+    }
     return sorted(owned - {score.key for score in wire.scores} - orphaned), len(owned)
 
 
 def _coming(standing: WireManifest | None, status: DeploymentStatus) -> set[str]:
-    """The resources of a generation that the device hasn't answered for yet: it may have begun with it."""
-    newest = max(status.generation or 0, (status.rejected.generation or 0) if status.rejected is not None else 0)
-    return {score.key for score in standing.scores} if standing is not None and standing.generation > newest else set()
+    """The resources of a generation that the device hasn't answered for yet: it may have begun with
+    it.
+    """
+    newest = max(
+        status.generation or 0,
+        (status.rejected.generation or 0) if status.rejected is not None else 0,
+    )
+    return (
+        {score.key for score in standing.scores}
+        if standing is not None and standing.generation > newest
+        else set()
+    )
 
 
 def _check_prune(wire: WireManifest, found: Deployment) -> None:
@@ -300,7 +338,9 @@ def _prunes_what_stands(wire: WireManifest, standing: WireManifest | None) -> bo
     """Return whether the guard holds it by what was written alone, whatever the device says that it
     has.
     """
-    going, owned = pruned(wire, Deployment(DeploymentKey(wire.device, wire.deployment), Desired(standing), Actual()))
+    going, owned = pruned(
+        wire, Deployment(DeploymentKey(wire.device, wire.deployment), Desired(standing), Actual())
+    )
     return len(going) > 1 and len(going) * 2 > owned
 
 
@@ -312,5 +352,7 @@ def _some(keys: Sequence[str], most: int = 20) -> str:
 def _changes(wire: WireManifest, found: Deployment) -> tuple[Change, ...]:
     standing, status = found.desired.manifest, found.actual.status
     if standing is None and status is not None:
-        return diff_by_digest({key: item.spec_digest for key, item in status.resources.items()}, wire)
+        return diff_by_digest(
+            {key: item.spec_digest for key, item in status.resources.items()}, wire
+        )
     return diff_shared(standing, wire)

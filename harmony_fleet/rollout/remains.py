@@ -36,7 +36,9 @@ class Decision:
     leave: Sequence[str] = ()
 
     async def __call__(self, store: Store, manifest: Manifest, found: Deployment) -> Manifest:
-        """`manifest` with the decision for this device. Raises Refused where somebody has to look first."""
+        """`manifest` with the decision for this device. Raises Refused where somebody has to look
+        first.
+        """
         lost = lost_of(found)
         unwanted = sorted(lost.keys() - specs_shared(manifest).keys() - set(self.leave))
         if unwanted and not self.removing:
@@ -47,7 +49,9 @@ class Decision:
                 alone=True,
             )
         scores = await _formers(store, found.key, lost, manifest)
-        unknown = sorted(_to_find(lost, manifest) - {score.key for score in scores} - set(self.leave))
+        unknown = sorted(
+            _to_find(lost, manifest) - {score.key for score in scores} - set(self.leave)
+        )
         if unknown:
             raise Refused(
                 "RemainsUnknown",
@@ -59,7 +63,10 @@ class Decision:
         kept = [score for score in scores if score.key not in self.leave]
         allowed = max(manifest.allow_prune or 0, len(unwanted))
         return manifest.model_copy(
-            update={"remains": kept, "allow_prune": allowed if unwanted and not manifest.removed else None}
+            update={
+                "remains": kept,
+                "allow_prune": allowed if unwanted and not manifest.removed else None,
+            }
         )
 
 
@@ -78,7 +85,9 @@ def _to_find(lost: Mapping[str, str], manifest: Manifest) -> set[str]:
     return {key for key, digest in lost.items() if wanted.get(key) != digest}
 
 
-async def _formers(store: Store, key: DeploymentKey, lost: Mapping[str, str], manifest: Manifest) -> list[Score]:
+async def _formers(
+    store: Store, key: DeploymentKey, lost: Mapping[str, str], manifest: Manifest
+) -> list[Score]:
     """Each Score that is needed, out of the manifests of before.
 
     A container says by its labels whose it is, so any Score of its name will do.
@@ -89,7 +98,9 @@ async def _formers(store: Store, key: DeploymentKey, lost: Mapping[str, str], ma
         before = to_desired(entry).manifest
         for score in (*before.scores, *(before.remains or ())) if before is not None else ():
             exactly = lost.get(score.key) == score.spec_digest()
-            if score.key in needed and (exactly or (score.kind == "Container" and score.key not in found)):
+            if score.key in needed and (
+                exactly or (score.kind == "Container" and score.key not in found)
+            ):
                 found[score.key] = score
     for name in needed - found.keys():
         kind, _, container = name.partition("/")
@@ -98,7 +109,9 @@ async def _formers(store: Store, key: DeploymentKey, lost: Mapping[str, str], ma
     return [found[name] for name in sorted(found)]
 
 
-async def adopt(store: Store, key: DeploymentKey, devices: Sequence[Device], options: Options, run: Run) -> ExitCode:
+async def adopt(
+    store: Store, key: DeploymentKey, devices: Sequence[Device], options: Options, run: Run
+) -> ExitCode:
     """Write what is desired once more, with the decision that the device takes back what it had."""
     found = await read_deployment(store, key)
     standing = found.desired.manifest
@@ -110,5 +123,7 @@ async def adopt(store: Store, key: DeploymentKey, devices: Sequence[Device], opt
         )
     if not lost_of(found):
         return ExitCode.DONE
-    manifest = Manifest(deployment=standing.deployment, scores=standing.scores, allow_prune=standing.allow_prune)
+    manifest = Manifest(
+        deployment=standing.deployment, scores=standing.scores, allow_prune=standing.allow_prune
+    )
     return await apply(store, [manifest], devices, options, run)

@@ -1,6 +1,8 @@
-"""Changes of the roster's tree: add, set, remove items of a section. Pure; comments of what stays stay.
+"""Changes of the roster's tree: add, set, remove items of a section. Pure; comments of what stays
+stay.
 
-What comes out is checked by the model afterwards, so nothing is checked here but that names are there, or aren't.
+What comes out is checked by the model afterwards, so nothing is checked here but that names are
+there, or aren't.
 """
 
 from __future__ import annotations
@@ -77,7 +79,9 @@ def remove(section: Section, names: Sequence[str]) -> Edit:
             del there[there.index(_find(tree, section, name))]
         if not tree[section]:
             tree[section] = CommentedSeq()
-            tree.ca.items.pop(section, None)  # comments before an empty list's brackets would be no YAML
+            tree.ca.items.pop(
+                section, None
+            )  # comments before an empty list's brackets would be no YAML
 
     return Edit(section, frozenset(names), edit)
 
@@ -103,7 +107,9 @@ def _find(tree: CommentedMap, section: Section, name: str) -> CommentedMap:
         if item.get("name") == name:
             return item  # type: ignore[no-any-return]
     raise InvalidInput(
-        "NotFound", f"cannot find {name} in the roster's {section}", "see what there is with: harmony fleet status"
+        "NotFound",
+        f"cannot find {name} in the roster's {section}",
+        "see what there is with: harmony fleet status",
     )
 
 

@@ -1,6 +1,8 @@
-"""``$HARMONY_HOME/fleet/roster.yaml``: read, locked, changed by mutations that carry its generation.
+"""``$HARMONY_HOME/fleet/roster.yaml``: read, locked, changed by mutations that carry its
+generation.
 
-The lock is the kernel's (flock on the folder) and goes with its holder. Beside the roster lies its seal: see `fence`.
+The lock is the kernel's (flock on the folder) and goes with its holder. Beside the roster lies its
+seal: see `fence`.
 """
 
 from __future__ import annotations
@@ -15,7 +17,15 @@ from harmony_fleet.errors import Conflict, InvalidInput
 from harmony_fleet.roster import text
 from harmony_fleet.roster.edit import Edit
 from harmony_fleet.roster.model import Roster
-from harmony_fleet.roster.seal import RosterSeal, Version, admit, expect, from_bytes, seal_of, to_bytes
+from harmony_fleet.roster.seal import (
+    RosterSeal,
+    Version,
+    admit,
+    expect,
+    from_bytes,
+    seal_of,
+    to_bytes,
+)
 from harmony_fleet.storage import durable
 from harmony_fleet.storage.lock import LOCK_SECONDS, alone
 from harmony_fleet.storage.regular import read_regular
@@ -33,7 +43,9 @@ class RosterFile:
         self.seal_path = self.folder / "roster.seal"
 
     def read(self) -> Roster:
-        """The roster as it stands. Raises InvalidInput, or Conflict where it isn't the one that may follow."""
+        """The roster as it stands. Raises InvalidInput, or Conflict where it isn't the one that may
+        follow.
+        """
         with contextlib.suppress(Conflict, OSError), self._lock(0):
             self._sweep()
         return self._read()[0]
@@ -48,7 +60,11 @@ class RosterFile:
         with self._lock(LOCK_SECONDS) as lock:
             self._sweep()
             if self.path.exists():
-                raise Conflict("RosterExists", f"cannot make {self.path}: it exists", "see: harmony fleet status")
+                raise Conflict(
+                    "RosterExists",
+                    f"cannot make {self.path}: it exists",
+                    "see: harmony fleet status",
+                )
             if self.seal_path.exists():
                 raise Conflict(
                     "RosterMissing",
@@ -78,10 +94,14 @@ class RosterFile:
             self._seal(roster, data, seal, lock)
             yield roster
 
-    def mutate(self, generation: int, edit: Edit, check: Check = lambda _roster: None) -> tuple[Roster, bool]:
-        """Change it where it still is at `generation`, by one generation; the roster, and whether anything changed.
+    def mutate(
+        self, generation: int, edit: Edit, check: Check = lambda _roster: None
+    ) -> tuple[Roster, bool]:
+        """Change it where it still is at `generation`, by one generation; the roster, and whether
+        anything changed.
 
-        `check` may refuse what would come out. Whatever is refused, is refused before anything is touched.
+        `check` may refuse what would come out. Whatever is refused, is refused before anything is
+        touched.
         """
         with self._lock(LOCK_SECONDS) as lock:
             self._sweep()
@@ -94,11 +114,15 @@ class RosterFile:
                 return before, False
             check(after)
             self._write(self.path, changed, lock)
-            self._write(self.seal_path, to_bytes(seal_of(after, changed, _before(before, data, seal))), lock)
+            self._write(
+                self.seal_path, to_bytes(seal_of(after, changed, _before(before, data, seal))), lock
+            )
             return after, True
 
     def overrule(self, version: Version) -> Roster:
-        """Have what stands here follow `version`, which was applied elsewhere: one generation above both."""
+        """Have what stands here follow `version`, which was applied elsewhere: one generation above
+        both.
+        """
         with self._lock(LOCK_SECONDS) as lock:
             self._sweep()
             before, data, seal = self._read()
@@ -110,7 +134,9 @@ class RosterFile:
             return after
 
     def replace(self, data: bytes, history: tuple[Version, ...]) -> Roster:
-        """Put another copy's roster, with its past, in the place of this one, which is kept as ``roster.yaml.old``."""
+        """Put another copy's roster, with its past, in the place of this one, which is kept as
+        ``roster.yaml.old``.
+        """
         self._make_folder()
         roster = text.parse(data, str(self.path))
         with self._lock(LOCK_SECONDS) as lock:
@@ -123,19 +149,29 @@ class RosterFile:
         return roster
 
     def _read(self) -> tuple[Roster, bytes, RosterSeal | None]:
-        sealed = _bytes(self.seal_path)  # first: it is written last, so that it is never newer than the roster
+        sealed = _bytes(
+            self.seal_path
+        )  # first: it is written last, so that it is never newer than the roster
         data = _bytes(self.path)
         if data is None:
-            raise InvalidInput("NoRoster", f"cannot find the roster {self.path}", "make one with: harmony fleet init")
+            raise InvalidInput(
+                "NoRoster",
+                f"cannot find the roster {self.path}",
+                "make one with: harmony fleet init",
+            )
         seal = None if sealed is None else from_bytes(sealed, str(self.seal_path), text.MAX_ROSTER)
         roster = text.parse(data, str(self.path))
         admit(seal, roster)
         return roster, data, seal
 
     def _seal(self, roster: Roster, data: bytes, seal: RosterSeal | None, lock: int) -> None:
-        """Seal what was found where that is news: the first, one changed by hand, or after a kill before the seal."""
+        """Seal what was found where that is news: the first, one changed by hand, or after a kill
+        before the seal.
+        """
         if seal is None or seal.text != digest(data):
-            self._write(self.seal_path, to_bytes(seal_of(roster, data, _before(roster, data, seal))), lock)
+            self._write(
+                self.seal_path, to_bytes(seal_of(roster, data, _before(roster, data, seal))), lock
+            )
 
     def _sweep(self) -> None:
         """Nothing is swept where nothing can be written: the next write says so."""
@@ -148,7 +184,9 @@ class RosterFile:
             durable.replace(os.path.realpath(path), data, keep=[lock])
         except OSError as error:
             raise InvalidInput(
-                "RosterUnwritable", f"cannot write {path}: {error.strerror}", "see the folder's permissions and space"
+                "RosterUnwritable",
+                f"cannot write {path}: {error.strerror}",
+                "see the folder's permissions and space",
             ) from None
 
     def _make_folder(self) -> None:
@@ -156,25 +194,35 @@ class RosterFile:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
             raise InvalidInput(
-                "RosterUnwritable", f"cannot make {self.folder}: {error.strerror}", "set HARMONY_HOME to another folder"
+                "RosterUnwritable",
+                f"cannot make {self.folder}: {error.strerror}",
+                "set HARMONY_HOME to another folder",
             ) from None
 
     @contextlib.contextmanager
     def _lock(self, seconds: float) -> Iterator[int]:
-        """The kernel's lock, waited for at most `seconds`. Raises Conflict when it isn't to be had."""
+        """The kernel's lock, waited for at most `seconds`. Raises Conflict when it isn't to be
+        had.
+        """
         busy = Conflict(
-            "RosterBusy", "cannot lock the roster: another command holds it", "try again when that has ended"
+            "RosterBusy",
+            "cannot lock the roster: another command holds it",
+            "try again when that has ended",
         )
         with contextlib.ExitStack() as held:
             try:
                 lock = held.enter_context(alone(self.folder, seconds, busy))
             except (FileNotFoundError, NotADirectoryError):
                 raise InvalidInput(
-                    "NoRoster", f"cannot find the roster {self.path}", "make one with: harmony fleet init"
+                    "NoRoster",
+                    f"cannot find the roster {self.path}",
+                    "make one with: harmony fleet init",
                 ) from None
             except OSError as error:
                 raise InvalidInput(
-                    "RosterUnreadable", f"cannot open {self.folder}: {error.strerror}", "check its permissions"
+                    "RosterUnreadable",
+                    f"cannot open {self.folder}: {error.strerror}",
+                    "check its permissions",
                 ) from None
             yield lock
 
@@ -191,5 +239,7 @@ def _bytes(path: Path) -> bytes | None:
         return None
     except OSError as error:
         raise InvalidInput(
-            "RosterUnreadable", f"cannot read {path}: {error.strerror}", "see what is there, and its permissions"
+            "RosterUnreadable",
+            f"cannot read {path}: {error.strerror}",
+            "see what is there, and its permissions",
         ) from None

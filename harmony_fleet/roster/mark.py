@@ -23,11 +23,15 @@ from scores.signatures import KeyId
 _TOLD: Final = 10
 """Differences that are named one by one."""
 PULL: Final = "harmony fleet pull"
-_CHOICE: Final = f"take that one: {PULL}; to have this one's way from now on: harmony fleet apply --take-over"
+_CHOICE: Final = (
+    f"take that one: {PULL}; to have this one's way from now on: harmony fleet apply --take-over"
+)
 
 
 class Behind(Conflict):
-    """This home isn't the one to write: another copy of it was applied, and this one knows nothing of it."""
+    """This home isn't the one to write: another copy of it was applied, and this one knows nothing
+    of it.
+    """
 
 
 class Past(Model):
@@ -38,7 +42,9 @@ class Past(Model):
 
 
 class Mark(Model):
-    """A value of ``fleet-authority`` at ``roster.<lineage>``. `history` are the versions before, oldest first."""
+    """A value of ``fleet-authority`` at ``roster.<lineage>``. `history` are the versions before,
+    oldest first.
+    """
 
     api: Literal["harmony/v1"] = "harmony/v1"
     lineage: Lineage
@@ -61,7 +67,12 @@ class Mark(Model):
 def mark_of(lineage: str, history: Sequence[Version], keys: Sequence[str]) -> Mark:
     """The mark of a roster whose versions are `history`, the present one last."""
     generation, content = history[-1]
-    fields: dict[str, Any] = {"lineage": lineage, "generation": generation, "content": content, "keys": sorted(keys)}
+    fields: dict[str, Any] = {
+        "lineage": lineage,
+        "generation": generation,
+        "content": content,
+        "keys": sorted(keys),
+    }
     past = [Past(generation=number, content=digest) for number, digest in history[:-1]]
     return Mark(api="harmony/v1", history=past[-MAX_HISTORY:], **fields)
 
@@ -72,7 +83,9 @@ def follows(mark: Mark | None, history: Sequence[Version]) -> bool:
 
 
 def check_keys(mark: Mark, keys: Sequence[str]) -> None:
-    """Raise Behind where a key that signed last isn't among `keys`, those of this home of any state."""
+    """Raise Behind where a key that signed last isn't among `keys`, those of this home of any
+    state.
+    """
     if strange := sorted(set(mark.keys) - set(keys)):
         raise Behind(
             "SigningKeyUnknown",
@@ -109,10 +122,19 @@ def differences(own: Roster, theirs: Roster) -> list[str]:
 
 def _differences(own: Roster, theirs: Roster) -> Iterator[str]:
     for section in ("devices", "deployments", "schedules"):
-        here, there = ({item.name: item for item in getattr(roster, section)} for roster in (own, theirs))
+        here, there = (
+            {item.name: item for item in getattr(roster, section)} for roster in (own, theirs)
+        )
         changed = [name for name in here if name in there and here[name] != there[name]]
-        parts = (("has", sorted(there.keys() - here.keys())), ("lacks", sorted(here.keys() - there.keys())))
-        told = [f"{verb} {_some(names)}" for verb, names in (*parts, ("differs in", sorted(changed))) if names]
+        parts = (
+            ("has", sorted(there.keys() - here.keys())),
+            ("lacks", sorted(here.keys() - there.keys())),
+        )
+        told = [
+            f"{verb} {_some(names)}"
+            for verb, names in (*parts, ("differs in", sorted(changed)))
+            if names
+        ]
         if told:
             yield f"{section}: the other one {', '.join(told)}"
 

@@ -34,13 +34,17 @@ def _variable(value: str) -> str:
     if not _VARIABLE.fullmatch(value):
         raise PydanticCustomError("InvalidName", "a variable's name is of a-z 0-9 _, as http_port")
     if value in _BUILT_IN:
-        raise PydanticCustomError("ReservedName", "device, class and labels are variables that every device has")
+        raise PydanticCustomError(
+            "ReservedName", "device, class and labels are variables that every device has"
+        )
     return value
 
 
 def _not_a_run(value: str) -> str:
     if value.startswith(RUN_PREFIX):
-        raise PydanticCustomError("ReservedName", "deployments named upgrade-… are those of task runs")
+        raise PydanticCustomError(
+            "ReservedName", "deployments named upgrade-… are those of task runs"
+        )
     return value
 
 
@@ -51,13 +55,17 @@ def _cron(value: str) -> str:
     except CronSimError:
         known = False
     if not known:
-        raise PydanticCustomError("InvalidCron", "must be a cron expression of five fields, as 0 3 * * 0")
+        raise PydanticCustomError(
+            "InvalidCron", "must be a cron expression of five fields, as 0 3 * * 0"
+        )
     return value
 
 
 def _deadline(value: str) -> str:
     if not 0 < (duration.seconds(value) or 0) <= MAX_DEADLINE:
-        raise PydanticCustomError("InvalidDuration", "must be a span of time up to 7d, as 2h or 90m")
+        raise PydanticCustomError(
+            "InvalidDuration", "must be a span of time up to 7d, as 2h or 90m"
+        )
     return value
 
 
@@ -106,7 +114,9 @@ class RosterDevice(Model):
 
 
 class RosterDeployment(Model):
-    """A manifest's name, the devices that it is for, and its Scores: inline, or in a file whose digest is kept."""
+    """A manifest's name, the devices that it is for, and its Scores: inline, or in a file whose
+    digest is kept.
+    """
 
     name: RosterName
     select: Selector = Field(default_factory=lambda: Selector.model_validate({}))
@@ -121,7 +131,9 @@ class RosterDeployment(Model):
         if (self.scores is None) == (self.file is None):
             raise PydanticCustomError("ExactlyOneOf", "needs exactly one of scores, file")
         if (self.digest is None) != (self.file is None):
-            raise PydanticCustomError("DigestWithFile", "a file, and nothing else, has the digest of its Scores")
+            raise PydanticCustomError(
+                "DigestWithFile", "a file, and nothing else, has the digest of its Scores"
+            )
         return self
 
 
@@ -138,7 +150,9 @@ class Schedule(Model):
 
 
 class Roster(Model):
-    """The whole. `lineage` is the authority that its projections are written by, `generation` the fence."""
+    """The whole. `lineage` is the authority that its projections are written by, `generation` the
+    fence.
+    """
 
     version: Annotated[int, Field(ge=1, le=1)]
     lineage: Lineage
@@ -152,7 +166,9 @@ class Roster(Model):
         for section in ("devices", "deployments", "schedules"):
             twice = repeated([item.name for item in getattr(self, section)])
             if twice is not None:
-                raise fault((section, twice, "name"), "DuplicateName", "another one here has this name")
+                raise fault(
+                    (section, twice, "name"), "DuplicateName", "another one here has this name"
+                )
         return self
 
     def wire(self) -> dict[str, Any]:
@@ -173,11 +189,17 @@ class Roster(Model):
 
 
 def check(value: Any, where: str) -> Roster:
-    """`value` (from YAML or JSON) as a Roster. Raises InvalidInput with fields and codes, never values."""
+    """`value` (from YAML or JSON) as a Roster. Raises InvalidInput with fields and codes, never
+    values.
+    """
     try:
         return validate(Roster, value)
     except InvalidManifest as error:
         details = str(error).replace("the manifest: ", "the roster: ").split("; ")
         raise InvalidInput(
-            error.code, f"cannot use {where}", "see docs/fleet.md for the fields", error.errors, details=details
+            error.code,
+            f"cannot use {where}",
+            "see docs/fleet.md for the fields",
+            error.errors,
+            details=details,
         ) from None

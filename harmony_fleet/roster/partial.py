@@ -1,9 +1,10 @@
-"""A change of a roster without a round trip of all of it: the devices that it doesn't touch are left out. Pure.
+"""A change of a roster without a round trip of all of it: the devices that it doesn't touch are
+left out. Pure.
 
-The text is cut into what stands before the devices, each device's lines with the comments before them, and what stands
-after. What is touched is changed with its comments in a roster of the rest, and put back between the lines that stay as
-they are. It is then read again, and must say what it should: else, and for text that isn't plain, the answer is None,
-and all of it makes the round trip.
+The text is cut into what stands before the devices, each device's lines with the comments before
+them, and what stands after. What is touched is changed with its comments in a roster of the rest,
+and put back between the lines that stay as they are. It is then read again, and must say what it
+should: else, and for text that isn't plain, the answer is None, and all of it makes the round trip.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ class Cut:
 
 
 def edited(text: str, names: Collection[str], rewrite: Rewrite) -> str | None:
-    """The text after `rewrite`, which touches no device but those of `names`; None where that can't be told so."""
+    """The text after `rewrite`, which touches no device but those of `names`; None where that can't
+    be told so.
+    """
     cut = cut_up(text)
     if cut is None:
         return None
@@ -70,7 +73,10 @@ def _expected(cut: Cut, new: Cut, names: Collection[str]) -> dict[str, Any]:
     now = {device["name"]: device for device in new.value[_SECTION]}
     kept = [now.get(name) if name in names else device for name, device in old.items()]
     devices = [device for device in kept if device is not None]
-    return {**new.value, _SECTION: devices + [device for name, device in now.items() if name not in old]}
+    return {
+        **new.value,
+        _SECTION: devices + [device for name, device in now.items() if name not in old],
+    }
 
 
 def cut_up(text: str) -> Cut | None:
@@ -104,7 +110,9 @@ def _with_comments(lines: list[str], start: int) -> int:
 
 
 def _places(text: str) -> tuple[int, list[int]] | None:
-    """The column of the devices' dashes, and their lines, with that of what comes after them at the end."""
+    """The column of the devices' dashes, and their lines, with that of what comes after them at the
+    end.
+    """
     root = yaml.compose(text, Loader=yaml.CBaseLoader)
     sections = root.value if isinstance(root, yaml.MappingNode) else []
     after = [key.start_mark.line for key, _ in sections[1:]] + [len(text.splitlines())]

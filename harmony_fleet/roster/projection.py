@@ -1,7 +1,9 @@
-"""From the roster to manifests: what is to be desired of each device. Pure; the same roster gives the same bytes.
+"""From the roster to manifests: what is to be desired of each device. Pure; the same roster gives
+the same bytes.
 
-`stopped` keeps files and stops units and containers. A device that isn't enabled is stopped too, whatever its
-`desired_state`, and gets nothing new: its projections are `only_there`, for what it has already.
+`stopped` keeps files and stops units and containers. A device that isn't enabled is stopped too,
+whatever its `desired_state`, and gets nothing new: its projections are `only_there`, for what it
+has already.
 """
 
 from __future__ import annotations
@@ -48,14 +50,22 @@ def project(roster: Roster, sources: Mapping[str, RawScores]) -> dict[Deployment
         same = not uses(raw)
         for device in roster.devices:
             if deployment.select.picks(device):
-                manifest = _shared(made, deployment, device, raw) if same else _manifest(deployment, device, raw)
-                found[DeploymentKey(device.name, deployment.name)] = Projection(manifest, not device.enabled)
+                manifest = (
+                    _shared(made, deployment, device, raw)
+                    if same
+                    else _manifest(deployment, device, raw)
+                )
+                found[DeploymentKey(device.name, deployment.name)] = Projection(
+                    manifest, not device.enabled
+                )
     _check_owners(found)
     return found
 
 
 def _check_owners(found: Mapping[DeploymentKey, Projection]) -> None:
-    """A resource of a device belongs to one deployment: what the device would reject is refused here."""
+    """A resource of a device belongs to one deployment: what the device would reject is refused
+    here.
+    """
     owners: dict[tuple[str, str], str] = {}
     for key, projection in found.items():
         for score in projection.manifest.scores:
@@ -68,7 +78,9 @@ def _check_owners(found: Mapping[DeploymentKey, Projection]) -> None:
                 )
 
 
-def _shared(made: _Made, deployment: RosterDeployment, device: RosterDevice, raw: RawScores) -> Manifest:
+def _shared(
+    made: _Made, deployment: RosterDeployment, device: RosterDevice, raw: RawScores
+) -> Manifest:
     key = (deployment.name, device.runs)
     if key not in made.by_state:
         made.by_state[key] = _manifest(deployment, device, raw)

@@ -24,7 +24,9 @@ Version = tuple[int, str]
 
 @dataclass(frozen=True, slots=True)
 class RosterSeal:
-    """The last roster seen: its authority, generation, content and text; and the versions before it, oldest first."""
+    """The last roster seen: its authority, generation, content and text; and the versions before
+    it, oldest first.
+    """
 
     lineage: str
     generation: int
@@ -47,7 +49,12 @@ def seal_of(roster: Roster, data: bytes, before: tuple[Version, ...] = ()) -> Ro
 
 def to_bytes(seal: RosterSeal) -> bytes:
     """A seal as it is kept: digests, and nothing that a roster says."""
-    told = {"lineage": seal.lineage, "generation": seal.generation, "content": seal.content, "text": seal.text}
+    told = {
+        "lineage": seal.lineage,
+        "generation": seal.generation,
+        "content": seal.content,
+        "text": seal.text,
+    }
     return canonical({"version": 2, **told, "history": [list(one) for one in seal.history]})
 
 

@@ -1,6 +1,8 @@
-"""The raw Scores of deployments: those that stand in the roster, those of a file that the roster knows by digest.
+"""The raw Scores of deployments: those that stand in the roster, those of a file that the roster
+knows by digest.
 
-A file that says something else than when it was entered is refused: what is projected follows from the roster alone.
+A file that says something else than when it was entered is refused: what is projected follows from
+the roster alone.
 """
 
 from __future__ import annotations
@@ -68,7 +70,9 @@ def load_scores(path: Path) -> RawScores:
         found = documents[0] if len(documents) == 1 else None
     else:
         raise InvalidInput(
-            "UnknownFormat", f"cannot tell what {os.path.basename(path)} is", "name it .yaml, .yml, .json or .py"
+            "UnknownFormat",
+            f"cannot tell what {os.path.basename(path)} is",
+            "name it .yaml, .yml, .json or .py",
         )
     if isinstance(found, Manifest):
         found = found.scores

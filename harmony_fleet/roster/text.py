@@ -1,4 +1,6 @@
-"""``roster.yaml`` as text: read strictly, changed with its comments, quotes and order kept. Pure."""
+"""``roster.yaml`` as text: read strictly, changed with its comments, quotes and order kept.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -34,13 +36,19 @@ schedules: []
 
 
 def parse(data: bytes, where: str) -> Roster:
-    """The roster that `data` says. Raises InvalidInput with the place, fields and codes, never values."""
+    """The roster that `data` says. Raises InvalidInput with the place, fields and codes, never
+    values.
+    """
     if len(data) > MAX_ROSTER:
-        raise InvalidInput("TooLarge", f"cannot read {where}: more than {MAX_ROSTER} bytes", "split the fleet")
+        raise InvalidInput(
+            "TooLarge", f"cannot read {where}: more than {MAX_ROSTER} bytes", "split the fleet"
+        )
     values = read_yaml(data, where, _MAX_NODES)
     if len(values) != 1:
         what = "it is empty" if not values else "it holds several documents"
-        raise InvalidInput("NotOneDocument", f"cannot use {where}: {what}", "restore it from a backup")
+        raise InvalidInput(
+            "NotOneDocument", f"cannot use {where}: {what}", "restore it from a backup"
+        )
     return check(values[0], where)
 
 
@@ -74,9 +82,13 @@ def tree(text: str) -> CommentedMap:
         with told(text, "edit the roster with its comments kept"):
             found: Any = _yaml().load(text)
     except InvalidInput as error:
-        raise InvalidInput("NotEditable", error.message, "write unusual scalars and tags plainly") from None
+        raise InvalidInput(
+            "NotEditable", error.message, "write unusual scalars and tags plainly"
+        ) from None
     if not isinstance(found, CommentedMap):
-        raise InvalidInput("NotEditable", "cannot edit the roster: it is no mapping", "restore it from a backup")
+        raise InvalidInput(
+            "NotEditable", "cannot edit the roster: it is no mapping", "restore it from a backup"
+        )
     return found
 
 

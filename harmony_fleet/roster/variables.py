@@ -1,7 +1,9 @@
-"""Variables of a device in a deployment's raw Scores: typed values and plain text with names in it. Pure.
+"""Variables of a device in a deployment's raw Scores: typed values and plain text with names in it.
+Pure.
 
-``{$var: http_port}`` becomes that variable's value with its type; ``{$text: "listen ${http_port}\\n"}`` becomes text,
-with ``$$`` for a dollar sign before a brace. Nothing else is touched, and nothing is evaluated.
+``{$var: http_port}`` becomes that variable's value with its type; ``{$text: "listen
+${http_port}\\n"}`` becomes text, with ``$$`` for a dollar sign before a brace. Nothing else is
+touched, and nothing is evaluated.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ def uses(value: Any) -> bool:
 
 
 def fill(value: Any, known: Mapping[str, Scalar], place: str, where: str) -> Any:
-    """`value` with its variables filled in. `place` is its field, `where` the deployment and device, for errors.
+    """`value` with its variables filled in. `place` is its field, `where` the deployment and
+    device, for errors.
 
     Raises InvalidInput that names a variable, never a value.
     """
@@ -57,7 +60,10 @@ def _one(name: Any, known: Mapping[str, Scalar], place: str, where: str) -> Scal
 def _text(template: Any, known: Mapping[str, Scalar], place: str, where: str) -> str:
     if not isinstance(template, str):
         raise InvalidInput(
-            "WrongType", f"cannot project {where}: $text takes text", "quote it", [FieldError(place, "WrongType")]
+            "WrongType",
+            f"cannot project {where}: $text takes text",
+            "quote it",
+            [FieldError(place, "WrongType")],
         )
     return "".join(_parts(template, known, place, where))
 

@@ -1,8 +1,10 @@
-"""Replace a file whole, durably, and so that nothing unfinished is left behind, whenever this process is killed.
+"""Replace a file whole, durably, and so that nothing unfinished is left behind, whenever this
+process is killed.
 
-The new content goes into a file without a name (O_TMPFILE). Giving it a name and renaming it over the old one takes two
-calls; a short-lived child makes both, so that a kill of this process can't fall between them. Where the file system
-knows no files without names, one beside is used, and `sweep` takes away what a kill left.
+The new content goes into a file without a name (O_TMPFILE). Giving it a name and renaming it over
+the old one takes two calls; a short-lived child makes both, so that a kill of this process can't
+fall between them. Where the file system knows no files without names, one beside is used, and
+`sweep` takes away what a kill left.
 """
 
 from __future__ import annotations
@@ -35,7 +37,8 @@ def sweep(path: str) -> None:
 
 
 def replace(path: str, data: bytes, keep: Sequence[int] = (), *, secret: bool = False) -> None:
-    """Put `data` in the file's place, with its mode (0600 for a new one). Raises OSError; then the old one stands.
+    """Put `data` in the file's place, with its mode (0600 for a new one). Raises OSError; then the
+    old one stands.
 
     A `secret` is 0600 from its first byte on, however open the file before it was.
     `keep` are descriptors that the child inherits: a lock that shall last as long as it works.
@@ -60,7 +63,9 @@ def _fill(fd: int, path: str, data: bytes, *, secret: bool) -> None:
     os.fsync(fd)
 
 
-def _replace_nameless(path: str, fd: int, data: bytes, keep: Sequence[int], *, secret: bool) -> None:
+def _replace_nameless(
+    path: str, fd: int, data: bytes, keep: Sequence[int], *, secret: bool
+) -> None:
     try:
         _fill(fd, path, data, secret=secret)
         argv = [sys.executable, "-I", "-S", "-c", _COMMIT, str(fd), beside(path), path]

@@ -1,4 +1,6 @@
-"""The kernel's lock of a folder, which goes with its holder however that ends. It knows not what the folder is for."""
+"""The kernel's lock of a folder, which goes with its holder however that ends. It knows not what
+the folder is for.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ _AGAIN: Final = 0.02
 def alone(folder: Path, seconds: float, busy: HarmonyError) -> Iterator[int]:
     """Hold it, waited for at most `seconds`: its descriptor, for a child that shall keep it, too.
 
-    Raises `busy` when somebody else has it, InvalidInput where nobody can, OSError where there is no such folder.
+    Raises `busy` when somebody else has it, InvalidInput where nobody can, OSError where there is
+    no such folder.
     """
     lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -40,6 +43,8 @@ def _take(lock: int, until: float, busy: HarmonyError) -> None:
             time.sleep(_AGAIN)
         except OSError as error:
             text = f"cannot lock the folder: {error.strerror}"
-            raise InvalidInput("NoLocks", text, "keep it on a file system that has locks (flock)") from None
+            raise InvalidInput(
+                "NoLocks", text, "keep it on a file system that has locks (flock)"
+            ) from None
         else:
             return

@@ -1,4 +1,6 @@
-"""Read files of which nothing is known yet: regular ones alone, by an open that can't hang, up to a bound."""
+"""Read files of which nothing is known yet: regular ones alone, by an open that can't hang, up to a
+bound.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Files of secrets, used only where nobody else may read them. No content of one stands in what is raised."""
+"""Files of secrets, used only where nobody else may read them. No content of one stands in what is
+raised.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ _MOST: Final = 4096
 
 
 def read(path: Path, lost: str, exposed: str) -> bytes:
-    """A key's file, by no link. `lost` and `exposed` say what to do where it can't be read, or others may have.
+    """A key's file, by no link. `lost` and `exposed` say what to do where it can't be read, or
+    others may have.
 
     Raises InvalidInput, Conflict.
     """
@@ -31,7 +34,9 @@ def read(path: Path, lost: str, exposed: str) -> bytes:
 
 
 def check(path: Path, exposed: str) -> None:
-    """The same for a file that another reads, whoever owns it. One that isn't there is that one's to tell."""
+    """The same for a file that another reads, whoever owns it. One that isn't there is that one's
+    to tell.
+    """
     try:
         seen = path.stat()
     except OSError:

@@ -1,4 +1,5 @@
-"""What ruamel.yaml says of a text that a person wrote, be it an error or a warning: invalid input, with its place.
+"""What ruamel.yaml says of a text that a person wrote, be it an error or a warning: invalid input,
+with its place.
 
 The library's own words may repeat a value, as a duplicate key's two, so only the place is told.
 """
@@ -20,7 +21,11 @@ _MARKS: Final = ("problem_mark", "context_mark")
 _MARKED: Final = ("node", "event", "token")
 _TOLD: Final = {
     "DuplicateKeyError": ("DuplicateKey", "a key stands twice", "take one of them out"),
-    "ReusedAnchorWarning": ("NotYaml", "an anchor stands twice", "give each anchor a name of its own"),
+    "ReusedAnchorWarning": (
+        "NotYaml",
+        "an anchor stands twice",
+        "give each anchor a name of its own",
+    ),
     "RecursionError": ("TooDeep", "nested too deeply", "flatten it"),
 }
 _OTHERWISE: Final = ("NotYaml", "not YAML", "mend the YAML there: quote unusual scalars, drop tags")
@@ -28,7 +33,9 @@ _OTHERWISE: Final = ("NotYaml", "not YAML", "mend the YAML there: quote unusual 
 
 @contextlib.contextmanager
 def told(text: str, doing: str) -> Iterator[None]:
-    """Raise InvalidInput for whatever the library raises or warns of within. `doing` is as ``read web.yaml``."""
+    """Raise InvalidInput for whatever the library raises or warns of within. `doing` is as ``read
+    web.yaml``.
+    """
     try:
         with warnings.catch_warnings():
             for kind in (YAMLWarning, YAMLFutureWarning):

@@ -95,7 +95,9 @@ def read(root: Path, package: str) -> list[Source]:
 
 
 def graph(sources: Sequence[Source], types: bool = False) -> Graph:
-    """The imports among these files; one of a package's own name counts where no module is meant."""
+    """The imports among these files; one of a package's own name counts where no module is
+    meant.
+    """
     names = {source.name for source in sources}
     found: Graph = {name: set() for name in names}
     for source in sources:

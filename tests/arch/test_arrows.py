@@ -1,4 +1,6 @@
-"""Who imports whom, and the lists that must agree: the kinds on the wire, in the union, and in the agent."""
+"""Who imports whom, and the lists that must agree: the kinds on the wire, in the union, and in the
+agent.
+"""
 
 from __future__ import annotations
 
@@ -50,17 +52,27 @@ FORBIDDEN = [
 
 
 def test_the_contracts_see_what_they_are_for(tmp_path: Path) -> None:
-    """In a copy with one forbidden import for each: a contract that holds whatever is written is none."""
+    """In a copy with one forbidden import for each: a contract that holds whatever is written is
+    none.
+    """
     for package in PACKAGES:
-        shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(
+            ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__")
+        )
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     for path, imported in FORBIDDEN:
         with (tmp_path / path).open("a") as file:
             file.write(f"\nimport {imported}\n")
     done = _lint(tmp_path)
     assert done.returncode == 1, done.stdout + done.stderr
-    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-    assert [contract["name"] for contract in contracts if f"{contract['name']} BROKEN" not in done.stdout] == []
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"][
+        "contracts"
+    ]
+    assert [
+        contract["name"]
+        for contract in contracts
+        if f"{contract['name']} BROKEN" not in done.stdout
+    ] == []
     unseen = []
     for path, imported in FORBIDDEN:
         module = path.removesuffix(".py").replace("/", ".")
@@ -78,7 +90,9 @@ def test_every_list_of_kinds_is_the_same() -> None:
     assert sorted(app.KINDS) == sorted(kinds)
     assert list(get_args(settings.Kind)) == kinds
     assert sorted(strategies.KINDS) == sorted(kinds)
-    assert {kind for kind in Score.__subclasses__() if kind.__module__.startswith("scores.")} == set(union)
+    assert {
+        kind for kind in Score.__subclasses__() if kind.__module__.startswith("scores.")
+    } == set(union)
 
 
 def test_every_kind_is_documented() -> None:
@@ -107,7 +121,9 @@ BASE = textwrap.dedent(
 def bare(*lines: str) -> subprocess.CompletedProcess[str]:
     """Run a program that may import the standard library and pydantic alone."""
     program = BASE + "\n".join(lines)
-    return subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
+    )
 
 
 def test_an_author_needs_pydantic_alone() -> None:
@@ -135,5 +151,8 @@ def test_the_updater_needs_pydantic_alone() -> None:
 
 
 def test_an_author_is_spared_what_costs_time() -> None:
-    done = bare("import scores", "print([name for name in ('asyncio', 'socket', 'subprocess') if name in sys.modules])")
+    done = bare(
+        "import scores",
+        "print([name for name in ('asyncio', 'socket', 'subprocess') if name in sys.modules])",
+    )
     assert done.stdout.strip() == "[]", done.stdout

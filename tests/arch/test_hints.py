@@ -7,7 +7,11 @@ import ast
 from harmony_fleet import errors
 from tests.arch.tree import name_of, parsed, place, sources
 
-KINDS = {name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, Exception)}
+KINDS = {
+    name
+    for name, kind in vars(errors).items()
+    if isinstance(kind, type) and issubclass(kind, Exception)
+}
 
 
 def raised() -> list[tuple[str, ast.Call]]:

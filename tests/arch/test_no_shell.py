@@ -9,7 +9,9 @@ import pytest
 from tests.arch.tree import PACKAGES, name_of, parsed, place, sources
 
 SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash", "busybox"})
-FORBIDDEN = frozenset({"os.system", "os.popen", "subprocess.getoutput", "subprocess.getstatusoutput"})
+FORBIDDEN = frozenset(
+    {"os.system", "os.popen", "subprocess.getoutput", "subprocess.getstatusoutput"}
+)
 SHELL_CALLS = frozenset({"create_subprocess_shell", "getoutput", "getstatusoutput"})
 
 
@@ -31,7 +33,10 @@ def faults(tree: ast.Module) -> list[ast.AST]:
             shell = [word for word in node.keywords if word.arg == "shell"]
             if name in FORBIDDEN or name.rpartition(".")[2] in SHELL_CALLS:
                 found.append(node)
-            if any(not (isinstance(word.value, ast.Constant) and word.value.value is False) for word in shell):
+            if any(
+                not (isinstance(word.value, ast.Constant) and word.value.value is False)
+                for word in shell
+            ):
                 found.append(node)
         words: list[ast.expr] = []
         if isinstance(node, (ast.List, ast.Tuple)):
@@ -66,7 +71,8 @@ def test_the_rule_sees_a_shell(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["run(['apt-get', '-c', x])", "run(x, shell=False)", "name = 'sh'", "run(['sha256sum'])"]
+    "text",
+    ["run(['apt-get', '-c', x])", "run(x, shell=False)", "name = 'sh'", "run(['sha256sum'])"],
 )
 def test_the_rule_sees_no_shell_where_there_is_none(text: str) -> None:
     assert not faults(ast.parse(text))
@@ -78,7 +84,9 @@ def test_no_shell_in_the_packages() -> None:
 
 
 def test_no_shell_by_a_flag_anywhere() -> None:
-    """Tests and tools too; a device's own test may give a container a shell to run, which is no shell of ours."""
+    """Tests and tools too; a device's own test may give a container a shell to run, which is no
+    shell of ours.
+    """
     found = [
         place(path, node)
         for path in sources(*PACKAGES, "tests", "examples", "deploy")
@@ -88,7 +96,8 @@ def test_no_shell_by_a_flag_anywhere() -> None:
             name_of(node) in ("os.system", "os.popen")
             or name_of(node).rpartition(".")[2] in SHELL_CALLS
             or any(
-                word.arg == "shell" and not (isinstance(word.value, ast.Constant) and word.value.value is False)
+                word.arg == "shell"
+                and not (isinstance(word.value, ast.Constant) and word.value.value is False)
                 for word in node.keywords
             )
         )

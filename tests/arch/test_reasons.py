@@ -1,9 +1,12 @@
-"""Every reason that a device may give stands in docs/reasons, and none stands there that isn't given."""
+"""Every reason that a device may give stands in docs/reasons, and none stands there that isn't
+given.
+"""
 
 from __future__ import annotations
 
 import ast
 import re
+from pathlib import Path
 
 import pytest
 
@@ -60,7 +63,9 @@ def _constants(tree: ast.Module) -> dict[str, list[str]]:
 
 
 def _texts(node: ast.expr) -> list[str]:
-    """The texts that an expression may be: a literal, either side of a condition, a table's values."""
+    """The texts that an expression may be: a literal, either side of a condition, a table's
+    values.
+    """
     if isinstance(node, ast.Constant):
         return [node.value] if isinstance(node.value, str) else []
     if isinstance(node, ast.IfExp):
@@ -83,10 +88,16 @@ def given() -> dict[str, str]:
                 if position is not None and len(node.args) > position:
                     codes.append(node.args[position])
                 if position is not None or name_of(node) == "replace":
-                    codes += [word.value for word in node.keywords if word.arg in ("reason", "code")]
+                    codes += [
+                        word.value for word in node.keywords if word.arg in ("reason", "code")
+                    ]
             if isinstance(node, ast.Dict):
                 pairs = zip(node.keys, node.values, strict=True)
-                codes += [value for key, value in pairs if isinstance(key, ast.Constant) and key.value == "reason"]
+                codes += [
+                    value
+                    for key, value in pairs
+                    if isinstance(key, ast.Constant) and key.value == "reason"
+                ]
             for code in codes:
                 texts = constants.get(code.id, []) if isinstance(code, ast.Name) else _texts(code)
                 for text in texts:
@@ -97,8 +108,21 @@ def given() -> dict[str, str]:
 
 def test_it_finds_what_it_is_for() -> None:
     found = given()
-    assert {"OwnershipConflict", "GenerationReused", "PathNotNormal", "NotJson", "NoSpace", "LedgerLost"} <= set(found)
-    assert {"StaleGeneration", "PruneGuard", "DesiredStateMissing", "CrashLoop", "Contended"} <= set(found)
+    assert {
+        "OwnershipConflict",
+        "GenerationReused",
+        "PathNotNormal",
+        "NotJson",
+        "NoSpace",
+        "LedgerLost",
+    } <= set(found)
+    assert {
+        "StaleGeneration",
+        "PruneGuard",
+        "DesiredStateMissing",
+        "CrashLoop",
+        "Contended",
+    } <= set(found)
     assert len(found) > 100
 
 
@@ -110,7 +134,9 @@ def test_every_reason_is_documented() -> None:
 
 
 def test_no_reason_is_documented_that_is_not_given() -> None:
-    """Somewhere in the source its text must stand; where a code is made of parts, no table could be right."""
+    """Somewhere in the source its text must stand; where a code is made of parts, no table could be
+    right.
+    """
     texts = {
         node.value
         for path in sources("scores", "harmony_agent", "harmony_updater")
@@ -121,8 +147,8 @@ def test_no_reason_is_documented_that_is_not_given() -> None:
 
 
 @pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.name)
-def test_every_row_says_what_it_means_and_what_to_do(page: object) -> None:
-    rows = [line for line in getattr(page, "read_text")("utf-8").splitlines() if line.startswith("|")]  # noqa: B009
+def test_every_row_says_what_it_means_and_what_to_do(page: Path) -> None:
+    rows = [line for line in page.read_text("utf-8").splitlines() if line.startswith("|")]
     assert rows[0].split("|")[1:4] == [" code ", " meaning ", " what to do "]
     for row in rows[2:]:
         code, meaning, fix = (cell.strip() for cell in re.split(r"(?<!\\)\|", row)[1:4])

@@ -14,7 +14,9 @@ from tests.arch.tree import parsed, place, sources
 PACKAGES = ("scores", "harmony_agent", "harmony_fleet", "harmony_updater")
 OPENS = re.compile(r"(What|Whether|Which|Where|Who|Whose|How|When|Why)\b")
 """A clause that opens with one of these doesn't say what the thing does."""
-PREDICATE = re.compile(r"\b(is|are|was|were|been) so(?=[.,;:]|$)|(?<!there )\b(is|are|was) none\b", re.MULTILINE)
+PREDICATE = re.compile(
+    r"\b(is|are|was|were|been) so(?=[.,;:]|$)|(?<!there )\b(is|are|was) none\b", re.MULTILINE
+)
 ELSEWHERE = re.compile(r"As the protocol says")
 MAY_OPEN = 0.01
 """Share of a package's docstrings that may open with such a word."""
@@ -22,7 +24,11 @@ MAY_OPEN = 0.01
 
 def faults(text: str) -> list[str]:
     """Names of the rules that a text breaks."""
-    rules = (("opener", OPENS.match), ("predicate", PREDICATE.search), ("elsewhere", ELSEWHERE.search))
+    rules = (
+        ("opener", OPENS.match),
+        ("predicate", PREDICATE.search),
+        ("elsewhere", ELSEWHERE.search),
+    )
     return [name for name, finds in rules if finds(" ".join(text.split()))]
 
 
@@ -65,6 +71,8 @@ def test_no_text_has_so_or_none_as_its_predicate(package: str) -> None:
         place(path, node)
         for path in sources(package)
         for node in ast.walk(parsed(path))
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and set(faults(node.value)) - {"opener"}
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and set(faults(node.value)) - {"opener"}
     ]
     assert broken == []

@@ -1,10 +1,11 @@
-"""A Debian for arm64 on this machine: its programs run by QEMU's emulation of the processor, on this machine's kernel.
+"""A Debian for arm64 on this machine: its programs run by QEMU's emulation of the processor, on
+this machine's kernel.
 
     with emulation(), Root.made("bookworm") as root:
         root.run("harmony-agent", "version")
 
-There is no systemd in it and no network but this machine's own. Must not leave the emulation registered: that is the
-whole machine's, and goes when the `with` ends, unless it was there before.
+There is no systemd in it and no network but this machine's own. Must not leave the emulation
+registered: that is the whole machine's, and goes when the `with` ends, unless it was there before.
 """
 
 from __future__ import annotations
@@ -24,7 +25,14 @@ from tests.device.storage import REPOSITORY, locked
 from tests.device.tools import HarnessError, call
 
 QEMU: Final = "/usr/bin/qemu-aarch64-static"
-PACKAGES: Final = ("python3", "passwd", "systemd", "dbus-user-session", "libpam-systemd", "ca-certificates")
+PACKAGES: Final = (
+    "python3",
+    "passwd",
+    "systemd",
+    "dbus-user-session",
+    "libpam-systemd",
+    "ca-certificates",
+)
 CACHE: Final = REPOSITORY / ".cache" / "arm64"
 _BINFMT: Final = Path("/proc/sys/fs/binfmt_misc")
 _NAME: Final = "harmony-aarch64"
@@ -38,7 +46,9 @@ def missing() -> list[str]:
     lacks = [] if os.geteuid() == 0 else ["cannot make a Debian for arm64: not root"]
     for program in (QEMU, "/usr/bin/mmdebstrap"):
         if shutil.which(program) is None:
-            lacks.append(f"cannot make a Debian for arm64: {program} not installed; see tests/arm64/apt-packages.txt")
+            lacks.append(
+                f"cannot make a Debian for arm64: {program} not installed; see tests/arm64/apt-packages.txt"
+            )
     return lacks
 
 
@@ -51,7 +61,9 @@ def emulation() -> Iterator[None]:
             stack.callback(call, "umount", str(_BINFMT))
         if not any((_BINFMT / name).exists() for name in ("qemu-aarch64", _NAME)):
             # F: the emulator is opened now, so that it is found from inside of another root.
-            (_BINFMT / "register").write_text(f":{_NAME}:M::{_MAGIC}:{_MASK}:{QEMU}:F", encoding="ascii")
+            (_BINFMT / "register").write_text(
+                f":{_NAME}:M::{_MAGIC}:{_MASK}:{QEMU}:F", encoding="ascii"
+            )
             stack.callback((_BINFMT / _NAME).write_text, "-1", encoding="ascii")
         yield
 
@@ -65,7 +77,13 @@ def base(suite: str) -> Path:
         if not archive.exists():
             draft = CACHE / f"{suite}.draft.tar"
             sources = mirror_sources(suite)
-            argv = ["mmdebstrap", "--quiet", "--arch=arm64", "--variant=minbase", f"--include={','.join(PACKAGES)}"]
+            argv = [
+                "mmdebstrap",
+                "--quiet",
+                "--arch=arm64",
+                "--variant=minbase",
+                f"--include={','.join(PACKAGES)}",
+            ]
             argv += ["--skip=check/qemu", suite, str(draft), *(["-"] if sources else [])]
             call(*argv, stdin=sources.encode(), timeout=1800)
             draft.rename(archive)
@@ -86,10 +104,20 @@ class Root:
     def made(cls, suite: str) -> Iterator[Root]:
         """A new one, with /proc and the devices that programs expect; it goes at the end."""
         archive = base(suite)
-        with tempfile.TemporaryDirectory(prefix="harmony-arm64-") as name, contextlib.ExitStack() as stack:
+        with (
+            tempfile.TemporaryDirectory(prefix="harmony-arm64-") as name,
+            contextlib.ExitStack() as stack,
+        ):
             folder = Path(name, "root")
             folder.mkdir()
-            call("tar", "--extract", f"--file={archive}", f"--directory={folder}", "--numeric-owner", timeout=300)
+            call(
+                "tar",
+                "--extract",
+                f"--file={archive}",
+                f"--directory={folder}",
+                "--numeric-owner",
+                timeout=300,
+            )
             for kind, place in (("proc", "proc"), ("tmpfs", "run")):
                 call("mount", "-t", kind, kind, str(folder / place))
                 stack.callback(call, "umount", "--lazy", str(folder / place))
@@ -106,7 +134,9 @@ class Root:
                 env=ENVIRONMENT,
             )
 
-    def run(self, *argv: str, check: bool = True, timeout: float = 300) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *argv: str, check: bool = True, timeout: float = 300
+    ) -> subprocess.CompletedProcess[str]:
         """Run a program as root to its end."""
         done = subprocess.run(
             ["chroot", str(self.folder), *argv],

@@ -1,4 +1,6 @@
-"""The packages for arm64 on an emulated Debian: installed, run as the service runs, a File kept, a real server."""
+"""The packages for arm64 on an emulated Debian: installed, run as the service runs, a File kept, a
+real server.
+"""
 
 from __future__ import annotations
 
@@ -38,18 +40,29 @@ class Site:
 
 
 @pytest.fixture(scope="module", params=SUITES)
-def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def site(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Site]:
     if lacks := missing():
         pytest.fail("; ".join(lacks), pytrace=False)
     folder = tmp_path_factory.mktemp("arm64")
     packages = ("--package", "harmony-agent", "--package", "harmony-updater")
-    build = [sys.executable, str(REPOSITORY / "deploy/deb/build.py"), "--suite", request.param, "--arch", "arm64"]
+    build = [
+        sys.executable,
+        str(REPOSITORY / "deploy/deb/build.py"),
+        "--suite",
+        request.param,
+        "--arch",
+        "arm64",
+    ]
     call(*build, *packages, "--compression", "none", "--no-lint", "--out", str(folder), timeout=600)
     with emulation(), Root.made(request.param) as root, Lab() as lab:
         names = [f"/root/{path.name}" for path in folder.glob("*.deb")]
         for name in names:
             shutil.copy(folder / Path(name).name, root.folder / "root")
-        root.run("apt-get", "install", "-y", "-q", "--no-install-recommends", *names, timeout=SECONDS * 3)
+        root.run(
+            "apt-get", "install", "-y", "-q", "--no-install-recommends", *names, timeout=SECONDS * 3
+        )
         lan = lab.lan()
         config: dict[str, dict[str, Any]] = {
             "agent": {"device_id": PI, "kinds": ["File"]},
@@ -117,17 +130,25 @@ def test_a_file_converges_and_drift_is_repaired(
 
 
 def figures(site: Site, pid: int) -> None:
-    """Memory under emulation: the emulator's own counts in both, so that the difference is what the agent adds."""
+    """Memory under emulation: the emulator's own counts in both, so that the difference is what the
+    agent adds.
+    """
     code = "import time; print('up', flush=True); time.sleep(1000)"
     idle = site.root.start("/usr/bin/python3", "-IS", "-c", code, log=site.folder / "idle.log")
     try:
-        eventually(lambda: (site.folder / "idle.log").read_text(encoding="utf-8") == "up\n", "it idles")
+        eventually(
+            lambda: (site.folder / "idle.log").read_text(encoding="utf-8") == "up\n", "it idles"
+        )
         agent, python = rss(pid), rss(idle.pid)
     finally:
         idle.kill()
         idle.wait()
-    installed = site.root.run("du", "--summarize", "--block-size=1K", "/opt/harmony/agent").stdout.split()[0]
-    print(f"\narm64: agent {agent:.1f} MB with the emulator, an idle Python {python:.1f} MB; {installed} KB installed")
+    installed = site.root.run(
+        "du", "--summarize", "--block-size=1K", "/opt/harmony/agent"
+    ).stdout.split()[0]
+    print(
+        f"\narm64: agent {agent:.1f} MB with the emulator, an idle Python {python:.1f} MB; {installed} KB installed"
+    )
 
 
 def rss(pid: int) -> float:
@@ -136,7 +157,9 @@ def rss(pid: int) -> float:
 
 
 def test_purged_it_leaves_nothing(site: Site) -> None:
-    site.root.run("apt-get", "purge", "-y", "-q", "harmony-agent", "harmony-updater", timeout=SECONDS)
+    site.root.run(
+        "apt-get", "purge", "-y", "-q", "harmony-agent", "harmony-updater", timeout=SECONDS
+    )
     for path in ("etc/harmony", "opt/harmony", "var/lib/harmony-agent", "var/lib/fleet-agent"):
         assert not (site.root.folder / path).exists(), path
     assert "fleet-agent" not in (site.root.folder / "etc/passwd").read_text(encoding="utf-8")

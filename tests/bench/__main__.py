@@ -2,8 +2,9 @@
 
     python -m tests.bench [--full] [--only ROW …]
 
-In under five minutes; with --full the ten idle minutes are ten. These are figures, no tests: a row that isn't met fails
-nothing. What needs a disposable device is measured as root and else left out, and said to be.
+In under five minutes; with --full the ten idle minutes are ten. These are figures, no tests: a row
+that isn't met fails nothing. What needs a disposable device is measured as root and else left out,
+and said to be.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ def parts(control: Plane, url: str, folder: Path, *, full: bool) -> dict[str, Pa
     seconds = FULL_SECONDS if full else IDLE_SECONDS
 
     async def noop() -> list[Row]:
-        return [row for count in (200, 1000) for row in (await passes.measure_noop(folder, count))[0]]
+        return [
+            row for count in (200, 1000) for row in (await passes.measure_noop(folder, count))[0]
+        ]
 
     async def first() -> list[Row]:
         return (await passes.measure_first(control, url, folder))[0]
@@ -45,7 +48,9 @@ def parts(control: Plane, url: str, folder: Path, *, full: bool) -> dict[str, Pa
         return [*resting.measure_size(), *await asyncio.to_thread(resting.measure_updater, folder)]
 
     async def rest() -> list[Row]:
-        """An agent rests here while another's units and containers are killed on a device: each counts its own."""
+        """An agent rests here while another's units and containers are killed on a device: each
+        counts its own.
+        """
         idle = asyncio.create_task(resting.measure_idle(control, url, folder, seconds))
         killed = await asyncio.to_thread(kills.measure)
         return [*killed, *await idle]
@@ -65,7 +70,10 @@ def parts(control: Plane, url: str, folder: Path, *, full: bool) -> dict[str, Pa
 
 async def run(report: Report, only: list[str], *, full: bool) -> None:
     """Measure one part after the other; one that breaks is a row, too, and the others go on."""
-    with tempfile.TemporaryDirectory(prefix="bench-", dir=_disk()) as name, NatsServer(Path(name) / "nats") as server:
+    with (
+        tempfile.TemporaryDirectory(prefix="bench-", dir=_disk()) as name,
+        NatsServer(Path(name) / "nats") as server,
+    ):
         async with plane(server, floors.DESIRED, floors.ACTUAL) as control:
             for part, measure in parts(control, server.url, Path(name), full=full).items():
                 if only and part not in only:
@@ -74,7 +82,9 @@ async def run(report: Report, only: list[str], *, full: bool) -> None:
                 try:
                     report.add(await measure())
                 except Exception as error:
-                    report.add([Row(part, "-", "-", "-", "-", None, f"could not be measured: {error!r}")])
+                    report.add(
+                        [Row(part, "-", "-", "-", "-", None, f"could not be measured: {error!r}")]
+                    )
                 print(f"    ({part}: {time.monotonic() - begun:.0f} s)", flush=True)
 
 
@@ -85,13 +95,19 @@ def _disk() -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.bench", description=__doc__.partition("\n")[0]
+    )
     parser.add_argument("--full", action="store_true", help="idle for ten minutes, not one")
-    parser.add_argument("--only", nargs="*", default=[], metavar="ROW", help="of: " + " ".join(_names()))
+    parser.add_argument(
+        "--only", nargs="*", default=[], metavar="ROW", help="of: " + " ".join(_names())
+    )
     asked = parser.parse_args()
     begun = time.monotonic()
     for package in ("scores", "harmony_agent", "harmony_fleet", "harmony_updater", "tests/bench"):
-        compileall.compile_dir(ROOT / package, quiet=1)  # as installed: where nothing may be written, not at each start
+        compileall.compile_dir(
+            ROOT / package, quiet=1
+        )  # as installed: where nothing may be written, not at each start
     report = Report("make bench" + (" (full)" if asked.full else ""))
     asyncio.run(run(report, asked.only, full=asked.full))
     print("\n" + "\n".join(f"{name}: {value}" for name, value in report.facts().items()))
@@ -100,7 +116,9 @@ def main() -> int:
         print("\nonly some rows: nothing is written")
     else:
         report.write("bench", RESULTS, OUT)
-        print(f"\n{time.monotonic() - begun:.0f} s; written to {os.path.relpath(RESULTS)} and {OUT.name}/bench.json")
+        print(
+            f"\n{time.monotonic() - begun:.0f} s; written to {os.path.relpath(RESULTS)} and {OUT.name}/bench.json"
+        )
     return 0
 
 

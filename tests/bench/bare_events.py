@@ -1,8 +1,10 @@
-"""Runs in a device: what a bare loop on the manager's or podman's own events does. Standard library and sdbus alone.
+"""Runs in a device: what a bare loop on the manager's or podman's own events does. Standard library
+and sdbus alone.
 
     python bare_events.py unit|container NAME…
 
-Starts each NAME again as soon as an event says that it ended; prints ``ready`` once it hears events.
+Starts each NAME again as soon as an event says that it ended; prints ``ready`` once it hears
+events.
 """
 
 import asyncio
@@ -38,7 +40,9 @@ async def units(names):
     await manager.subscribe()
 
     async def keep(name):
-        unit = DbusInterfaceCommonAsync.new_proxy("org.freedesktop.systemd1", await manager.load_unit(name), bus)
+        unit = DbusInterfaceCommonAsync.new_proxy(
+            "org.freedesktop.systemd1", await manager.load_unit(name), bus
+        )
         async for _interface, changed, _invalid in unit.properties_changed:
             if changed.get("ActiveState", ("", ""))[1] in ("failed", "inactive"):
                 await manager.start_unit(name, "replace")
@@ -60,7 +64,9 @@ class Podman(http.client.HTTPConnection):
 def containers(names):
     """Each container by the event that it died."""
     events = Podman("d")
-    events.request("GET", "/v4.0.0/libpod/events?stream=true&filters=" + quote(json.dumps({"event": ["died"]})))
+    events.request(
+        "GET", "/v4.0.0/libpod/events?stream=true&filters=" + quote(json.dumps({"event": ["died"]}))
+    )
     threading.Timer(1.0, lambda: print("ready", flush=True)).start()
     answer = events.getresponse()
     while line := answer.readline():

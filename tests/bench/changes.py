@@ -1,4 +1,6 @@
-"""From a put in desired-state to ``Converged`` in actual-state: one File changed, in manifests of many sizes."""
+"""From a put in desired-state to ``Converged`` in actual-state: one File changed, in manifests of
+many sizes.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,10 @@ async def measure(plane: Plane, url: str, folder: Path, rounds: int = 500) -> li
     device = Device(folder, "one", url)
     (folder / "floor").mkdir()
     with ExitStack() as stack:
-        floor = spawn(["-m", "tests.bench.floors", "watch", url, str(folder / "floor")], stdout=subprocess.PIPE)
+        floor = spawn(
+            ["-m", "tests.bench.floors", "watch", url, str(folder / "floor")],
+            stdout=subprocess.PIPE,
+        )
         stack.callback(end, floor)
         stack.enter_context(device.agent())
         assert floor.stdout is not None
@@ -35,7 +40,12 @@ async def measure(plane: Plane, url: str, folder: Path, rounds: int = 500) -> li
             took_bare.append(await bare.round("k", content.encode(), content[-12:].encode()))
     took, took_bare = took[20:], took_bare[20:]  # the first ones warm up
     return [
-        compare(f"put to Converged, 1 File of 1 changed, p50 of {rounds}", median(took_bare), median(took), 1.5),
+        compare(
+            f"put to Converged, 1 File of 1 changed, p50 of {rounds}",
+            median(took_bare),
+            median(took),
+            1.5,
+        ),
         compare(
             f"put to Converged, 1 File of 1 changed, p99 of {rounds}",
             quantile(took_bare, 0.99),
@@ -46,7 +56,9 @@ async def measure(plane: Plane, url: str, folder: Path, rounds: int = 500) -> li
 
 
 async def measure_growth(plane: Plane, url: str, folder: Path, rounds: int = 30) -> list[Row]:
-    """The same with 10, 100 and 1,000 resources of which one changes: an agent each, taken in turn."""
+    """The same with 10, 100 and 1,000 resources of which one changes: an agent each, taken in
+    turn.
+    """
     devices = {size: Device(folder, f"of-{size}", url) for size in SIZES}
     took: dict[int, list[float]] = {size: [] for size in SIZES}
     with ExitStack() as stack:

@@ -1,10 +1,11 @@
-"""How a fleet of simulated devices scales: `harmony fleet status`, `plan`, `apply`, and the view, against bare floors.
+"""How a fleet of simulated devices scales: `harmony fleet status`, `plan`, `apply`, and the view,
+against bare floors.
 
     python -m tests.bench.fleet [DEVICES…]        1,000 and 10,000 by default; three deployments each
 
-A real nats-server on loopback; devices that answer in a process of their own; each command as a process, cold, that has
-to end with 0. The floor is the same keys read bare by the client library's own watch, in the same run; the machine's
-load is told beside it. Peak memory is the command's own.
+A real nats-server on loopback; devices that answer in a process of their own; each command as a
+process, cold, that has to end with 0. The floor is the same keys read bare by the client library's
+own watch, in the same run; the machine's load is told beside it. Peak memory is the command's own.
 """
 
 from __future__ import annotations
@@ -34,7 +35,11 @@ from tests.integration.simfleet import SimFleet
 from tests.natsserver import NatsServer
 
 DEPLOYMENTS: Final = 3
-_HARMONY: Final = [sys.executable, "-c", "import sys; from harmony_fleet.cli import main; sys.exit(main())"]
+_HARMONY: Final = [
+    sys.executable,
+    "-c",
+    "import sys; from harmony_fleet.cli import main; sys.exit(main())",
+]
 
 
 @dataclass(frozen=True)
@@ -49,17 +54,23 @@ class Took:
 def roster_text(lineage: str, generation: int, count: int) -> str:
     """A roster of `count` devices; what each deployment says changes with the generation."""
     lines = [f"version: 1\nlineage: {lineage}\ngeneration: {generation}\ndevices:"]
-    lines += [f"- {{name: pi-{at:05}, class: web, labels: {{site: s{at % 10}}}}}" for at in range(count)]
+    lines += [
+        f"- {{name: pi-{at:05}, class: web, labels: {{site: s{at % 10}}}}}" for at in range(count)
+    ]
     lines.append("deployments:")
     for number in range(DEPLOYMENTS):
         file = f"{{kind: File, name: f{number}, path: /srv/f{number}, content: generation {generation}}}"
-        unit = f"{{kind: SystemdUnit, name: u{number}.service, content: '[Service]', enabled: true}}"
+        unit = (
+            f"{{kind: SystemdUnit, name: u{number}.service, content: '[Service]', enabled: true}}"
+        )
         lines.append(f"- name: d{number}\n  scores:\n  - {file}\n  - {unit}")
     return "\n".join([*lines, ""])
 
 
 def write_roster(home: Path, generation: int, count: int) -> None:
-    """Put it in place as a change by hand, and have it sealed, as any command does at its first lock."""
+    """Put it in place as a change by hand, and have it sealed, as any command does at its first
+    lock.
+    """
     file = RosterFile(home)
     lineage = json.loads(file.seal_path.read_bytes())["lineage"]
     file.path.write_text(roster_text(lineage, generation, count))
@@ -72,7 +83,9 @@ def command(home: Path, url: str, *words: str) -> Took:
     env = {**os.environ, "HARMONY_SERVER": url, "HARMONY_HOME": str(home)}
     begun, peak = time.perf_counter(), 0
     with tempfile.TemporaryFile() as said:
-        process = subprocess.Popen([*_HARMONY, *words], env=env, stdout=subprocess.DEVNULL, stderr=said)
+        process = subprocess.Popen(
+            [*_HARMONY, *words], env=env, stdout=subprocess.DEVNULL, stderr=said
+        )
         while os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
             peak = max(peak, peak_kib(process.pid))
             time.sleep(0.01)
@@ -87,7 +100,9 @@ def command(home: Path, url: str, *words: str) -> Took:
 
 
 def peak_kib(pid: int) -> int:
-    """The most that the process had in memory. (ru_maxrss would count what its parent had when it was forked.)"""
+    """The most that the process had in memory. (ru_maxrss would count what its parent had when it
+    was forked.)
+    """
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
@@ -129,13 +144,17 @@ async def settled(store: Store, count: int, generation: int) -> None:
     want = f'"generation":{generation},'.encode()
     while True:
         found = await store.entries(ACTUAL)
-        if len(found) == count * DEPLOYMENTS and all(want in (entry.value or b"") for entry in found.values()):
+        if len(found) == count * DEPLOYMENTS and all(
+            want in (entry.value or b"") for entry in found.values()
+        ):
             return
         await asyncio.sleep(0.5)
 
 
 async def bare(url: str, counts: dict[str, int]) -> float:
-    """The floor: so many keys of each bucket read by the client library, and nothing made of them."""
+    """The floor: so many keys of each bucket read by the client library, and nothing made of
+    them.
+    """
     import nats
 
     client = await nats.connect(url)
@@ -176,7 +195,9 @@ def fed(found: dict[str, dict[str, Entry]]) -> float:
 
 
 async def kept_up(store: Store, url: str, found: dict[str, dict[str, Entry]]) -> float:
-    """Statuses a second that the view keeps up with, from publish to count, while another process publishes."""
+    """Statuses a second that the view keeps up with, from publish to count, while another process
+    publishes.
+    """
     fleet_view.RELIST_SECONDS = 3600.0  # type: ignore[misc]  # what is listed again is no news
     view = FleetView()
     watching = asyncio.create_task(keep(store, view))
@@ -221,7 +242,15 @@ def looks(home: Path, url: str) -> dict[str, Took]:
 
 def change(home: Path, url: str, generation: int) -> Took:
     """One mutation of one device."""
-    words = ("device", "set", "pi-00000", "--variable", f"at={generation}", "--generation", str(generation))
+    words = (
+        "device",
+        "set",
+        "pi-00000",
+        "--variable",
+        f"at={generation}",
+        "--generation",
+        str(generation),
+    )
     return command(home, url, "fleet", *words)
 
 
@@ -250,7 +279,11 @@ async def measure(server: NatsServer, home: Path, count: int) -> dict[str, str]:
         read, found = await ours(store)
         rate = await kept_up(store, url, found)
     keys = sum(map(len, found.values()))
-    rows = {"a command that reads nothing": start_up(home, url), "one device changed in the roster": mutated, **rows}
+    rows = {
+        "a command that reads nothing": start_up(home, url),
+        "one device changed in the roster": mutated,
+        **rows,
+    }
     rows |= {"first apply": first, "apply that touches all, until converged": every}
     shown = {
         name: f"{took.seconds:7.2f} s  {took.seconds / floor:5.1f} x floor  {took.cpu:6.2f} s CPU  {took.mib:5.0f} MiB"
@@ -272,7 +305,10 @@ async def measure(server: NatsServer, home: Path, count: int) -> dict[str, str]:
 def main(counts: list[int]) -> None:
     """Print a table a fleet."""
     for count in counts:
-        with tempfile.TemporaryDirectory(prefix="fleet-") as folder, NatsServer(Path(folder) / "nats") as server:
+        with (
+            tempfile.TemporaryDirectory(prefix="fleet-") as folder,
+            NatsServer(Path(folder) / "nats") as server,
+        ):
             print(f"{count} devices, {DEPLOYMENTS} deployments each")
             for name, figure in asyncio.run(measure(server, Path(folder) / "home", count)).items():
                 print(f"  {name:52} {figure}", flush=True)

@@ -1,4 +1,6 @@
-"""Ten thousand devices: a command's time against reading the same keys bare, and against starting any command."""
+"""Ten thousand devices: a command's time against reading the same keys bare, and against starting
+any command.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ async def _measure(server: NatsServer, home: Path, count: int) -> list[Row]:
     async with Store(Context((server.url,), None, None, home)) as store:
         await store.ensure_buckets()
         with fleet.devices(server.url, count):
-            await asyncio.to_thread(fleet.command, home, server.url, "fleet", "apply", "--no-wait", "-o", "json")
+            await asyncio.to_thread(
+                fleet.command, home, server.url, "fleet", "apply", "--no-wait", "-o", "json"
+            )
             await fleet.settled(store, count, 1)
         floors, took = [], {"fleet status": [], "fleet plan": []}  # type: ignore[var-annotated]
         _, found = await fleet.ours(store)
@@ -37,13 +41,16 @@ async def _measure(server: NatsServer, home: Path, count: int) -> list[Row]:
         for _ in range(2):
             floors.append(await fleet.bare(server.url, counts))
             for name, seconds in took.items():
-                one = await asyncio.to_thread(fleet.command, home, server.url, *name.split(), "-o", "json")
+                one = await asyncio.to_thread(
+                    fleet.command, home, server.url, *name.split(), "-o", "json"
+                )
                 seconds.append(one.seconds)
         empty = (await asyncio.to_thread(fleet.start_up, home, server.url)).seconds
         rate = await fleet.kept_up(store, server.url, found)
     keys, floor = sum(map(len, found.values())), min(floors)
     rows = [
-        _row(f"harmony {name}, {count:,} devices, cold", floor, min(seconds), empty) for name, seconds in took.items()
+        _row(f"harmony {name}, {count:,} devices, cold", floor, min(seconds), empty)
+        for name, seconds in took.items()
     ]
     bare = keys / floor
     return [
@@ -62,4 +69,6 @@ async def _measure(server: NatsServer, home: Path, count: int) -> list[Row]:
 def _row(what: str, floor: float, ours: float, empty: float) -> Row:
     ratio = ours / floor
     note = f"of it {empty:.2f} s is what any command takes to start; without that {(ours - empty) / floor:.2f} x"
-    return Row(what, f"{floor:.2f} s", f"{ours:.2f} s", f"{ratio:.2f}", "at most 2 x", ratio <= 2, note)
+    return Row(
+        what, f"{floor:.2f} s", f"{ours:.2f} s", f"{ratio:.2f}", "at most 2 x", ratio <= 2, note
+    )

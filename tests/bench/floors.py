@@ -37,7 +37,9 @@ def write_durably(folder: int, name: str, data: bytes) -> None:
 
 
 async def watch(url: str, folder: str) -> None:
-    """nats-py's own watch of one bucket; for each value: the file, one row, an answer in the other bucket."""
+    """nats-py's own watch of one bucket; for each value: the file, one row, an answer in the other
+    bucket.
+    """
     import nats
 
     client = await nats.connect(url)
@@ -59,12 +61,16 @@ async def watch(url: str, folder: str) -> None:
             continue
         data = entry.value or b""
         write_durably(directory, "file", data)
-        database.execute("INSERT OR REPLACE INTO t VALUES (?, ?)", (entry.key, hashlib.sha256(data).hexdigest()))
+        database.execute(
+            "INSERT OR REPLACE INTO t VALUES (?, ?)", (entry.key, hashlib.sha256(data).hexdigest())
+        )
         await actual.put(entry.key, data[-12:])
 
 
 async def repair(folder: str) -> None:
-    """Each file that is closed after writing and isn't as it was at the start is put back durably."""
+    """Each file that is closed after writing and isn't as it was at the start is put back
+    durably.
+    """
     from harmony_agent.adapters.posix import syscalls
 
     wanted = {path.name: path.read_bytes() for path in Path(folder).iterdir()}
@@ -89,7 +95,8 @@ async def repair(folder: str) -> None:
 
 
 async def imports(*libraries: str) -> None:
-    """As a program that uses these libraries has them: imported, one model made, a loop that waits in a task group.
+    """As a program that uses these libraries has them: imported, one model made, a loop that waits
+    in a task group.
 
     The group is anyio's, which imports most of itself when the first one is made.
     """

@@ -1,6 +1,8 @@
-"""A unit or a container is killed: how long until it runs again, on a disposable device; and memory with podman.
+"""A unit or a container is killed: how long until it runs again, on a disposable device; and memory
+with podman.
 
-Beside each a bare loop in the same device that starts its own as soon as the manager's or podman's event comes.
+Beside each a bare loop in the same device that starts its own as soon as the manager's or podman's
+event comes.
 """
 
 from __future__ import annotations
@@ -36,17 +38,29 @@ def measure() -> list[Row]:
     """Rows for units, containers, and memory; or that they were left out, and why."""
     lacking = "needs root" if os.geteuid() else "needs " + ", ".join(missing()) if missing() else ""
     if lacking:
-        what = ("unit killed: runs again", "container killed: runs again", "idle, all kinds: resident")
+        what = (
+            "unit killed: runs again",
+            "container killed: runs again",
+            "idle, all kinds: resident",
+        )
         return [Row(name, "-", "-", "-", "-", None, lacking) for name in what]
     with Lab() as lab, living(lab, SUITE) as life:
-        life.device.write("/tmp/bare_events.py", Path(__file__).with_name("bare_events.py").read_text(), mode=0o755)
+        life.device.write(
+            "/tmp/bare_events.py",
+            Path(__file__).with_name("bare_events.py").read_text(),
+            mode=0o755,
+        )
         units = _row("unit", life, _units)
         containers = _row("container", life, _containers)
         try:
             return [units, containers, *_memory(life)]
         except (OSError, AssertionError) as error:
             name = f"idle, {COUNT} resources, all kinds: resident"
-            return [units, containers, Row(name, "-", "-", "-", "-", None, f"could not be measured: {error!r}")]
+            return [
+                units,
+                containers,
+                Row(name, "-", "-", "-", "-", None, f"could not be measured: {error!r}"),
+            ]
 
 
 def _row(kind: str, life: Life, make: Callable[[Life], None]) -> Row:
@@ -76,31 +90,54 @@ def _mark(kind: str, whose: str, at: int) -> str:
 
 def _units(life: Life) -> None:
     ours = [
-        SystemdUnit.model_validate({"name": f"ours{at}.service", "content": SLEEP.format(_mark("unit", "ours", at))})
+        SystemdUnit.model_validate(
+            {"name": f"ours{at}.service", "content": SLEEP.format(_mark("unit", "ours", at))}
+        )
         for at in range(KILLS)
     ]
     life.converge(*ours, deployment="units")
     for at in range(KILLS):
-        life.device.write(f"{UNITS}/bare{at}.service", SLEEP.format(_mark("unit", "bare", at)), owner=USER)
+        life.device.write(
+            f"{UNITS}/bare{at}.service", SLEEP.format(_mark("unit", "bare", at)), owner=USER
+        )
     life.device.systemctl("daemon-reload", user=True)
     life.device.systemctl("start", *(f"bare{at}.service" for at in range(KILLS)), user=True)
 
 
 def _containers(life: Life) -> None:
-    ours = [container(f"ours{at}", "/bin/sleep", _mark("container", "ours", at)) for at in range(KILLS)]
+    ours = [
+        container(f"ours{at}", "/bin/sleep", _mark("container", "ours", at)) for at in range(KILLS)
+    ]
     life.converge(*ours, deployment="containers")
     for at in range(KILLS):
-        words = ["run", "--detach", f"--name=bare{at}", BUSYBOX, "/bin/sleep", _mark("container", "bare", at)]
+        words = [
+            "run",
+            "--detach",
+            f"--name=bare{at}",
+            BUSYBOX,
+            "/bin/sleep",
+            _mark("container", "bare", at),
+        ]
         life.device.podman(*words)
 
 
 @contextlib.contextmanager
 def _loop(life: Life, kind: str, names: list[str]) -> Iterator[None]:
     """The bare loop, while it runs, in the device as the agent's user."""
-    words = ["systemd-run", "--user", "--quiet", f"--unit=bare-{kind}", _PYTHON, "/tmp/bare_events.py", kind, *names]
+    words = [
+        "systemd-run",
+        "--user",
+        "--quiet",
+        f"--unit=bare-{kind}",
+        _PYTHON,
+        "/tmp/bare_events.py",
+        kind,
+        *names,
+    ]
     life.device.run(words, user=USER)
     eventually(
-        lambda: "ready" in life.device.messages(unit=f"bare-{kind}.service", user=True), "the bare loop is ready"
+        lambda: "ready" in life.device.messages(unit=f"bare-{kind}.service", user=True),
+        "the bare loop is ready",
     )
     try:
         yield
@@ -138,7 +175,9 @@ def _find(mark: str, known: set[int]) -> int:
 
 
 def _memory(life: Life) -> list[Row]:
-    """100 resources, of them a unit and a container, in an agent of all kinds, started anew; seen from the host."""
+    """100 resources, of them a unit and a container, in an agent of all kinds, started anew; seen
+    from the host.
+    """
     config: dict[str, dict[str, Any]] = {name: dict(part) for name, part in CONFIG.items()}
     del config["intervals"]
     config["agent"]["kinds"] = ["File", "SystemdUnit", "Container", "SystemUpgrade"]
@@ -146,12 +185,22 @@ def _memory(life: Life) -> list[Row]:
         life.remove(deployment)
     life.device.agent.configure(config)
     life.device.agent.restart()
-    files: list[Score] = [page(f"{at}", name=f"p{at}", path=f"/srv/life/p{at}") for at in range(COUNT - 2)]
+    files: list[Score] = [
+        page(f"{at}", name=f"p{at}", path=f"/srv/life/p{at}") for at in range(COUNT - 2)
+    ]
     unit = SystemdUnit.model_validate({"name": "one.service", "content": SLEEP.format(1_000_000)})
     life.converge(*files, unit, container("box"), deployment="all")
     source = Path(__file__).with_name("floors.py").read_text()
     life.device.write("/tmp/floors.py", source, mode=0o755)
-    words = ["systemd-run", "--user", "--quiet", "--unit=bare-imports", _PYTHON, "/tmp/floors.py", "imports"]
+    words = [
+        "systemd-run",
+        "--user",
+        "--quiet",
+        "--unit=bare-imports",
+        _PYTHON,
+        "/tmp/floors.py",
+        "imports",
+    ]
     life.device.run([*words, *ALL_LIBRARIES], user=USER)
     time.sleep(25)  # relists and heartbeats have been
     here = os.readlink(f"/proc/{_find('1000000', set())}/ns/pid")
@@ -162,7 +211,9 @@ def _memory(life: Life) -> list[Row]:
         met = ours <= 1.15 * floor and ours <= 50
         target = "at most 1.15 x, 50 MB"
         name = f"idle, {COUNT} resources, all kinds: {what}"
-        rows.append(Row(name, f"{floor:.1f} MB", f"{ours:.1f} MB", f"{ours / floor:.2f}", target, met))
+        rows.append(
+            Row(name, f"{floor:.1f} MB", f"{ours:.1f} MB", f"{ours / floor:.2f}", target, met)
+        )
     return rows
 
 

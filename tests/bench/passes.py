@@ -1,7 +1,8 @@
-"""A pass over unchanged Files, and the first convergence of 200: the agent's own code in this process or beside it.
+"""A pass over unchanged Files, and the first convergence of 200: the agent's own code in this
+process or beside it.
 
-The no-op pass runs in this process, so that nothing but the pass is counted: its wall time, and the processor time of
-all threads.
+The no-op pass runs in this process, so that nothing but the pass is counted: its wall time, and the
+processor time of all threads.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ class Inside:
         self.root.mkdir(parents=True)
         clock = SystemClock()
         self.plane = FakePlane("pi-01")
-        times = Times(clock, lambda: format_time(datetime.fromtimestamp(clock.now(), UTC)), lambda: 0.5)
+        times = Times(
+            clock, lambda: format_time(datetime.fromtimestamp(clock.now(), UTC)), lambda: 0.5
+        )
         book = DeviceState(FakeLedger(), times.wire_now)
         self.files = LocalFiles([str(self.root)], str(folder / "state"), clock)
         store: Any = book.store("File")
@@ -61,12 +64,26 @@ class Inside:
         )
 
     async def converge(self, count: int) -> None:
-        """Make `count` files, and wait until all is settled and old enough to be known again by its mark."""
+        """Make `count` files, and wait until all is settled and old enough to be known again by its
+        mark.
+        """
         scores = [
-            {"kind": "File", "name": f"f{at}", "path": f"{self.root}/f{at}", "content": f"{at}", "mode": "0644"}
+            {
+                "kind": "File",
+                "name": f"f{at}",
+                "path": f"{self.root}/f{at}",
+                "content": f"{at}",
+                "mode": "0644",
+            }
             for at in range(count)
         ]
-        about = {"api": "harmony/v1", "device": "pi-01", "deployment": "web", "lineage": LINEAGE, "generation": 1}
+        about = {
+            "api": "harmony/v1",
+            "device": "pi-01",
+            "deployment": "web",
+            "lineage": LINEAGE,
+            "generation": 1,
+        }
         self.plane.set(DESIRED, "pi-01.web", canonical({**about, "scores": scores}))
         while b'"phase":"Converged"' not in self._said():
             await asyncio.sleep(0.05)
@@ -105,7 +122,15 @@ def _lstat_loop(known: dict[str, tuple[int, ...]]) -> int:
     changed = 0
     for path, before in known.items():
         now = os.lstat(path)
-        if (now.st_ino, now.st_mode, now.st_uid, now.st_gid, now.st_size, now.st_mtime_ns, now.st_ctime_ns) != before:
+        if (
+            now.st_ino,
+            now.st_mode,
+            now.st_uid,
+            now.st_gid,
+            now.st_size,
+            now.st_mtime_ns,
+            now.st_ctime_ns,
+        ) != before:
             changed += 1
     return changed
 
@@ -144,9 +169,7 @@ async def measure_noop(folder: Path, count: int, rounds: int = 100) -> tuple[lis
         await asyncio.wait([task])
     ours, floor = (median([pair[side] for pair in wall]) for side in (0, 1))
     ours_cpu, floor_cpu = (median([pair[side] for pair in cpu]) for side in (0, 1))
-    hourly = (
-        f"reading all of them, spread over each hour, adds {reading * 10 / 2700 * 1e3:.3f} ms CPU to a pass each 10 s"
-    )
+    hourly = f"reading all of them, spread over each hour, adds {reading * 10 / 2700 * 1e3:.3f} ms CPU to a pass each 10 s"
     rows = [
         compare(f"no-op pass over {count} Files, wall", floor, ours, 3.0),
         compare(f"no-op pass over {count} Files, CPU", floor_cpu, ours_cpu, 3.0, note=hourly),
@@ -154,8 +177,12 @@ async def measure_noop(folder: Path, count: int, rounds: int = 100) -> tuple[lis
     return rows, ours_cpu
 
 
-async def measure_first(plane: Plane, url: str, folder: Path, rounds: int = 7) -> tuple[list[Row], float]:
-    """200 new Files of 1 KiB: from the put to ``Converged``, against writing the same durably one by one."""
+async def measure_first(
+    plane: Plane, url: str, folder: Path, rounds: int = 7
+) -> tuple[list[Row], float]:
+    """200 new Files of 1 KiB: from the put to ``Converged``, against writing the same durably one
+    by one.
+    """
     device = Device(folder, "first", url)
     took, bare = [], []
     with device.agent():

@@ -1,10 +1,12 @@
-"""The same files kept by what a user would pick instead: cf-agent, puppet, ansible, salt, pyinfra. Takes many minutes.
+"""The same files kept by what a user would pick instead: cf-agent, puppet, ansible, salt, pyinfra.
+Takes many minutes.
 
     python -m tests.bench.peers [NAME …]
 
-Each is given the way that is fastest for it (a recursive copy where it has one). As root it installs Debian's cf-agent
-and puppet, without starting their services; ansible-core, salt and pyinfra go into virtual environments below .cache.
-A peer's figure is of its whole process and its children; it has to be started each time, which is how it is used.
+Each is given the way that is fastest for it (a recursive copy where it has one). As root it
+installs Debian's cf-agent and puppet, without starting their services; ansible-core, salt and
+pyinfra go into virtual environments below .cache. A peer's figure is of its whole process and its
+children; it has to be started each time, which is how it is used.
 """
 
 from __future__ import annotations
@@ -42,7 +44,9 @@ body copy_from local {{ source => "{source}"; compare => "digest"; }}
 body depth_search all {{ depth => "inf"; }}
 bundle agent main {{ files: "{target}/." copy_from => local, depth_search => all, create => "true"; }}
 """
-_PUPPET: Final = "file {{ '{target}': ensure => directory, recurse => true, source => 'file://{source}' }}\n"
+_PUPPET: Final = (
+    "file {{ '{target}': ensure => directory, recurse => true, source => 'file://{source}' }}\n"
+)
 _ANSIBLE: Final = """
 - hosts: localhost
   connection: local
@@ -51,7 +55,9 @@ _ANSIBLE: Final = """
   - command: rsync --recursive --checksum --perms {source}/ {target}/
 """
 _SALT: Final = "{target}:\n  file.recurse:\n  - source: salt://source\n"
-_PYINFRA: Final = "from pyinfra.operations import files\nfiles.sync(src='{source}', dest='{target}')\n"
+_PYINFRA: Final = (
+    "from pyinfra.operations import files\nfiles.sync(src='{source}', dest='{target}')\n"
+)
 
 
 @dataclass(frozen=True)
@@ -72,7 +78,9 @@ def _cf_agent(folder: Path, source: Path, target: Path) -> list[str]:
 def _puppet(folder: Path, source: Path, target: Path) -> list[str]:
     manifest = folder / "site.pp"
     manifest.write_text(_PUPPET.format(source=source, target=target))
-    places = [f"--{name}={folder}/puppet/{name}" for name in ("confdir", "vardir", "rundir", "logdir")]
+    places = [
+        f"--{name}={folder}/puppet/{name}" for name in ("confdir", "vardir", "rundir", "logdir")
+    ]
     return ["puppet", "apply", *places, str(manifest)]
 
 
@@ -80,7 +88,14 @@ def _ansible(folder: Path, source: Path, target: Path) -> list[str]:
     book = folder / "book.yml"
     book.write_text(_ANSIBLE.format(source=source, target=target))
     python = f"ansible_python_interpreter={_VENVS}/ansible/bin/python"
-    return [str(_VENVS / "ansible/bin/ansible-playbook"), "-i", "localhost,", "-e", python, str(book)]
+    return [
+        str(_VENVS / "ansible/bin/ansible-playbook"),
+        "-i",
+        "localhost,",
+        "-e",
+        python,
+        str(book),
+    ]
 
 
 def _salt(folder: Path, source: Path, target: Path) -> list[str]:
@@ -131,7 +146,14 @@ def _install_module(name: str) -> None:
     done = place / ".made"
     if not done.exists():
         subprocess.run([sys.executable, "-m", "venv", str(place)], check=True)
-        pip = [str(place / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        pip = [
+            str(place / "bin" / "python"),
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+        ]
         subprocess.run([*pip, _MODULES[name]], check=True)
         done.touch()
 
@@ -163,10 +185,14 @@ def _run(words: list[str], log: Path) -> Took:
     env = {**os.environ, "ANSIBLE_LOCALHOST_WARNING": "false", "ANSIBLE_NOCOLOR": "1"}
     before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     with log.open("ab") as out:
-        code = subprocess.run(words, stdout=out, stderr=out, stdin=subprocess.DEVNULL, env=env, check=False).returncode
+        code = subprocess.run(
+            words, stdout=out, stderr=out, stdin=subprocess.DEVNULL, env=env, check=False
+        ).returncode
     wall, after = time.perf_counter() - begun, resource.getrusage(resource.RUSAGE_CHILDREN)
     if code:
-        raise RuntimeError(f"{words[0]} ended with {code}: {log.read_text(errors='replace')[-400:]}")
+        raise RuntimeError(
+            f"{words[0]} ended with {code}: {log.read_text(errors='replace')[-400:]}"
+        )
     return Took(wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
 
 
@@ -182,7 +208,9 @@ def measure(name: str, folder: Path, count: int) -> tuple[Took, Took]:
     first = _run(words, log)
     right = sum((target / f"f{at}").read_text() == passes.CONTENT for at in range(count))
     if right != count:
-        raise RuntimeError(f"made {right} of {count} files right: {log.read_text(errors='replace')[-400:]}")
+        raise RuntimeError(
+            f"made {right} of {count} files right: {log.read_text(errors='replace')[-400:]}"
+        )
     noops = [_run(words, log) for _ in range(NOOPS)]
     return first, Took(median([one.wall for one in noops]), median([one.cpu for one in noops]))
 

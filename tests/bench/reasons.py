@@ -1,4 +1,6 @@
-"""Why a row isn't met, as far as that was found by measurement; how it was found stands in ADR 0040."""
+"""Why a row isn't met, as far as that was found by measurement; how it was found stands in ADR
+0040.
+"""
 
 from __future__ import annotations
 
@@ -39,5 +41,7 @@ def why(what: str) -> str:
     """The reason for a row of this name; the longest name that fits is the one meant."""
     fitting = [name for name in WHY if what.startswith(name)]
     return (
-        WHY[max(fitting, key=len)] if fitting else "no reason is known: a regression, or a machine that did other work"
+        WHY[max(fitting, key=len)]
+        if fitting
+        else "no reason is known: a regression, or a machine that did other work"
     )

@@ -1,4 +1,6 @@
-"""A file is edited: how long until it is right again. The agent beside a bare inotify loop that repairs durably."""
+"""A file is edited: how long until it is right again. The agent beside a bare inotify loop that
+repairs durably.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ FILES: Final = 400
 
 
 class Seen:
-    """Waits for the rename that puts a file right. The sync of the directory after it can't be seen by anybody."""
+    """Waits for the rename that puts a file right. The sync of the directory after it can't be seen
+    by anybody.
+    """
 
     def __init__(self, *folders: Path) -> None:
         self._fd = syscalls.inotify_init()
@@ -47,7 +51,9 @@ class Seen:
 
 
 async def measure_file(plane: Plane, url: str, folder: Path, rounds: int = FILES) -> list[Row]:
-    """Each file is edited once: what is edited again and again is something else's, and the agent backs off from it."""
+    """Each file is edited once: what is edited again and again is something else's, and the agent
+    backs off from it.
+    """
     device = Device(folder, "edited", url)
     bare = folder / "edited-bare"
     bare.mkdir()
@@ -59,7 +65,9 @@ async def measure_file(plane: Plane, url: str, folder: Path, rounds: int = FILES
         stack.callback(end, floor)
         assert floor.stdout is not None
         floor.stdout.readline()
-        await (await Follower(plane).open()).converge(device, "web", 1, {f"f{at}": CONTENT for at in range(rounds)})
+        await (await Follower(plane).open()).converge(
+            device, "web", 1, {f"f{at}": CONTENT for at in range(rounds)}
+        )
         await asyncio.sleep(2)
         seen = Seen(device.root, bare)
         stack.callback(seen.close)
@@ -71,5 +79,10 @@ async def measure_file(plane: Plane, url: str, folder: Path, rounds: int = FILES
             await asyncio.sleep(0.01)
     return [
         compare(f"file edited: repaired, p50 of {rounds}", median(took_bare), median(took), 2.5),
-        compare(f"file edited: repaired, p99 of {rounds}", quantile(took_bare, 0.99), quantile(took, 0.99), 4.0),
+        compare(
+            f"file edited: repaired, p99 of {rounds}",
+            quantile(took_bare, 0.99),
+            quantile(took, 0.99),
+            4.0,
+        ),
     ]

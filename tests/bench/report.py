@@ -71,7 +71,8 @@ class Report:
         cells = [HEAD, *(row.cells() for row in self.rows)]
         widths = [max(len(line[column]) for line in cells) for column in range(len(HEAD))]
         lines = [
-            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells
+            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+            for line in cells
         ]
         notes = [f"{row.what}: {row.note}" for row in self.rows if row.note]
         missed = [f"not met: {row.what}: {why(row.what)}" for row in self.rows if row.met is False]
@@ -82,7 +83,10 @@ class Report:
         lines = [f"## {self.title}", ""]
         lines += [f"- {name}: {value}" for name, value in self.facts().items()]
         lines += ["", "| " + " | ".join(HEAD) + " |", "|" + "---|" * len(HEAD)]
-        lines += ["| " + " | ".join(cell.replace("|", "/") for cell in row.cells()) + " |" for row in self.rows]
+        lines += [
+            "| " + " | ".join(cell.replace("|", "/") for cell in row.cells()) + " |"
+            for row in self.rows
+        ]
         lines += ["", *(f"- *{row.what}*: {row.note}" for row in self.rows if row.note)]
         missed = [f"- *{row.what}*: {why(row.what)}" for row in self.rows if row.met is False]
         if missed:
@@ -92,7 +96,11 @@ class Report:
     def write(self, name: str, results: Path, out: Path) -> None:
         """JSON into `out`; the part `name` of RESULTS.md anew, the other parts as they are."""
         out.mkdir(parents=True, exist_ok=True)
-        value: dict[str, Any] = {"title": self.title, **self.facts(), "rows": [asdict(row) for row in self.rows]}
+        value: dict[str, Any] = {
+            "title": self.title,
+            **self.facts(),
+            "rows": [asdict(row) for row in self.rows],
+        }
         (out / f"{name}.json").write_text(json.dumps(value, indent=2) + "\n")
         parts = _parts(results)
         parts[name] = self.markdown()
@@ -118,9 +126,17 @@ def quantile(values: Sequence[float], part: float) -> float:
 
 
 def compare(
-    what: str, floor: float, ours: float, most: float, unit: str = "ms", scale: float = 1e3, note: str = ""
+    what: str,
+    floor: float,
+    ours: float,
+    most: float,
+    unit: str = "ms",
+    scale: float = 1e3,
+    note: str = "",
 ) -> Row:
-    """A row whose target is a multiple of its floor; `floor` and `ours` in seconds, or what `scale` makes `unit` of."""
+    """A row whose target is a multiple of its floor; `floor` and `ours` in seconds, or what `scale`
+    makes `unit` of.
+    """
     ratio = ours / floor
     return Row(
         what,

@@ -13,7 +13,18 @@ from pathlib import Path
 from typing import Final
 
 from tests.bench.report import Row, compare, median
-from tests.bench.world import ROOT, Device, Follower, Plane, end, memory, processor, spawn, wakeups, written
+from tests.bench.world import (
+    ROOT,
+    Device,
+    Follower,
+    Plane,
+    end,
+    memory,
+    processor,
+    spawn,
+    wakeups,
+    written,
+)
 
 COUNT: Final = 100
 FILE_LIBRARIES: Final = ("anyio", "nats", "pydantic", "sqlite3")
@@ -43,13 +54,23 @@ async def measure_idle(plane: Plane, url: str, folder: Path, seconds: float) -> 
         bare = _libraries(*FILE_LIBRARIES)
         stack.callback(end, bare)
         agent = stack.enter_context(device.agent())
-        await (await Follower(plane).open()).converge(device, "web", 1, {f"f{at}": f"{at}" for at in range(COUNT)})
+        await (await Follower(plane).open()).converge(
+            device, "web", 1, {f"f{at}": f"{at}" for at in range(COUNT)}
+        )
         await asyncio.sleep(15)  # a relist and a heartbeat have been
-        before = (time.monotonic(), processor(agent.pid), wakeups(agent.pid), written(agent.pid), _state(device))
+        before = (
+            time.monotonic(),
+            processor(agent.pid),
+            wakeups(agent.pid),
+            written(agent.pid),
+            _state(device),
+        )
         await asyncio.sleep(seconds)
         passed = time.monotonic() - before[0]
         used = processor(agent.pid) - before[1]
-        woken = sum(count - before[2].get(thread, 0) for thread, count in wakeups(agent.pid).items())
+        woken = sum(
+            count - before[2].get(thread, 0) for thread, count in wakeups(agent.pid).items()
+        )
         bytes_ = written(agent.pid) - before[3]
         same = _state(device) == before[4]
         (rss, pss), (floor_rss, floor_pss) = memory(agent.pid), memory(bare.pid)
@@ -74,23 +95,48 @@ async def measure_idle(plane: Plane, url: str, folder: Path, seconds: float) -> 
 def _memory(what: str, floor: float, ours: float, most: float) -> Row:
     ratio = ours / floor
     met = ratio <= 1.15 and ours <= most
-    return Row(what, f"{floor:.1f} MB", f"{ours:.1f} MB", f"{ratio:.2f}", f"at most 1.15 x, {most:g} MB", met)
+    return Row(
+        what,
+        f"{floor:.1f} MB",
+        f"{ours:.1f} MB",
+        f"{ratio:.2f}",
+        f"at most 1.15 x, {most:g} MB",
+        met,
+    )
 
 
 def _state(device: Device) -> list[tuple[str, int, int]]:
-    return sorted((path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in device.state.iterdir())
+    return sorted(
+        (path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in device.state.iterdir()
+    )
 
 
 async def measure_start(plane: Plane, url: str, folder: Path, rounds: int = 9) -> list[Row]:
-    """From the start of the process to the end of its first relist, 100 Files; against importing the libraries."""
+    """From the start of the process to the end of its first relist, 100 Files; against importing
+    the libraries.
+    """
     device = Device(folder, "starting", url)
     with device.agent():
-        await (await Follower(plane).open()).converge(device, "web", 1, {f"f{at}": f"{at}" for at in range(COUNT)})
+        await (await Follower(plane).open()).converge(
+            device, "web", 1, {f"f{at}": f"{at}" for at in range(COUNT)}
+        )
     took, bare = [], []
     for _ in range(rounds + 1):
-        took.append(await asyncio.to_thread(_until_said, ["-c", _START, "run", "--config", str(device.config)], 0))
-        bare.append(await asyncio.to_thread(_until_said, ["-m", "tests.bench.floors", "imports", *FILE_LIBRARIES], 1))
-    return [compare(f"start to first relist done, {COUNT} Files", median(bare[1:]), median(took[1:]), 2.0)]
+        took.append(
+            await asyncio.to_thread(
+                _until_said, ["-c", _START, "run", "--config", str(device.config)], 0
+            )
+        )
+        bare.append(
+            await asyncio.to_thread(
+                _until_said, ["-m", "tests.bench.floors", "imports", *FILE_LIBRARIES], 1
+            )
+        )
+    return [
+        compare(
+            f"start to first relist done, {COUNT} Files", median(bare[1:]), median(took[1:]), 2.0
+        )
+    ]
 
 
 def _until_said(words: list[str], column: int) -> float:
@@ -107,7 +153,9 @@ def _until_said(words: list[str], column: int) -> float:
 
 
 def measure_size() -> list[Row]:
-    """The files of the agent's package and of all that it needs, compiled ones too, as installed here."""
+    """The files of the agent's package and of all that it needs, compiled ones too, as installed
+    here.
+    """
     found: dict[str, Distribution] = {}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     for needed in [*project["dependencies"], *project["optional-dependencies"]["agent"]]:
@@ -121,7 +169,17 @@ def measure_size() -> list[Row]:
     )
     size = (total + ours) / 1e6
     note = ", ".join(sorted(found))
-    return [Row("size of the agent, installed", "-", f"{size:.1f} MB", "-", "at most 60 MB", size <= 60, note)]
+    return [
+        Row(
+            "size of the agent, installed",
+            "-",
+            f"{size:.1f} MB",
+            "-",
+            "at most 60 MB",
+            size <= 60,
+            note,
+        )
+    ]
 
 
 def _needs(name: str, extras: frozenset[str], found: dict[str, Distribution]) -> None:
@@ -131,7 +189,11 @@ def _needs(name: str, extras: frozenset[str], found: dict[str, Distribution]) ->
     for text in one.requires or ():
         requirement, _, marker = text.partition(";")
         extra = re.search(r"extra == ['\"]([\w-]+)['\"]", marker)
-        if (extra and extra[1] not in extras) or "python_version <" in marker or "platform_system ==" in marker:
+        if (
+            (extra and extra[1] not in extras)
+            or "python_version <" in marker
+            or "platform_system ==" in marker
+        ):
             continue
         match = re.match(r"[\w.-]+", requirement)
         if match:
@@ -157,10 +219,22 @@ def measure_updater(folder: Path) -> list[Row]:
     try:
         assert process.stdout is not None
         if process.stdout.readline().strip() != "ready":
-            return [Row("the updater in memory", "-", "-", "-", "at most 20 MB", None, "it did not come up here")]
+            return [
+                Row(
+                    "the updater in memory",
+                    "-",
+                    "-",
+                    "-",
+                    "at most 20 MB",
+                    None,
+                    "it did not come up here",
+                )
+            ]
         time.sleep(0.5)
         rss, pss = memory(process.pid)
     finally:
         end(process)
     note = f"resident; proportional {pss:.1f} MB"
-    return [Row("the updater in memory", "-", f"{rss:.1f} MB", "-", "at most 20 MB", rss <= 20, note)]
+    return [
+        Row("the updater in memory", "-", f"{rss:.1f} MB", "-", "at most 20 MB", rss <= 20, note)
+    ]

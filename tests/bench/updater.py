@@ -1,4 +1,5 @@
-"""The root updater as it waits, for its memory: the program itself, with its places in a folder of its own.
+"""The root updater as it waits, for its memory: the program itself, with its places in a folder of
+its own.
 
 python -m tests.bench.updater FOLDER
 """
@@ -18,7 +19,9 @@ def main(folder: str) -> None:
     settings = program.Settings.model_validate({"device_id": "pi-01"})
     updater = program.Updater(settings, str(place / "state"), program.Host())
     listener = program.listen(str(place / "updater.sock"), os.getgid())
-    threading.Thread(target=program.serve, args=(listener, updater, os.getgid()), daemon=True).start()
+    threading.Thread(
+        target=program.serve, args=(listener, updater, os.getgid()), daemon=True
+    ).start()
     print("ready", flush=True)
     threading.Event().wait()
 

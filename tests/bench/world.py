@@ -1,4 +1,5 @@
-"""What the benchmarks run: a nats-server, agents and floors as processes of their own, and the control plane's hand.
+"""What the benchmarks run: a nats-server, agents and floors as processes of their own, and the
+control plane's hand.
 
 Every process ends with this one, also when it is killed.
 """
@@ -41,7 +42,12 @@ roots = ["{root}"]
 
 def spawn(words: list[str], **options: Any) -> subprocess.Popen[Any]:
     """A Python process of this environment, which ends with this one."""
-    return subprocess.Popen([sys.executable, *words], cwd=ROOT, preexec_fn=_ends_with_parent(), **options)  # noqa: PLW1509  # one system call, no lock
+    return subprocess.Popen(
+        [sys.executable, *words],
+        cwd=ROOT,
+        preexec_fn=_ends_with_parent(),  # noqa: PLW1509  # one system call, no lock
+        **options,
+    )
 
 
 def end(process: subprocess.Popen[Any]) -> None:
@@ -61,7 +67,9 @@ class Device:
         self.name, self.state, self.root = name, folder / name / "state", folder / name / "root"
         self.root.mkdir(parents=True)
         self.config = folder / name / "agent.toml"
-        self.config.write_text(_CONFIG.format(device=name, state=self.state, url=url, root=self.root))
+        self.config.write_text(
+            _CONFIG.format(device=name, state=self.state, url=url, root=self.root)
+        )
         self.log = folder / name / "log"
 
     @contextmanager
@@ -79,18 +87,32 @@ class Device:
         finally:
             end(process)
 
-    def manifest(self, deployment: str, generation: int, contents: Mapping[str, str], **more: Any) -> bytes:
+    def manifest(
+        self, deployment: str, generation: int, contents: Mapping[str, str], **more: Any
+    ) -> bytes:
         """A manifest of one File for each of `contents`, path below the root -> content."""
         scores = [
-            {"kind": "File", "name": name.replace("/", "."), "path": f"{self.root}/{name}", "content": content}
+            {
+                "kind": "File",
+                "name": name.replace("/", "."),
+                "path": f"{self.root}/{name}",
+                "content": content,
+            }
             for name, content in contents.items()
         ]
-        about = {"api": "harmony/v1", "device": self.name, "deployment": deployment, "lineage": LINEAGE}
+        about = {
+            "api": "harmony/v1",
+            "device": self.name,
+            "deployment": deployment,
+            "lineage": LINEAGE,
+        }
         return canonical({**about, "generation": generation, "scores": scores, **more})
 
 
 class Plane:
-    """The control plane: puts desired state, and sees actual state the moment that a watcher is told of it."""
+    """The control plane: puts desired state, and sees actual state the moment that a watcher is
+    told of it.
+    """
 
     def __init__(self, client: Client) -> None:
         self.js: JetStreamContext = client.jetstream()
@@ -98,7 +120,9 @@ class Plane:
     async def make_buckets(self, *more: str) -> None:
         for bucket in (*BUCKETS, *more):
             history = HISTORY.get(bucket, 1)
-            await self.js.create_key_value(KeyValueConfig(bucket=bucket, history=history, storage=StorageType.FILE))
+            await self.js.create_key_value(
+                KeyValueConfig(bucket=bucket, history=history, storage=StorageType.FILE)
+            )
 
     async def follow(self, bucket: str = ACTUAL) -> asyncio.Queue[tuple[float, str, bytes]]:
         """When each entry came, its key, its value."""
@@ -142,15 +166,21 @@ class Follower:
                 if found == key and all(part in value for part in answer):
                     return at - begun
 
-    async def converge(self, device: Device, deployment: str, generation: int, contents: Mapping[str, str]) -> float:
+    async def converge(
+        self, device: Device, deployment: str, generation: int, contents: Mapping[str, str]
+    ) -> float:
         """Seconds from a manifest's put to its ``Converged``."""
         data = device.manifest(deployment, generation, contents)
-        return await self.round(f"{device.name}.{deployment}", data, b'"phase":"Converged"', _generation(generation))
+        return await self.round(
+            f"{device.name}.{deployment}", data, b'"phase":"Converged"', _generation(generation)
+        )
 
     async def remove(self, device: Device, deployment: str, generation: int) -> float:
         """The same for taking all of it off."""
         data = device.manifest(deployment, generation, {}, removed=True)
-        return await self.round(f"{device.name}.{deployment}", data, b'"phase":"Removed"', _generation(generation))
+        return await self.round(
+            f"{device.name}.{deployment}", data, b'"phase":"Removed"', _generation(generation)
+        )
 
 
 def _generation(number: int) -> bytes:
@@ -184,7 +214,9 @@ def memory(pid: int) -> tuple[float, float]:
 
 
 def processor(pid: int) -> float:
-    """Seconds of processor time that it has used, threads that ended included; in steps of 10 ms."""
+    """Seconds of processor time that it has used, threads that ended included; in steps of 10
+    ms.
+    """
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -193,7 +225,9 @@ def wakeups(pid: int) -> dict[str, int]:
     """By thread: how often it went to sleep by itself, so that something had to wake it."""
     found = {}
     for task in Path(f"/proc/{pid}/task").iterdir():
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # one that had nothing to do ends
+        with contextlib.suppress(
+            FileNotFoundError, ProcessLookupError
+        ):  # one that had nothing to do ends
             for line in (task / "status").read_text().splitlines():
                 if line.startswith("voluntary_ctxt_switches:"):
                     found[task.name] = int(line.split()[1])

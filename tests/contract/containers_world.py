@@ -1,4 +1,6 @@
-"""Where the contract of `topology.containers` is held: an engine in memory, and podman on a booted Debian."""
+"""Where the contract of `topology.containers` is held: an engine in memory, and podman on a booted
+Debian.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,9 @@ class FakeWorld:
 
 
 class RealWorld:
-    """Rootless podman of fleet-agent on a device, asked from the host through the device's file system."""
+    """Rootless podman of fleet-agent on a device, asked from the host through the device's file
+    system.
+    """
 
     image = BUSYBOX
 
@@ -91,7 +95,9 @@ class RealWorld:
         self.device.systemctl("start", "podman.socket", user=True)
 
     async def network(self, name: str) -> None:
-        self.device.write("/etc/resolv.conf", "nameserver 127.0.0.1\n")  # podman wants one on a bridge
+        self.device.write(
+            "/etc/resolv.conf", "nameserver 127.0.0.1\n"
+        )  # podman wants one on a bridge
         self.device.podman("network", "create", name)
 
     async def clean(self) -> None:

@@ -1,8 +1,9 @@
-"""Forks agents that do one File's pass on a real directory, so that a test can have each of them killed somewhere.
+"""Forks agents that do one File's pass on a real directory, so that a test can have each of them
+killed somewhere.
 
-Run as a program with a socket as standard output: reads one JSON scenario a line, forks, and tells of the child's pid,
-its ledger after each change, how the pass ended, and the exit status. The child lets itself be traced and waits for
-SIGUSR1. What it needs is imported once, before the forks.
+Run as a program with a socket as standard output: reads one JSON scenario a line, forks, and tells
+of the child's pid, its ledger after each change, how the pass ended, and the exit status. The child
+lets itself be traced and waits for SIGUSR1. What it needs is imported once, before the forks.
 """
 
 from __future__ import annotations
@@ -77,14 +78,18 @@ class Ledger(FakeStore):
 class Agent:
     """A File reconciler over a real directory. `tell` hears of the ledger's record."""
 
-    def __init__(self, directory: str, tell: Callable[[OwnershipRecord | None], None] = lambda _record: None) -> None:
+    def __init__(
+        self, directory: str, tell: Callable[[OwnershipRecord | None], None] = lambda _record: None
+    ) -> None:
         self.root = f"{directory}/root"
         self.store = Ledger(tell)
         files = LocalFiles([self.root], f"{directory}/state", Clock())
         self.kind = FileReconciler(files, self.store, FakeObjects(), roots=[self.root])
 
     async def reach(self, fields: dict[str, Any] | None) -> str:
-        """Want this (None: nothing) in a pass; "" when it is as wanted, else the reason. ``path`` is below the root."""
+        """Want this (None: nothing) in a pass; "" when it is as wanted, else the reason. ``path``
+        is below the root.
+        """
         self.want(fields)
         try:
             result = await drive.run(self.kind, self.store, "a")
@@ -96,7 +101,9 @@ class Agent:
         if fields is None:
             self.store.unset("a")
         else:
-            self.store.set_desired(File(name="a", **{**fields, "path": f"{self.root}/{fields['path']}"}))
+            self.store.set_desired(
+                File(name="a", **{**fields, "path": f"{self.root}/{fields['path']}"})
+            )
 
 
 def unpack(record: str) -> OwnershipRecord | None:
@@ -126,7 +133,9 @@ def _send(out: socket.socket, what: str, value: object) -> None:
 def main() -> None:
     """Serve until the input ends."""
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
-    with tempfile.TemporaryDirectory() as warm:  # so that no child imports or builds anything while it is traced
+    with (
+        tempfile.TemporaryDirectory() as warm
+    ):  # so that no child imports or builds anything while it is traced
         os.mkdir(f"{warm}/root")
         asyncio.run(Agent(warm).reach({"path": "a", "content": ""}))
     out = socket.socket(fileno=os.dup(1))

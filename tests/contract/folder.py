@@ -1,6 +1,8 @@
-"""One device on a real folder: the whole engine with the real Files adapter, and time that passes only while all wait.
+"""One device on a real folder: the whole engine with the real Files adapter, and time that passes
+only while all wait.
 
-The adapter's threads are replaced by the loop's own, so that a test can stop the agent between any two of its steps.
+The adapter's threads are replaced by the loop's own, so that a test can stop the agent between any
+two of its steps.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ T = TypeVar("T")
 
 
 class Knife:
-    """Stops the agent ahead of its `at`-th step from now: a change of the device, or a write of the ledger."""
+    """Stops the agent ahead of its `at`-th step from now: a change of the device, or a write of the
+    ledger.
+    """
 
     def __init__(self) -> None:
         self.left = 0
@@ -54,7 +58,9 @@ class InLoop:
     def __init__(self, knife: Knife) -> None:
         self._knife = knife
 
-    async def run(self, lane: str, key: str, doing: str, seconds: float, work: Callable[[Job], T]) -> T:
+    async def run(
+        self, lane: str, key: str, doing: str, seconds: float, work: Callable[[Job], T]
+    ) -> T:
         del lane, key, seconds
         await self._knife.step()
         try:
@@ -114,7 +120,9 @@ class Folder(World):
         return {"kind": "File", "name": name, "path": self.path(at), **fields}
 
     def place(self, at: str, what: str) -> None:
-        """Somebody else puts something there: ``dir``, ``-> target`` or a file with that content."""
+        """Somebody else puts something there: ``dir``, ``-> target`` or a file with that
+        content.
+        """
         path = self.root / at
         path.parent.mkdir(parents=True, exist_ok=True)
         if what == "dir":

@@ -1,4 +1,6 @@
-"""One suite over the fake engine and over podman 4.3 and 5.4: what `topology.containers` promises."""
+"""One suite over the fake engine and over podman 4.3 and 5.4: what `topology.containers`
+promises.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,13 @@ async def world(device: Device | None) -> AsyncIterator[World]:
 
 
 def asked(world: World, name: str, *command: str, **more: Any) -> dict[str, Any]:
-    return {"name": name, "image": world.image, "entrypoint": list(command or SLEEP), "command": [], **more}
+    return {
+        "name": name,
+        "image": world.image,
+        "entrypoint": list(command or SLEEP),
+        "command": [],
+        **more,
+    }
 
 
 async def running(world: World, name: str, *command: str, **more: Any) -> str:
@@ -64,7 +72,9 @@ async def state(world: World, ref: str) -> ContainerState:
     return found
 
 
-async def until(world: World, ref: str, condition: Callable[[ContainerState], bool]) -> ContainerState:
+async def until(
+    world: World, ref: str, condition: Callable[[ContainerState], bool]
+) -> ContainerState:
     for _ in range(100):
         found = await state(world, ref)
         if condition(found):
@@ -229,12 +239,23 @@ async def test_logs(world: World) -> None:
     assert len(await world.containers.logs(ident, 1)) == 1
 
 
-async def test_what_can_be_changed_is_shown_alike_before_during_and_after_a_run(world: World) -> None:
+async def test_what_can_be_changed_is_shown_alike_before_during_and_after_a_run(
+    world: World,
+) -> None:
     """The kind compares it with what it was right after the creation."""
-    check: Mapping[str, Any] = {"Test": ["CMD", "/bin/true"], "Interval": 10**9, "Timeout": 10**9, "Retries": 3}
+    check: Mapping[str, Any] = {
+        "Test": ["CMD", "/bin/true"],
+        "Interval": 10**9,
+        "Timeout": 10**9,
+        "Retries": 3,
+    }
     await world.network("lan")
     bridge: Mapping[str, Any] = {"netns": {"nsmode": "bridge"}, "networks": {"lan": {}}}
-    for name, more in {"a": {"netns": {"nsmode": "host"}, "healthconfig": check}, "b": {}, "c": bridge}.items():
+    for name, more in {
+        "a": {"netns": {"nsmode": "host"}, "healthconfig": check},
+        "b": {},
+        "c": bridge,
+    }.items():
         ident = await world.containers.create(asked(world, name, **more))
         made = await state(world, ident)
         await world.containers.start(ident)

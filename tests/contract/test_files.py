@@ -1,4 +1,6 @@
-"""What every implementation of topology.files.Files promises: asked of the fake and of the device's own file tree."""
+"""What every implementation of topology.files.Files promises: asked of the fake and of the device's
+own file tree.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,16 @@ import pytest
 
 from harmony_agent.adapters.files.local_files import LocalFiles
 from harmony_agent.core.errors import Transient
-from harmony_agent.topology.files import Attributes, Fetch, Files, FileSpec, ObjectStat, PathQuery, PathState, Write
+from harmony_agent.topology.files import (
+    Attributes,
+    Fetch,
+    Files,
+    FileSpec,
+    ObjectStat,
+    PathQuery,
+    PathState,
+    Write,
+)
 from tests.fakes.files import AGENT, FakeFiles
 
 
@@ -170,12 +181,18 @@ async def test_other_things_are_seen_for_what_they_are(device: Device) -> None:
     device.place(f"{root}/link", type="symlink", target="nowhere/at all")
     device.place(f"{root}/fifo", type="other")
     device.place(f"{root}/dir", type="directory", mode=0o711)
-    assert ((await seen(device, f"{root}/link")).type, (await seen(device, f"{root}/link")).target) == (
+    assert (
+        (await seen(device, f"{root}/link")).type,
+        (await seen(device, f"{root}/link")).target,
+    ) == (
         "symlink",
         "nowhere/at all",
     )
     assert (await seen(device, f"{root}/fifo")).type == "other"
-    assert ((await seen(device, f"{root}/dir")).empty, (await seen(device, f"{root}/dir")).mode) == (True, 0o711)
+    assert (
+        (await seen(device, f"{root}/dir")).empty,
+        (await seen(device, f"{root}/dir")).mode,
+    ) == (True, 0o711)
     device.place(f"{root}/dir/x")
     assert (await seen(device, f"{root}/dir")).empty is False
 
@@ -213,7 +230,9 @@ async def test_a_glance_shows_every_change(device: Device) -> None:
     spots = [PathQuery(path) for path in paths]
     first = list(await device.files.stat_cached(spots))
     assert list(await device.files.stat_cached(spots)) == first
-    device.place(paths[0], b"two")  # of the same size, and perhaps within the same tick of the clock
+    device.place(
+        paths[0], b"two"
+    )  # of the same size, and perhaps within the same tick of the clock
     device.drop(paths[1])
     device.place(paths[3], type="directory", mode=0o755)
     second = list(await device.files.stat_cached(spots))
@@ -253,7 +272,10 @@ async def test_a_stream_of_another_content_changes_nothing(device: Device) -> No
     path = f"{device.root}/a"
     device.place(path, b"one")
     mark = (await seen(device, path)).fingerprint
-    assert await refused(device.files.put(path, stream(b"two", digest(b"three")), mark)) == "DigestMismatch"
+    assert (
+        await refused(device.files.put(path, stream(b"two", digest(b"three")), mark))
+        == "DigestMismatch"
+    )
     assert (device.content(path), device.names()) == (b"one", {path})
 
 
@@ -288,7 +310,9 @@ async def test_what_appeared_or_changed_meanwhile_is_left_alone(device: Device) 
 
 
 async def test_a_missing_parent(device: Device) -> None:
-    assert await refused(device.files.put(f"{device.root}/x/a", file(b"x"), None)) == "ParentMissing"
+    assert (
+        await refused(device.files.put(f"{device.root}/x/a", file(b"x"), None)) == "ParentMissing"
+    )
 
 
 KINDS = {
@@ -302,13 +326,20 @@ KINDS = {
 @pytest.mark.parametrize("after", KINDS)
 async def test_any_type_for_any_other(device: Device, before: str, after: str) -> None:
     path = f"{device.root}/a"
-    device.place(path, b"old", type=before, target="old", **({} if before == "symlink" else {"mode": 0o700}))
+    device.place(
+        path, b"old", type=before, target="old", **({} if before == "symlink" else {"mode": 0o700})
+    )
     if before == after == "directory":
         return  # is amended, never put
     await device.files.put(path, KINDS[after], (await seen(device, path)).fingerprint)
     found = await seen(device, path)
     assert (found.type, found.target) == (after, "t" if after == "symlink" else None)
-    assert found.mode == {"file": 0o700 if before == "file" else 0o644, "directory": 0o755, "symlink": 0o777}[after]
+    assert (
+        found.mode
+        == {"file": 0o700 if before == "file" else 0o644, "directory": 0o755, "symlink": 0o777}[
+            after
+        ]
+    )
     assert device.names() == {path}
 
 
@@ -330,7 +361,9 @@ async def test_a_mode_is_changed_in_place(device: Device, kind: str) -> None:
     path = f"{device.root}/a"
     device.place(path, b"", type=kind, mode=0o700)
     await device.files.set_attributes(
-        path, Attributes(mode=0o750, uid=device.uid, gid=device.gid), (await seen(device, path)).fingerprint
+        path,
+        Attributes(mode=0o750, uid=device.uid, gid=device.gid),
+        (await seen(device, path)).fingerprint,
     )
     found = await seen(device, path)
     assert (found.type, found.mode, found.uid) == (kind, 0o750, device.uid)
@@ -360,7 +393,12 @@ async def test_parents_come_and_go(device: Device) -> None:
     device.place(f"{root}/x/held")
     assert list(await device.files.drop_parents(parents)) == [f"{root}/x"]
     assert device.names() == {f"{root}/x", f"{root}/x/held"}
-    assert list(await device.files.drop_parents([f"{root}/x/y", f"{root}/x/held", f"{root}/x/held/no"])) == []
+    assert (
+        list(
+            await device.files.drop_parents([f"{root}/x/y", f"{root}/x/held", f"{root}/x/held/no"])
+        )
+        == []
+    )
     assert device.names() == {f"{root}/x", f"{root}/x/held"}
 
 
@@ -370,7 +408,9 @@ async def test_parents_come_and_go(device: Device) -> None:
 async def test_a_copy_is_kept_put_back_and_forgotten(device: Device) -> None:
     path, content = f"{device.root}/a", b"theirs\0" * 200_000
     device.place(path, content, mode=0o640)
-    await device.files.back_up(path, "copy", digest(content), (await seen(device, path)).fingerprint)
+    await device.files.back_up(
+        path, "copy", digest(content), (await seen(device, path)).fingerprint
+    )
     assert (await device.files.stat_exact(PathQuery(path, "copy"))).has_backup
     assert not (await device.files.stat_exact(PathQuery(path, "other"))).has_backup
     await device.files.put(path, file(b"ours"), (await seen(device, path)).fingerprint)
@@ -386,7 +426,9 @@ async def test_a_newer_copy_takes_the_place_of_an_older(device: Device) -> None:
     path = f"{device.root}/a"
     for content in (b"one", b"two"):
         device.place(path, content)
-        await device.files.back_up(path, "copy", digest(content), (await seen(device, path)).fingerprint)
+        await device.files.back_up(
+            path, "copy", digest(content), (await seen(device, path)).fingerprint
+        )
     node = FileSpec(type="file", backup="copy", digest=digest(b"two"))
     await device.files.put(f"{device.root}/b", node, None)
     assert device.content(f"{device.root}/b") == b"two"

@@ -1,5 +1,5 @@
-"""The agent is killed at, or the kernel fails, each call that changes something: what was there is intact, or what is
-wanted is there whole; the next agent converges; nothing unfinished is left.
+"""The agent is killed at, or the kernel fails, each call that changes something: what was there is
+intact, or what is wanted is there whole; the next agent converges; nothing unfinished is left.
 
 Real processes, real file system, faults by strace.
 """
@@ -29,7 +29,10 @@ from tests.contract.files_zygote import Agent, unpack
 
 pytestmark = [
     pytest.mark.device,
-    pytest.mark.skipif(shutil.which("strace") is None, reason="cannot make the kernel fail: strace is not installed"),
+    pytest.mark.skipif(
+        shutil.which("strace") is None,
+        reason="cannot make the kernel fail: strace is not installed",
+    ),
 ]
 
 CALLS = (
@@ -41,7 +44,9 @@ OLD, NEW = "old\n" * 2000, "new\0" * 3000
 
 @dataclass(frozen=True)
 class Case:
-    """`before` was reached by an agent (None: never one); `by_hand` puts things there then; `wanted` is next."""
+    """`before` was reached by an agent (None: never one); `by_hand` puts things there then;
+    `wanted` is next.
+    """
 
     before: dict[str, Any] | None
     wanted: dict[str, Any] | None
@@ -85,7 +90,9 @@ class Zygote:
         self._answers.close()
         self._socket.close()
 
-    def run(self, directory: Path, record: OwnershipRecord | None, case: Case, fault: str = "") -> Run:
+    def run(
+        self, directory: Path, record: OwnershipRecord | None, case: Case, fault: str = ""
+    ) -> Run:
         """One agent's pass, with `fault` as strace's inject takes it."""
         assert self._process.stdin is not None
         packed = base64.b64encode(pickle.dumps(record)).decode()
@@ -108,7 +115,9 @@ class Zygote:
         records = [unpack(value) for what, value in told if what == "record"]
         ended = [value for what, value in told if what == "ended"]
         killed = os.WIFSIGNALED(told[-1][1])
-        return Run(records[-1] if records else record, ended[0] if ended else None, killed, log.read_text())
+        return Run(
+            records[-1] if records else record, ended[0] if ended else None, killed, log.read_text()
+        )
 
     def _answer(self, until: str) -> list[Any]:
         found: list[Any] = []
@@ -165,7 +174,11 @@ def tree(directory: Path) -> dict[str, object]:
     root = directory / "root"
     return {
         str(path.relative_to(root)): (
-            os.readlink(path) if path.is_symlink() else path.read_text() if path.is_file() else None,
+            os.readlink(path)
+            if path.is_symlink()
+            else path.read_text()
+            if path.is_file()
+            else None,
             path.lstat().st_mode,
         )
         for path in root.rglob("*")
@@ -173,7 +186,9 @@ def tree(directory: Path) -> dict[str, object]:
 
 
 def is_whole(directory: Path, before: dict[str, object], after: dict[str, object]) -> bool:
-    """Each path that has a name of its own is as before, or as after, or was never there or goes."""
+    """Each path that has a name of its own is as before, or as after, or was never there or
+    goes.
+    """
     for path, found in tree(directory).items():
         if "/.harmony-" not in f"/{path}" and found not in (before.get(path), after.get(path)):
             return False
@@ -235,19 +250,29 @@ async def test_the_kernel_fails_at_each_call(zygote: Zygote, tmp_path: Path, nam
         assert run.ended in ("", FAULTS[error]), (call, number, error, run.ended, run.log)
         assert is_whole(directory, before, after), (call, number, error)
         if call not in ("unlinkat", "rmdir", "unlink"):
-            assert not [path for path in tree(directory) if ".harmony-" in path], (call, number, error)
+            assert not [path for path in tree(directory) if ".harmony-" in path], (
+                call,
+                number,
+                error,
+            )
         await settle(directory, run.record, case)
         assert tree(directory) == after, (call, number, error)
 
 
 @pytest.mark.parametrize("again", ["at once", "another file"])
-async def test_killed_while_giving_back_then_adopted_again(zygote: Zygote, tmp_path: Path, again: str) -> None:
-    """A copy of what was given back is never taken for one of what is adopted now, and none is left over."""
+async def test_killed_while_giving_back_then_adopted_again(
+    zygote: Zygote, tmp_path: Path, again: str
+) -> None:
+    """A copy of what was given back is never taken for one of what is adopted now, and none is left
+    over.
+    """
     case, directory = CASES["give back"], tmp_path / "device"
     file, former = directory / "root" / "a", directory / "state" / "former"
     points = zygote.run(directory, await prepare(directory, case), case).points()
     for call, number in points:
-        run = zygote.run(directory, await prepare(directory, case), case, f"{call}:signal=KILL:when={number}")
+        run = zygote.run(
+            directory, await prepare(directory, case), case, f"{call}:signal=KILL:when={number}"
+        )
         assert run.killed, (call, number, run.log)
         record, theirs = run.record, OLD
         if again == "another file":
@@ -259,7 +284,9 @@ async def test_killed_while_giving_back_then_adopted_again(zygote: Zygote, tmp_p
         assert list(former.iterdir()) == [], (call, number)
 
 
-async def adopted(directory: Path, record: OwnershipRecord | None, case: Case) -> OwnershipRecord | None:
+async def adopted(
+    directory: Path, record: OwnershipRecord | None, case: Case
+) -> OwnershipRecord | None:
     """The ledger once the next agent has `before` again."""
     agent = Agent(str(directory))
     if record is not None:

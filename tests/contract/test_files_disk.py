@@ -1,4 +1,6 @@
-"""The device's own file tree, where no fake could tell: links, inodes, clocks, disks that hang, missing calls."""
+"""The device's own file tree, where no fake could tell: links, inodes, clocks, disks that hang,
+missing calls.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ class Disk:
         self.clock = Clock()
         self.files = self.agent()
 
-    def agent(self, roots: list[str] | None = None, rename: object = syscalls.renameat2) -> LocalFiles:
+    def agent(
+        self, roots: list[str] | None = None, rename: object = syscalls.renameat2
+    ) -> LocalFiles:
         """Another one, as after a start."""
         return LocalFiles(roots or [str(self.root)], str(self.state), self.clock, rename=rename)  # type: ignore[arg-type]
 
@@ -69,7 +73,12 @@ def disk(tmp_path: Path) -> Disk:
 
 
 def file(content: bytes, **fields: int) -> FileSpec:
-    return FileSpec(type="file", content=content, digest="sha256:" + hashlib.sha256(content).hexdigest(), **fields)  # type: ignore[arg-type]
+    return FileSpec(
+        type="file",
+        content=content,
+        digest="sha256:" + hashlib.sha256(content).hexdigest(),
+        **fields,
+    )  # type: ignore[arg-type]
 
 
 def unlike_renameat2(_old: str, _new: str, _fd: int, _flags: int) -> bool:
@@ -86,14 +95,20 @@ async def test_other_names_of_a_file_are_not_touched(disk: Disk) -> None:
     outside.chmod(0o600)
     os.link(outside, disk.path())
     before = outside.stat()
-    await disk.files.set_attributes(disk.path(), Attributes(mode=0o644), (await disk.seen()).fingerprint)
+    await disk.files.set_attributes(
+        disk.path(), Attributes(mode=0o644), (await disk.seen()).fingerprint
+    )
     assert ((await disk.seen()).mode, Path(disk.path()).read_bytes()) == (0o644, b"theirs")
     assert Path(disk.path()).stat().st_ino != before.st_ino
     os.unlink(disk.path())
     os.link(outside, disk.path())
     await disk.files.put(disk.path(), file(b"ours"), (await disk.seen()).fingerprint)
     after = outside.stat()
-    assert (outside.read_bytes(), after.st_mode, after.st_ino) == (b"theirs", before.st_mode, before.st_ino)
+    assert (outside.read_bytes(), after.st_mode, after.st_ino) == (
+        b"theirs",
+        before.st_mode,
+        before.st_ino,
+    )
     assert os.listdir(disk.root) == ["a"]
 
 
@@ -175,7 +190,10 @@ async def test_a_link_of_anybody_else_leads_to_no_root(disk: Disk, where: str) -
 
 
 async def test_no_root_holds_the_path_or_the_root_is_missing(disk: Disk) -> None:
-    for path, reason in (("/elsewhere/a", "PathOutsideRoots"), (f"{disk.state}/no/a", "RootMissing")):
+    for path, reason in (
+        ("/elsewhere/a", "PathOutsideRoots"),
+        (f"{disk.state}/no/a", "RootMissing"),
+    ):
         files = disk.agent([str(disk.root), f"{disk.state}/no"])
         sight = await files.stat_exact(PathQuery(path))
         assert sight.error is not None
@@ -223,7 +241,9 @@ async def test_what_is_unfinished_and_holds_something_stays(disk: Disk) -> None:
 
 
 @pytest.mark.parametrize("before", ["nothing", "file", "directory", "link"])
-@pytest.mark.parametrize("node", [file(b"x"), FileSpec(type="directory"), FileSpec(type="symlink", target="t")])
+@pytest.mark.parametrize(
+    "node", [file(b"x"), FileSpec(type="directory"), FileSpec(type="symlink", target="t")]
+)
 async def test_without_renameat2(disk: Disk, before: str, node: FileSpec) -> None:
     files = disk.agent(rename=unlike_renameat2)
     path = Path(disk.path())
@@ -255,7 +275,9 @@ async def test_without_renameat2_what_appears_is_left_alone(disk: Disk) -> None:
         os.unlink(disk.path())
 
 
-async def test_a_directory_that_comes_to_hold_something_while_it_is_exchanged_comes_back(disk: Disk) -> None:
+async def test_a_directory_that_comes_to_hold_something_while_it_is_exchanged_comes_back(
+    disk: Disk,
+) -> None:
     def late(old: str, new: str, fd: int, flags: int) -> bool:
         if (disk.root / new).is_dir() and not os.listdir(disk.root / new):
             (disk.root / new / "theirs").write_bytes(b"")
@@ -275,7 +297,9 @@ def test_renameat2_says_what_is_wrong(tmp_path: Path) -> None:
         with pytest.raises(FileNotFoundError):
             syscalls.renameat2("no", "such", fd, syscalls.NOREPLACE)
         (tmp_path / "a").touch()
-        assert syscalls.renameat2("a", "b", fd, 1 << 30) is False  # a flag that no file system knows
+        assert (
+            syscalls.renameat2("a", "b", fd, 1 << 30) is False
+        )  # a flag that no file system knows
     finally:
         os.close(fd)
 
@@ -283,7 +307,9 @@ def test_renameat2_says_what_is_wrong(tmp_path: Path) -> None:
 # -- what is remembered
 
 
-async def test_content_is_read_again_within_the_hour(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_content_is_read_again_within_the_hour(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     spots = [PathQuery(disk.path(f"{number}")) for number in range(20)]
     for spot in spots:
         Path(spot.path).write_bytes(b"x")
@@ -403,7 +429,9 @@ async def test_a_disk_that_hangs_holds_up_nothing_else() -> None:
     stuck = [asyncio.create_task(run("/nfs", f"/nfs/{number}", 0.1)) for number in range(6)]
     assert await run("/srv", "/srv/a", 5, lambda _job: None) == ""
     assert await asyncio.gather(*stuck) == ["Unknown/Timeout"] * 6
-    assert await run("/nfs", "/nfs/0", 5) == "Unknown/Timeout"  # at once: the first attempt still hangs
+    assert (
+        await run("/nfs", "/nfs/0", 5) == "Unknown/Timeout"
+    )  # at once: the first attempt still hangs
     release.set()
     async with asyncio.timeout(5):
         while await run("/nfs", "/nfs/0", 5, lambda _job: None):
@@ -439,7 +467,9 @@ async def test_events_of_a_tree_that_comes_goes_and_is_replaced(disk: Disk) -> N
     await told()
     Path(path).write_bytes(b"")
     await told()
-    os.rename(disk.root / "x", disk.root / "w")  # above what is watched: found by the inode at the next relist
+    os.rename(
+        disk.root / "x", disk.root / "w"
+    )  # above what is watched: found by the inode at the next relist
     os.makedirs(disk.root / "x/y")
     watcher.retain([path], {str(disk.root / "x/y"): (disk.root / "x/y").stat().st_ino})
     Path(path).write_bytes(b"")

@@ -1,6 +1,8 @@
-"""Paths, names, contents and types of Files that change places: the folder is what the last generation wants, no more.
+"""Paths, names, contents and types of Files that change places: the folder is what the last
+generation wants, no more.
 
-The whole engine with the real adapter on a real folder; what others had there comes through as it was.
+The whole engine with the real adapter on a real folder; what others had there comes through as it
+was.
 """
 
 from __future__ import annotations
@@ -61,7 +63,9 @@ def possible(foreign: Mapping[str, str], wants: Iterable[tuple[str, str]]) -> bo
 
 
 async def converge(folder: Folder, generation: int, wants: Wants, deployment: str = "web") -> None:
-    folder.publish(generation, *scores(folder, wants, adopt=True), deployment=deployment, allow_prune=99)
+    folder.publish(
+        generation, *scores(folder, wants, adopt=True), deployment=deployment, allow_prune=99
+    )
     await folder.told("Converged", generation, deployment)
 
 
@@ -77,7 +81,11 @@ def generations(draw: st.DrawFn, foreign: Mapping[str, str]) -> list[Wants]:
     """A few manifests, each of which can be reached."""
     one = st.dictionaries(st.sampled_from(NAMES), st.tuples(paths, whats), max_size=3)
     one = one.filter(lambda wants: len({at for at, _ in wants.values()}) == len(wants))
-    return draw(st.lists(one.filter(lambda wants: possible(foreign, wants.values())), min_size=2, max_size=4))
+    return draw(
+        st.lists(
+            one.filter(lambda wants: possible(foreign, wants.values())), min_size=2, max_size=4
+        )
+    )
 
 
 def lives(wanted: list[Wants], foreign: Mapping[str, str], steps: int = 0) -> None:
@@ -92,11 +100,17 @@ def lives(wanted: list[Wants], foreign: Mapping[str, str], steps: int = 0) -> No
             folder.knife.at(steps)
             for number, wants in enumerate([*wanted, {}], 1):
                 folder.publish(number, *scores(folder, wants, adopt=True), allow_prune=99)
-                await folder.until(lambda: folder.knife.fell or _is(folder, "Converged", number), 120)  # noqa: B023
+                await folder.until(
+                    lambda: folder.knife.fell or _is(folder, "Converged", number),  # noqa: B023
+                    120,
+                )
                 if folder.knife.fell:
                     await folder.restart()
                 await folder.told("Converged", number)
-                await folder.until(lambda: folder.snapshot() == expected(foreign, wants.values()), 30)  # noqa: B023
+                await folder.until(
+                    lambda: folder.snapshot() == expected(foreign, wants.values()),  # noqa: B023
+                    30,
+                )
             assert folder.kept() == []
             assert not folder.engine.state.records
 
@@ -112,7 +126,9 @@ def _is(folder: Folder, phase: str, generation: int) -> bool:
 @given(wanted=generations({}), steps=st.integers(0, 60))
 @example(wanted=[{"b": ("d/x", "dir")}, {"a": ("d/x", "absent")}, {}], steps=21)
 @example(wanted=[{"a": ("p", "one"), "b": ("d", "dir")}, {"a": ("d/x", "absent")}], steps=0)
-@example(wanted=[{"a": ("p", "one"), "b": ("q", "one")}, {"a": ("d", "one"), "b": ("p", "one")}], steps=0)
+@example(
+    wanted=[{"a": ("p", "one"), "b": ("q", "one")}, {"a": ("d", "one"), "b": ("p", "one")}], steps=0
+)
 def test_the_folder_is_what_the_last_generation_wants(wanted: list[Wants], steps: int) -> None:
     lives(wanted, {}, steps)
 
@@ -127,7 +143,9 @@ def test_what_was_adopted_comes_back_whoever_had_it_last(wanted: list[Wants], st
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations("pqr")))
-def test_resources_exchange_their_paths_in_one_generation(order: tuple[str, ...], tmp_path: Path) -> None:
+def test_resources_exchange_their_paths_in_one_generation(
+    order: tuple[str, ...], tmp_path: Path
+) -> None:
     folder = Folder(tmp_path)
 
     async def test() -> None:
@@ -189,7 +207,9 @@ DIRECTORIES: dict[str, tuple[list[dict[str, tuple[str, str]]], dict[str, str]]] 
 @pytest.mark.parametrize("after", [False, True], ids=["in any order", "the child after its base"])
 @pytest.mark.parametrize("case", DIRECTORIES)
 def test_directories_that_move_change_or_go(case: str, after: bool, tmp_path: Path) -> None:
-    """Nothing waits for ever, nothing of others' goes, and nothing of ours is left over once all is taken off."""
+    """Nothing waits for ever, nothing of others' goes, and nothing of ours is left over once all is
+    taken off.
+    """
     folder, (wanted, end) = Folder(tmp_path), DIRECTORIES[case]
 
     async def test() -> None:
@@ -197,7 +217,10 @@ def test_directories_that_move_change_or_go(case: str, after: bool, tmp_path: Pa
         for number, wants in enumerate(wanted, 1):
             made = scores(folder, wants)
             if after and {"base", "child"} <= wants.keys():
-                made = [{**one, "after": ["File/base"]} if one["name"] == "child" else one for one in made]
+                made = [
+                    {**one, "after": ["File/base"]} if one["name"] == "child" else one
+                    for one in made
+                ]
             folder.publish(number, *made, allow_prune=99)
             await folder.told("Converged", number)
             if number == 1 and "d/theirs" in end:
@@ -213,7 +236,9 @@ def test_directories_that_move_change_or_go(case: str, after: bool, tmp_path: Pa
 
 
 @pytest.mark.parametrize("drift", ["enforce", "report"])
-def test_a_place_that_another_wants_is_not_released_by_its_old_owner(drift: str, tmp_path: Path) -> None:
+def test_a_place_that_another_wants_is_not_released_by_its_old_owner(
+    drift: str, tmp_path: Path
+) -> None:
     folder = Folder(tmp_path)
 
     async def test() -> None:
@@ -228,7 +253,9 @@ def test_a_place_that_another_wants_is_not_released_by_its_old_owner(drift: str,
     folder.run(test())
 
 
-def test_a_directory_with_others_content_goes_from_one_deployment_to_another(tmp_path: Path) -> None:
+def test_a_directory_with_others_content_goes_from_one_deployment_to_another(
+    tmp_path: Path,
+) -> None:
     folder = Folder(tmp_path)
 
     async def test() -> None:
@@ -246,7 +273,9 @@ def test_a_directory_with_others_content_goes_from_one_deployment_to_another(tmp
 
 
 @settings(max_examples=25, deadline=None, phases=PHASES)
-@given(ones=st.permutations(["p", "q", "d/x", "d/y"]), others=st.permutations(["p", "q", "d/x", "d/y"]))
+@given(
+    ones=st.permutations(["p", "q", "d/x", "d/y"]), others=st.permutations(["p", "q", "d/x", "d/y"])
+)
 def test_two_deployments_exchange_their_paths(ones: list[str], others: list[str]) -> None:
     """Each has two; the second is admitted as soon as the first has let go."""
     with tempfile.TemporaryDirectory() as directory:
@@ -256,11 +285,19 @@ def test_two_deployments_exchange_their_paths(ones: list[str], others: list[str]
             await folder.start()
             for number, paths in enumerate((ones, [], others), 1):
                 for deployment, own in (("a", paths[:2]), ("b", paths[2:])):
-                    wants = {f"{deployment}{i}": (at, f"{at} of {deployment}") for i, at in enumerate(own)}
-                    folder.publish(number, *scores(folder, wants), deployment=deployment, allow_prune=99)
+                    wants = {
+                        f"{deployment}{i}": (at, f"{at} of {deployment}")
+                        for i, at in enumerate(own)
+                    }
+                    folder.publish(
+                        number, *scores(folder, wants), deployment=deployment, allow_prune=99
+                    )
                 for deployment in ("a", "b"):
                     await folder.told("Converged", number, deployment)
-                wanted = [*((at, f"{at} of a") for at in paths[:2]), *((at, f"{at} of b") for at in paths[2:])]
+                wanted = [
+                    *((at, f"{at} of a") for at in paths[:2]),
+                    *((at, f"{at} of b") for at in paths[2:]),
+                ]
                 await folder.until(lambda: folder.snapshot() == expected({}, wanted), 30)  # noqa: B023
 
         folder.run(test())

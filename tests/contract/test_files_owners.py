@@ -21,7 +21,10 @@ from tests.fakes import drive
 from tests.fakes.files import FakeObjects
 from tests.fakes.store import FakeStore
 
-pytestmark = [pytest.mark.device, pytest.mark.skipif(os.geteuid() != 0, reason="cannot give files away: not root")]
+pytestmark = [
+    pytest.mark.device,
+    pytest.mark.skipif(os.geteuid() != 0, reason="cannot give files away: not root"),
+]
 
 NOBODY = 65534
 
@@ -63,7 +66,9 @@ async def test_owner_and_group_are_given_and_kept(disk: Disk) -> None:
     assert owner(path) == (11, 12, 0o750)
     await disk.files.put(path, file(b"three", gid=13), (await disk.seen()).fingerprint)
     assert owner(path) == (11, 13, 0o750)
-    await disk.files.set_attributes(path, Attributes(uid=14, mode=0o2755), (await disk.seen()).fingerprint)
+    await disk.files.set_attributes(
+        path, Attributes(uid=14, mode=0o2755), (await disk.seen()).fingerprint
+    )
     assert owner(path) == (14, 13, 0o2755)
     os.link(path, disk.path("b"))
     await disk.files.set_attributes(path, Attributes(uid=15), (await disk.seen()).fingerprint)
@@ -73,9 +78,13 @@ async def test_owner_and_group_are_given_and_kept(disk: Disk) -> None:
 async def test_a_link_has_an_owner_of_its_own(disk: Disk) -> None:
     target = disk.state / "theirs"
     target.write_bytes(b"")
-    await disk.files.put(disk.path(), FileSpec(type="symlink", target=str(target), uid=11, gid=12), None)
+    await disk.files.put(
+        disk.path(), FileSpec(type="symlink", target=str(target), uid=11, gid=12), None
+    )
     assert owner(disk.path())[:2] == (11, 12)
-    await disk.files.put(disk.path(), FileSpec(type="symlink", target="t"), (await disk.seen()).fingerprint)
+    await disk.files.put(
+        disk.path(), FileSpec(type="symlink", target="t"), (await disk.seen()).fingerprint
+    )
     assert owner(disk.path())[:2] == (11, 12)
     assert target.stat().st_uid == 0
 
@@ -83,7 +92,9 @@ async def test_a_link_has_an_owner_of_its_own(disk: Disk) -> None:
 async def test_a_directory_changes_hands(disk: Disk) -> None:
     await disk.files.put(disk.path(), FileSpec(type="directory", uid=11, mode=0o2770), None)
     assert owner(disk.path()) == (11, 0, 0o2770)
-    await disk.files.set_attributes(disk.path(), Attributes(gid=12), (await disk.seen()).fingerprint)
+    await disk.files.set_attributes(
+        disk.path(), Attributes(gid=12), (await disk.seen()).fingerprint
+    )
     assert owner(disk.path())[:2] == (11, 12)
 
 
@@ -141,7 +152,10 @@ async def test_an_owner_that_nobody_asked_for_yields_to_the_content(unprivileged
     Path(disk.path()).write_bytes(b"theirs")
     os.seteuid(NOBODY)
     await disk.files.put(disk.path(), file(b"ours"), (await disk.seen()).fingerprint)
-    assert (owner(disk.path()), Path(disk.path()).read_bytes()) == ((NOBODY, NOBODY, 0o644), b"ours")
+    assert (owner(disk.path()), Path(disk.path()).read_bytes()) == (
+        (NOBODY, NOBODY, 0o644),
+        b"ours",
+    )
 
 
 async def test_a_file_that_could_not_be_given_back_is_not_kept(unprivileged: Disk) -> None:
@@ -165,7 +179,9 @@ async def test_a_file_that_its_owner_may_not_read(unprivileged: Disk) -> None:
         (sight,) = await disk.files.stat_cached([PathQuery(disk.path())])
         assert sight.stat is not None
         assert sight.stat.digest == node.digest
-    await disk.files.set_attributes(disk.path(), Attributes(mode=0o600), (await disk.seen()).fingerprint)
+    await disk.files.set_attributes(
+        disk.path(), Attributes(mode=0o600), (await disk.seen()).fingerprint
+    )
     assert owner(disk.path())[2] == 0o600
     os.chmod(disk.path(), 0o200)
     found = (await disk.agent().stat_exact(PathQuery(disk.path()))).stat
@@ -210,7 +226,9 @@ async def test_what_root_took_is_made_anew(unprivileged: Disk) -> None:
     disk = unprivileged
     store = FakeStore("File")
     kind = FileReconciler(disk.files, store, FakeObjects(), roots=[str(disk.root)])
-    store.set_desired(File(name="a", path=disk.path(), content="ours", owner=str(NOBODY), mode="0644"))
+    store.set_desired(
+        File(name="a", path=disk.path(), content="ours", owner=str(NOBODY), mode="0644")
+    )
     assert (await drive.run(kind, store, "a")).plan == Converged()
     os.seteuid(0)
     os.chown(disk.path(), 0, 0)

@@ -1,4 +1,6 @@
-"""The link to a real podman: it is away, it hangs, it is restarted; and nothing waits for it (rows 15, 16)."""
+"""The link to a real podman: it is away, it hangs, it is restarted; and nothing waits for it (rows
+15, 16).
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,9 @@ async def test_a_hanging_service_times_out_quickly_and_by_name(
         began = time.monotonic()
         errors = await asyncio.gather(*(failure(podman) for _ in range(30)))
         took = time.monotonic() - began
-        assert {(error.reason, error.phase) for error in errors} == {("PodmanUnreachable", "Unknown")}
+        assert {(error.reason, error.phase) for error in errors} == {
+            ("PodmanUnreachable", "Unknown")
+        }
         assert took < 5
         began = time.monotonic()
         await failure(podman)
@@ -89,7 +93,9 @@ async def test_no_socket_and_nobody_behind_it(world: RealWorld, tmp_path: Path) 
         assert (error.reason, error.phase) == ("PodmanUnavailable", "Blocked")
         assert str(path) in str(error)
     world.device.systemctl("stop", "podman.socket", "podman.service", user=True)
-    signal_podman(world.device, signal.SIGKILL, needed=False)  # a process of it that isn't in its unit would answer on
+    signal_podman(
+        world.device, signal.SIGKILL, needed=False
+    )  # a process of it that isn't in its unit would answer on
     error = await failure(Podman(socket_of(world.device)))
     assert (error.reason, error.phase) == ("PodmanUnavailable", "Blocked")
     world.device.systemctl("start", "podman.socket", user=True)
@@ -155,7 +161,12 @@ async def test_the_service_dies_under_a_call(world: RealWorld) -> None:
 
 async def test_what_a_creation_carries_is_in_no_error(world: RealWorld) -> None:
     """Podman's words of a refused creation are apart from the message."""
-    payload = {**asked(world, "web"), "env": {"P": "hunter2"}, "netns": {"nsmode": "bridge"}, "networks": {"nope": {}}}
+    payload = {
+        **asked(world, "web"),
+        "env": {"P": "hunter2"},
+        "netns": {"nsmode": "bridge"},
+        "networks": {"nope": {}},
+    }
     with pytest.raises(EngineRefused) as caught:
         await world.containers.create(payload)
     assert "hunter2" not in str(caught.value)

@@ -1,4 +1,6 @@
-"""The cases of `units_cases`, over the fake and over real managers: a user's and the system's, of each Debian."""
+"""The cases of `units_cases`, over the fake and over real managers: a user's and the system's, of
+each Debian.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,12 @@ from tests.device.prepare import USER
 INSIDE = "/opt/contract"
 REPOSITORY = Path(__file__).resolve().parents[2]
 NEEDED = (
-    *("tests/__init__.py", "tests/fakes/__init__.py", "tests/fakes/store.py", "tests/fakes/drive.py"),
+    *(
+        "tests/__init__.py",
+        "tests/fakes/__init__.py",
+        "tests/fakes/store.py",
+        "tests/fakes/drive.py",
+    ),
     *("tests/fakes/units.py", "tests/contract/__init__.py", "tests/contract/units_cases.py"),
     "tests/contract/units_world.py",
 )

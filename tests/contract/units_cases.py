@@ -1,4 +1,5 @@
-"""What must hold of SystemdUnit on any service manager, as cases that run in a world in memory and on a real Debian.
+"""What must hold of SystemdUnit on any service manager, as cases that run in a world in memory and
+on a real Debian.
 
 A case is a coroutine that takes a world; it asserts, and leaves cleaning up to the world.
 """
@@ -28,7 +29,9 @@ def case(function: Callable[[World], Awaitable[None]]) -> Callable[[World], Awai
 
 
 def web(**fields: object) -> SystemdUnit:
-    return SystemdUnit.model_validate({"name": "web.service", "content": SLEEP.format("web"), **fields})
+    return SystemdUnit.model_validate(
+        {"name": "web.service", "content": SLEEP.format("web"), **fields}
+    )
 
 
 def is_wait(done: drive.Pass, reason: str, phase: str) -> bool:
@@ -37,10 +40,16 @@ def is_wait(done: drive.Pass, reason: str, phase: str) -> bool:
 
 @case
 async def comes_up_and_a_second_pass_does_nothing(world: World) -> None:
-    done = await want(world, web(enabled=True, dropins={"10-a.conf": "[Service]\nEnvironment=A=1\n"}))
+    done = await want(
+        world, web(enabled=True, dropins={"10-a.conf": "[Service]\nEnvironment=A=1\n"})
+    )
     assert done.plan == Converged("Ready")
     unit = await seen(world, "web.service")
-    assert (unit.load_state, unit.active_state, unit.unit_file_state) == ("loaded", "active", "enabled")
+    assert (unit.load_state, unit.active_state, unit.unit_file_state) == (
+        "loaded",
+        "active",
+        "enabled",
+    )
     assert not unit.stale
     assert unit.fragment == f"{world.units.directory}/web.service"
     assert unit.loaded_dropins == (f"{world.units.directory}/web.service.d/10-a.conf",)
@@ -68,7 +77,9 @@ async def changes_restart_once_and_enablement_does_not(world: World) -> None:
     second = await seen(world, "web.service")
     assert (second.active_state, second.stale) == ("active", False)
     assert second.invocation != first.invocation
-    await want(world, web(content=SLEEP.format("other"), dropins={"10-a.conf": "[Service]\nNice=5\n"}))
+    await want(
+        world, web(content=SLEEP.format("other"), dropins={"10-a.conf": "[Service]\nNice=5\n"})
+    )
     third = await seen(world, "web.service")
     assert third.invocation != second.invocation
     assert third.unit_file_state == "enabled"  # it was said once, and then not taken back
@@ -89,10 +100,16 @@ async def every_drift_is_repaired(world: World) -> None:
         assert done.plan == Converged("Ready")
         after = await seen(world, "web.service")
         assert after.files == before.files
-        assert (after.active_state, after.unit_file_state, after.stale) == ("active", "enabled", False)
+        assert (after.active_state, after.unit_file_state, after.stale) == (
+            "active",
+            "enabled",
+            False,
+        )
 
     async def drifted(*fields: str) -> None:
-        plan = world.kind.plan("web.service", world.store.desired("web.service"), await seen(world, "web.service"))
+        plan = world.kind.plan(
+            "web.service", world.store.desired("web.service"), await seen(world, "web.service")
+        )
         assert isinstance(plan, Act)
         assert plan.fields == fields
         await repaired()
@@ -122,7 +139,10 @@ async def foreign_dropins_are_left_alone(world: World) -> None:
     await want(world, web(dropins={"10-a.conf": "[Service]\nNice=5\n"}))
     await world.put("web.service.d/99-hand.conf", "[Service]\nNice=6\n")
     done = await settle(world, "web.service")
-    assert [action.reason for action in done.actions] in ([], ["files or links changed"])  # loaded, not undone
+    assert [action.reason for action in done.actions] in (
+        [],
+        ["files or links changed"],
+    )  # loaded, not undone
     await gone(world, "web.service")
     unit = await seen(world, "web.service")
     assert list(unit.files) == ["web.service.d/99-hand.conf"]
@@ -162,7 +182,11 @@ async def a_oneshot_completes_and_is_not_run_again(world: World) -> None:
     noted = len(world.store.noted)
     await world.crash()
     again = await settle(world, "once.service")
-    assert (again.plan, again.actions, len(world.store.noted)) == (Converged("Completed"), [], noted)
+    assert (again.plan, again.actions, len(world.store.noted)) == (
+        Converged("Completed"),
+        [],
+        noted,
+    )
     changed = await want(world, SystemdUnit(name="once.service", content=ONCE + "Nice=5\n"))
     assert changed.plan == Converged("Completed")
     assert len(world.store.noted) == noted + 2
@@ -194,15 +218,21 @@ async def a_oneshot_that_remains_is_ready(world: World) -> None:
 
 @case
 async def what_fails_is_started_again_at_a_pace(world: World) -> None:
-    world.store.set_desired(SystemdUnit(name="bad.service", content="[Service]\nExecStart=/bin/false\n"))
+    world.store.set_desired(
+        SystemdUnit(name="bad.service", content="[Service]\nExecStart=/bin/false\n")
+    )
     await drive.run(world.kind, world.store, "bad.service")
     await asyncio.sleep(0.1)
-    plan = world.kind.plan("bad.service", world.store.desired("bad.service"), await seen(world, "bad.service"))
+    plan = world.kind.plan(
+        "bad.service", world.store.desired("bad.service"), await seen(world, "bad.service")
+    )
     assert isinstance(plan, Act)
     assert plan.is_restart
     for _ in range(3):  # systemd's own limit on starts never stands in the way
         await drive.run(world.kind, world.store, "bad.service")
-    assert (await want(world, SystemdUnit(name="bad.service", content=SLEEP))).plan == Converged("Ready")
+    assert (await want(world, SystemdUnit(name="bad.service", content=SLEEP))).plan == Converged(
+        "Ready"
+    )
 
 
 @case
@@ -223,7 +253,9 @@ async def a_killed_process_is_started_again(world: World) -> None:
 
 @case
 async def a_condition_is_named_and_blocks_nothing(world: World) -> None:
-    spec = web(content="[Unit]\nConditionPathExists=/tmp/harmony-yes\n[Service]\nExecStart=/bin/sleep infinity\n")
+    spec = web(
+        content="[Unit]\nConditionPathExists=/tmp/harmony-yes\n[Service]\nExecStart=/bin/sleep infinity\n"
+    )
     assert is_wait(await want(world, spec), "ConditionFailed", "Blocked")
     unit = await seen(world, "web.service")
     assert (unit.active_state, unit.condition) == ("inactive", False)
@@ -246,7 +278,9 @@ async def a_hanging_start_blocks_nothing_and_gives_way_to_new_content(world: Wor
     done = await drive.run(world.kind, world.store, "web.service")
     assert is_wait(done, "Activating", "Progressing")
     assert (await drive.run(world.kind, world.store, "web.service")).actions == []
-    assert (await want(world, SystemdUnit(name="two.service", content=SLEEP))).plan == Converged("Ready")
+    assert (await want(world, SystemdUnit(name="two.service", content=SLEEP))).plan == Converged(
+        "Ready"
+    )
     assert (await want(world, web())).plan == Converged("Ready")
 
 
@@ -261,11 +295,17 @@ async def removal_of_a_hanging_start(world: World) -> None:
 @case
 async def a_unit_of_the_system_is_started_and_put_back(world: World) -> None:
     await world.vendor("sys.service", SLEEP.format("vendor"))
-    assert (await want(world, SystemdUnit(name="sys.service", enabled=True))).plan == Converged("Ready")
+    assert (await want(world, SystemdUnit(name="sys.service", enabled=True))).plan == Converged(
+        "Ready"
+    )
     assert (await seen(world, "sys.service")).unit_file_state == "enabled"
     await gone(world, "sys.service")
     unit = await seen(world, "sys.service")
-    assert (unit.active_state, unit.unit_file_state, unit.load_state) == ("inactive", "disabled", "loaded")
+    assert (unit.active_state, unit.unit_file_state, unit.load_state) == (
+        "inactive",
+        "disabled",
+        "loaded",
+    )
 
 
 @case
@@ -313,7 +353,11 @@ async def what_was_adopted_is_put_back(world: World) -> None:
     await gone(world, "sys.service")
     after = await seen(world, "sys.service")
     assert after.files == before.files
-    assert (after.unit_file_state, after.active_state, after.backups) == ("enabled", "active", frozenset())
+    assert (after.unit_file_state, after.active_state, after.backups) == (
+        "enabled",
+        "active",
+        frozenset(),
+    )
     assert after.loaded_dropins == before.loaded_dropins
     assert after.invocation != mine.invocation
 
@@ -338,14 +382,22 @@ async def a_mask_is_made_kept_and_taken_back(world: World) -> None:
     await world.systemctl("start", "sys.service")
     assert (await want(world, spec)).plan == Converged("Ready")
     unit = await seen(world, "sys.service")
-    assert (unit.load_state, unit.unit_file_state, unit.active_state) == ("masked", "masked", "inactive")
+    assert (unit.load_state, unit.unit_file_state, unit.active_state) == (
+        "masked",
+        "masked",
+        "inactive",
+    )
     await world.systemctl("unmask", "sys.service")
     done = await settle(world, "sys.service")
     assert "masked" in done.fields
     assert (await seen(world, "sys.service")).load_state == "masked"
     await gone(world, "sys.service")
     unit = await seen(world, "sys.service")
-    assert (unit.load_state, unit.unit_file_state, unit.active_state) == ("loaded", "disabled", "active")
+    assert (unit.load_state, unit.unit_file_state, unit.active_state) == (
+        "loaded",
+        "disabled",
+        "active",
+    )
 
 
 @case
@@ -380,7 +432,10 @@ async def a_template_is_installed_and_an_instance_started(world: World) -> None:
     assert (await want(world, instance)).plan == Converged("Ready")
     unit = await seen(world, "x@a\\x2db.service")
     assert unit.active_state == "active"
-    assert set(await world.units.list_units(["x@.service", "x@a\\x2db.service"])) == {"x@.service", "x@a\\x2db.service"}
+    assert set(await world.units.list_units(["x@.service", "x@a\\x2db.service"])) == {
+        "x@.service",
+        "x@a\\x2db.service",
+    }
     await gone(world, "x@a\\x2db.service")
     await gone(world, "x@.service")
     assert await world.units.look("x@.service") is None
@@ -391,10 +446,14 @@ async def a_template_is_installed_and_an_instance_started(world: World) -> None:
 async def units_of_other_types(world: World) -> None:
     specs = [
         SystemdUnit(
-            name="tick.timer", content="[Timer]\nOnActiveSec=1h\nUnit=web.service\n[Install]\nWantedBy=timers.target\n"
+            name="tick.timer",
+            content="[Timer]\nOnActiveSec=1h\nUnit=web.service\n[Install]\nWantedBy=timers.target\n",
         ),
         SystemdUnit(name="in.path", content="[Path]\nPathExists=/nope\nUnit=web.service\n"),
-        SystemdUnit(name="in.socket", content="[Socket]\nListenStream=/tmp/harmony.sock\nService=web.service\n"),
+        SystemdUnit(
+            name="in.socket",
+            content="[Socket]\nListenStream=/tmp/harmony.sock\nService=web.service\n",
+        ),
         SystemdUnit(name="all.target", content="[Unit]\nDescription=all\n"),
         SystemdUnit(name="some.slice", content="[Unit]\nDescription=some\n"),
     ]
@@ -407,7 +466,9 @@ async def units_of_other_types(world: World) -> None:
     for spec in specs:
         await gone(world, spec.name)
         left = await world.units.look(spec.name)
-        assert left is None or (spec.name == "some.slice" and left.active_state == "inactive" and not left.files)
+        assert left is None or (
+            spec.name == "some.slice" and left.active_state == "inactive" and not left.files
+        )
 
 
 @case
@@ -425,7 +486,10 @@ async def a_burst_has_one_reload(world: World) -> None:
     first = await world.reloads() - before
     await burst("two")
     await burst("two")
-    assert (first, await world.reloads() - before) in ((1, 2), (5, 10))  # a manager in memory gathers nothing
+    assert (first, await world.reloads() - before) in (
+        (1, 2),
+        (5, 10),
+    )  # a manager in memory gathers nothing
     for name in names:
         unit = await seen(world, name)
         assert (unit.active_state, unit.stale) == ("active", False)
@@ -467,7 +531,9 @@ async def a_restart_is_not_repeated_after_a_crash(world: World) -> None:
 async def many_changes_in_a_row_meet_no_limit_on_starts(world: World) -> None:
     for number in range(8):
         done = await want(world, web(content=SLEEP.format(number)))
-        assert [type(action).__name__ for action in done.actions][-1] in ("Start", "Restart"), done.actions
+        assert [type(action).__name__ for action in done.actions][-1] in ("Start", "Restart"), (
+            done.actions
+        )
         assert (await seen(world, "web.service")).active_state == "active"
     for _ in range(6):
         await world.systemctl("stop", "web.service")
@@ -495,7 +561,9 @@ async def reload_on_reloads_once(world: World) -> None:
 @case
 async def what_cannot_be_is_said(world: World) -> None:
     assert is_wait(await want(world, SystemdUnit(name="none.service")), "UnitNotFound", "Blocked")
-    static = SystemdUnit(name="web.service", content="[Service]\nExecStart=/bin/sleep infinity\n", enabled=True)
+    static = SystemdUnit(
+        name="web.service", content="[Service]\nExecStart=/bin/sleep infinity\n", enabled=True
+    )
     assert is_wait(await want(world, static), "NotEnableable", "Failed")
     assert (await seen(world, "web.service")).active_state == "active"
     wrong = SystemdUnit(name="wrong.service", content="[Service]\nNice=1\n")

@@ -1,7 +1,8 @@
-"""Where the cases of `units_cases` happen: a service manager, an agent's kind on it, and a person with a shell.
+"""Where the cases of `units_cases` happen: a service manager, an agent's kind on it, and a person
+with a shell.
 
-Two worlds: `FakeWorld` in memory, and `RealWorld` on a booted Debian, which `python -m tests.contract.units_world` runs
-there. Must import nothing that a device hasn't got: no pytest.
+Two worlds: `FakeWorld` in memory, and `RealWorld` on a booted Debian, which `python -m
+tests.contract.units_world` runs there. Must import nothing that a device hasn't got: no pytest.
 """
 
 from __future__ import annotations
@@ -67,16 +68,22 @@ class World(Protocol):
 
 
 async def settle(world: World, name: str, *, until: str = "") -> drive.Pass:
-    """Passes until the plan is Converged or something else than progress (or a Wait of reason `until`)."""
+    """Passes until the plan is Converged or something else than progress (or a Wait of reason
+    `until`).
+    """
     deadline = time.monotonic() + PATIENCE
     while True:
         done = await drive.run(world.kind, world.store, name)
         plan = done.plan
-        if isinstance(plan, Wait) and (plan.reason == until or (not until and plan.phase != "Progressing")):
+        if isinstance(plan, Wait) and (
+            plan.reason == until or (not until and plan.phase != "Progressing")
+        ):
             return done
         if isinstance(plan, Converged) and not until:
             return done
-        assert time.monotonic() < deadline, f"{name} doesn't settle: {plan} {await world.units.look(name)}"
+        assert time.monotonic() < deadline, (
+            f"{name} doesn't settle: {plan} {await world.units.look(name)}"
+        )
         await asyncio.sleep(0.05)
 
 
@@ -159,12 +166,20 @@ class RealWorld:
 
         self._user = os.getuid() != 0
         home = Path.home()
-        self._directory = home / ".config/systemd/user" if self._user else Path("/etc/systemd/system")
-        self._vendor = home / ".local/share/systemd/user" if self._user else Path("/usr/local/lib/systemd/system")
+        self._directory = (
+            home / ".config/systemd/user" if self._user else Path("/etc/systemd/system")
+        )
+        self._vendor = (
+            home / ".local/share/systemd/user"
+            if self._user
+            else Path("/usr/local/lib/systemd/system")
+        )
         self._keep = tempfile.mkdtemp()
         self._made: set[Path] = set()
         self._touched: set[Path] = set()
-        self._make = lambda: SystemdUnits("user" if self._user else "system", str(self._directory), f"{self._keep}/k")
+        self._make = lambda: SystemdUnits(
+            "user" if self._user else "system", str(self._directory), f"{self._keep}/k"
+        )
         self.store = FakeStore("SystemdUnit")
         self.units: Units = self._make()
         self.kind = UnitReconciler(self.units, self.store)
@@ -178,7 +193,9 @@ class RealWorld:
 
     async def systemctl(self, verb: str, *names: str) -> None:
         scope = ["--user"] if self._user else []
-        process = await asyncio.create_subprocess_exec("systemctl", *scope, "--quiet", verb, "--", *names)
+        process = await asyncio.create_subprocess_exec(
+            "systemctl", *scope, "--quiet", verb, "--", *names
+        )
         await process.wait()
 
     async def _file(self, path: Path, text: str) -> None:
@@ -216,7 +233,9 @@ class RealWorld:
         self.kind = UnitReconciler(self.units, self.store)
 
     async def reloads(self) -> int:
-        await self._listener.manager("GetUnit", "s", "-.slice")  # after it, everything before has been heard
+        await self._listener.manager(
+            "GetUnit", "s", "-.slice"
+        )  # after it, everything before has been heard
         return self._count // 2
 
     async def close(self) -> None:
@@ -227,7 +246,9 @@ class RealWorld:
         for name in names:
             shutil.rmtree(self._directory / f"{name}.d", ignore_errors=True)
             (self._directory / name).unlink(missing_ok=True)
-            for folder in self._directory.glob("*.wants"):  # else the next case finds a link as its owner's
+            for folder in self._directory.glob(
+                "*.wants"
+            ):  # else the next case finds a link as its owner's
                 (folder / name).unlink(missing_ok=True)
         await self.systemctl("daemon-reload")
         await self.systemctl("reset-failed")

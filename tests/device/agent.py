@@ -24,11 +24,15 @@ UNIT_PATH = f"{HOME}/.config/systemd/user/{UNIT}"
 
 
 def to_toml(config: Mapping[str, Mapping[str, Any]]) -> str:
-    """A configuration's tables as TOML. Values are text, numbers, booleans and lists: TOML spells them as JSON."""
+    """A configuration's tables as TOML. Values are text, numbers, booleans and lists: TOML spells
+    them as JSON.
+    """
     lines: list[str] = []
     for table, entries in config.items():
         lines.append(f"[{table}]")
-        lines += [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in entries.items()]
+        lines += [
+            f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in entries.items()
+        ]
     return "\n".join([*lines, ""])
 
 
@@ -48,17 +52,29 @@ class Agent:
         writable: Sequence[str] = ("/var/lib/harmony-agent", "/srv"),
         start: bool = True,
     ) -> "Agent":
-        """Write the configuration and the unit, enabled so that it comes up after a reboot, and start it.
+        """Write the configuration and the unit, enabled so that it comes up after a reboot, and
+        start it.
 
-        `config` is TOML or its tables; `service` adds to the unit's [Service]; the folders in `writable` are given to
-        fleet-agent.
+        `config` is TOML or its tables; `service` adds to the unit's [Service]; the folders in
+        `writable` are given to fleet-agent.
         """
         for folder in writable:
             self._device.make_folder(folder, owner=USER)
         self.configure(config)
-        settings = {"Type": service_type, "ExecStart": shlex.join(command), "Restart": "always", "RestartSec": "200ms"}
+        settings = {
+            "Type": service_type,
+            "ExecStart": shlex.join(command),
+            "Restart": "always",
+            "RestartSec": "200ms",
+        }
         lines = [f"{key}={value}" for key, value in {**settings, **(service or {})}.items()]
-        unit = ["[Unit]", "Description=Harmony device agent", "StartLimitIntervalSec=0", "[Service]", *lines]
+        unit = [
+            "[Unit]",
+            "Description=Harmony device agent",
+            "StartLimitIntervalSec=0",
+            "[Service]",
+            *lines,
+        ]
         text = "\n".join([*unit, "[Install]", "WantedBy=default.target", ""])
         self._device.run(["mkdir", "--parents", UNIT_PATH.rpartition("/")[0]], user=USER)
         self._device.write(UNIT_PATH, text, owner=USER)
@@ -87,7 +103,9 @@ class Agent:
         return self
 
     def kill(self, number: int = signal.SIGKILL) -> int:
-        """Send a signal to the main process alone; its process id. The unit is started again by systemd if it dies."""
+        """Send a signal to the main process alone; its process id. The unit is started again by
+        systemd if it dies.
+        """
         pid = self.pid
         self._device.run(["kill", f"-{int(number)}", str(pid)])
         return pid
@@ -101,12 +119,19 @@ class Agent:
         return pid
 
     def _pid(self) -> int:
-        return int(self._device.systemctl("show", "--property=MainPID", "--value", self.unit, user=True).stdout)
+        return int(
+            self._device.systemctl(
+                "show", "--property=MainPID", "--value", self.unit, user=True
+            ).stdout
+        )
 
     @property
     def active(self) -> bool:
         """Whether systemd calls the unit active."""
-        return self._device.systemctl("is-active", "--quiet", self.unit, user=True, check=False).rc == 0
+        return (
+            self._device.systemctl("is-active", "--quiet", self.unit, user=True, check=False).rc
+            == 0
+        )
 
     def await_new_pid(self, old: int, timeout: float = 60) -> int:
         """Wait until the unit runs again with a main process other than `old`; its id."""

@@ -1,11 +1,10 @@
 """A signed repository of Debian packages that a test makes, as a file:/ source of a device.
 
-    repository = Repository(lab.folder / "apt")
-    repository.add(Package("harmony-sample", "1.0", {"/usr/share/harmony-sample/version": "1.0\\n"}))
-    repository.give(device)
+    repository = Repository(lab.folder / "apt") repository.add(Package("harmony-sample", "1.0",
+    {"/usr/share/harmony-sample/version": "1.0\\n"})) repository.give(device)
 
-Packages are as small as dpkg takes them; scripts are maintainer scripts with their own first line. The key is thrown
-away with the folder. Must not run apt.
+Packages are as small as dpkg takes them; scripts are maintainer scripts with their own first line.
+The key is thrown away with the folder. Must not run apt.
 """
 
 import gzip
@@ -42,7 +41,9 @@ class Receiver(Protocol):
 
 @dataclass(frozen=True)
 class Package:
-    """What goes into one .deb. `fields` are further lines of its control file, `scripts` its maintainer scripts."""
+    """What goes into one .deb. `fields` are further lines of its control file, `scripts` its
+    maintainer scripts.
+    """
 
     name: str
     version: str
@@ -65,7 +66,9 @@ class Package:
 
 
 class Repository:
-    """The repository on the host. The path of `folder` has to be short: gpg puts a socket below it."""
+    """The repository on the host. The path of `folder` has to be short: gpg puts a socket below
+    it.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._tree, self._home = folder / "tree", folder / "gnupg"
@@ -101,10 +104,19 @@ class Repository:
 
     def sign(self) -> None:
         """Write the index of what is there now and sign it."""
-        index = "\n".join(self._entry(deb, control) for deb, control in sorted(self._packages.items())).encode()
+        index = "\n".join(
+            self._entry(deb, control) for deb, control in sorted(self._packages.items())
+        ).encode()
         made = {"Packages": index, "Packages.gz": gzip.compress(index, mtime=0)}
-        lines = [f" {hashlib.sha256(data).hexdigest()} {len(data)} {name}" for name, data in made.items()]
-        head = ["Origin: harmony-test", "Suite: test", f"Date: {formatdate(usegmt=True)}", "Architectures: all amd64"]
+        lines = [
+            f" {hashlib.sha256(data).hexdigest()} {len(data)} {name}" for name, data in made.items()
+        ]
+        head = [
+            "Origin: harmony-test",
+            "Suite: test",
+            f"Date: {formatdate(usegmt=True)}",
+            "Architectures: all amd64",
+        ]
         made["Release"] = "\n".join([*head, "SHA256:", *lines, ""]).encode()
         for name, data in made.items():
             (self._tree / name).write_bytes(data)
@@ -112,7 +124,9 @@ class Repository:
         self._gpg("--yes", "--output", str(signed), "--clear-sign", str(self._tree / "Release"))
 
     def give(self, device: Receiver) -> None:
-        """Copy the repository as it is now into a device, with its key and its line of the sources."""
+        """Copy the repository as it is now into a device, with its key and its line of the
+        sources.
+        """
         device.run(["rm", "-rf", PLACE])
         device.run(["mkdir", "--parents", PLACE])
         device.run(["tar", "--extract", "--file=-", f"--directory={PLACE}"], input=self._tar())
@@ -121,7 +135,9 @@ class Repository:
 
     def _entry(self, deb: str, control: str) -> str:
         data = (self._tree / deb).read_bytes()
-        where = f"Filename: ./{deb}\nSize: {len(data)}\nSHA256: {hashlib.sha256(data).hexdigest()}\n"
+        where = (
+            f"Filename: ./{deb}\nSize: {len(data)}\nSHA256: {hashlib.sha256(data).hexdigest()}\n"
+        )
         return control.replace("Description:", f"{where}Description:")
 
     def _build(self, package: Package) -> None:
@@ -136,7 +152,9 @@ class Repository:
                 target = root / path
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_text(text, encoding="utf-8")
-                target.chmod(0o755 if path.startswith("DEBIAN/") and text.startswith("#!") else 0o644)
+                target.chmod(
+                    0o755 if path.startswith("DEBIAN/") and text.startswith("#!") else 0o644
+                )
             for folder, _, _ in os.walk(root):
                 os.chmod(folder, 0o755)
             deb = self._tree / f"{package.name}_{package.version}_all.deb"
@@ -144,8 +162,17 @@ class Repository:
 
     def _gpg(self, *argv: str) -> None:
         if len(str(self._home)) > 80:
-            raise HarnessError(f"cannot use gpg below {self._home}: the path is too long for its socket; use another")
-        options = ("--batch", "--quiet", "--no-permission-warning", "--homedir", str(self._home), "--pinentry-mode")
+            raise HarnessError(
+                f"cannot use gpg below {self._home}: the path is too long for its socket; use another"
+            )
+        options = (
+            "--batch",
+            "--quiet",
+            "--no-permission-warning",
+            "--homedir",
+            str(self._home),
+            "--pinentry-mode",
+        )
         try:
             call("gpg", *options, "loopback", *argv)
         finally:  # it leaves its agent running

@@ -1,11 +1,13 @@
-"""What a workload would do to the device that it runs on, were it let: a program that runs there, alone.
+"""What a workload would do to the device that it runs on, were it let: a program that runs there,
+alone.
 
     python3 attacks.py GROUP[,GROUP…] PID ROOT OUT
 
-Tries every attack of the groups and writes `{"name": "done" | "refused: why"}` to OUT. PID is the agent's main
-process, ROOT where the device's own root is seen from here. None of them does lasting harm, so that root can run them
-as well, to see that they would be noticed: files are opened for writing and not written, what is made is taken away.
-Standard library only; must not import anything of the project, which isn't there.
+Tries every attack of the groups and writes `{"name": "done" | "refused: why"}` to OUT. PID is the
+agent's main process, ROOT where the device's own root is seen from here. None of them does lasting
+harm, so that root can run them as well, to see that they would be noticed: files are opened for
+writing and not written, what is made is taken away. Standard library only; must not import anything
+of the project, which isn't there.
 """
 
 import ctypes
@@ -53,7 +55,9 @@ def run(*argv: str, feed: str = "") -> str:
 
 
 class Attacks:
-    """All of them, by group and name. `pid` is the agent's, `root` leads to the device's own root."""
+    """All of them, by group and name. `pid` is the agent's, `root` leads to the device's own
+    root.
+    """
 
     def __init__(self, pid: int, root: str) -> None:
         self.pid, self.root = pid, root.rstrip("/")
@@ -138,7 +142,9 @@ class Attacks:
             found[f"hard link to {path}"] = self.hard_link(path)
             found[f"replace {path}"] = self.replace(path)
         found["replace the agent's memory"] = self.replace("/var/lib/harmony-agent")
-        found["speak at the agent's socket"] = lambda: self._connect("/var/lib/harmony-agent/agent.sock").close()
+        found["speak at the agent's socket"] = lambda: self._connect(
+            "/var/lib/harmony-agent/agent.sock"
+        ).close()
         return found
 
     def places(self) -> dict[str, Attack]:
@@ -172,7 +178,10 @@ class Attacks:
         found: dict[str, Attack] = {
             f"open /proc/PID/{name}": self._open_proc(name) for name in ("environ", "maps", "mem")
         }
-        found |= {f"follow /proc/PID/{name}": self._follow(name) for name in ("cwd/etc", "root/etc", "fd/0", "exe")}
+        found |= {
+            f"follow /proc/PID/{name}": self._follow(name)
+            for name in ("cwd/etc", "root/etc", "fd/0", "exe")
+        }
         return found | {
             "ptrace attach": lambda: self._trace(ATTACH),
             "ptrace seize": lambda: self._trace(SEIZE),
@@ -210,7 +219,9 @@ class Attacks:
         here = Vector(ctypes.addressof(held), 8)
         there = Vector(ctypes.addressof(held), 8)
         try:
-            succeed(LIBC.process_vm_readv(self.pid, ctypes.byref(here), 1, ctypes.byref(there), 1, 0))
+            succeed(
+                LIBC.process_vm_readv(self.pid, ctypes.byref(here), 1, ctypes.byref(there), 1, 0)
+            )
         except OSError as error:
             if error.errno != errno.EFAULT:  # permitted; it has nothing at this address
                 raise
@@ -231,11 +242,17 @@ class Attacks:
             "setgid": lambda: self._as_member(lambda: os.setgid(gid)),
             "setgroups": lambda: self._as_member(lambda: os.setgroups([gid])),
             "setuid": lambda: self._as_member(lambda: os.setuid(0)),
-            "newgrp": lambda: run("sg", "harmony-agent", f"cat {self.at('/etc/harmony/agent.toml')}"),
-            "give a file to the group": lambda: self._own_file(lambda path: os.chown(path, -1, gid)),
+            "newgrp": lambda: run(
+                "sg", "harmony-agent", f"cat {self.at('/etc/harmony/agent.toml')}"
+            ),
+            "give a file to the group": lambda: self._own_file(
+                lambda path: os.chown(path, -1, gid)
+            ),
             "setgid bit": self._setgid_bit,
             "map the group": lambda: self._map_group(gid),
-            "map a subordinate group": lambda: self._map_group(_subordinate(self.at("/etc/subgid"))),
+            "map a subordinate group": lambda: self._map_group(
+                _subordinate(self.at("/etc/subgid"))
+            ),
         }
 
     def _as_member(self, change: Callable[[], None]) -> None:
@@ -293,7 +310,11 @@ class Attacks:
 
     def manager(self) -> dict[str, Attack]:
         """To have systemd, logind or polkit do it."""
-        ours, updater, other = "harmony-agent.service", "harmony-updater.socket", "systemd-tmpfiles-clean.timer"
+        ours, updater, other = (
+            "harmony-agent.service",
+            "harmony-updater.socket",
+            "systemd-tmpfiles-clean.timer",
+        )
         systemctl = ("systemctl", "--no-ask-password")
         busctl = (
             "busctl",
@@ -308,8 +329,21 @@ class Attacks:
             f"reset {ours}": (*systemctl, "reset-failed", ours),
             f"restart {other}": (*systemctl, "restart", "--no-block", other),
             f"restart {updater}": (*systemctl, "restart", updater),
-            "a transient unit": ("systemd-run", "--system", "--no-ask-password", "--quiet", "--wait", "true"),
-            "a transient unit of an allowed name": (*busctl, *transient, "web.service", "replace", *argument),
+            "a transient unit": (
+                "systemd-run",
+                "--system",
+                "--no-ask-password",
+                "--quiet",
+                "--wait",
+                "true",
+            ),
+            "a transient unit of an allowed name": (
+                *busctl,
+                *transient,
+                "web.service",
+                "replace",
+                *argument,
+            ),
             "reload": (*systemctl, "daemon-reload"),
             "a property": (*systemctl, "set-property", "--runtime", ours, "CPUWeight=100"),
             "environment of the manager": (*systemctl, "set-environment", "ATTACK=1"),
@@ -322,8 +356,15 @@ class Attacks:
     # -- the updater
 
     def updater(self) -> dict[str, Attack]:
-        """To have more of the updater than its fixed operations; `capabilities` shows that it can be spoken to."""
-        request = {"attemptId": "attack-1", "runUid": "run-1", "deviceId": "pi-01", "expiresAt": "2999-01-01T00:00:00Z"}
+        """To have more of the updater than its fixed operations; `capabilities` shows that it can
+        be spoken to.
+        """
+        request = {
+            "attemptId": "attack-1",
+            "runUid": "run-1",
+            "deviceId": "pi-01",
+            "expiresAt": "2999-01-01T00:00:00Z",
+        }
         upgrade = {"op": "AptFullUpgradeV1", "request": request}
         lines: dict[str, object] = {
             "another operation": {"op": "AptInstallV1", "request": request},
@@ -333,17 +374,30 @@ class Attacks:
             "a package": {**upgrade, "request": {**request, "packages": ["nano"]}},
             "an option": {**upgrade, "options": ["-o", "APT::Get::AllowUnauthenticated=true"]},
             "another device": {**upgrade, "request": {**request, "deviceId": "pi-02"}},
-            "one that has expired": {**upgrade, "request": {**request, "expiresAt": "2001-01-01T00:00:00Z"}},
-            "an attempt outside the journals": {"op": "status", "attemptId": "../../../../etc/shadow"},
+            "one that has expired": {
+                **upgrade,
+                "request": {**request, "expiresAt": "2001-01-01T00:00:00Z"},
+            },
+            "an attempt outside the journals": {
+                "op": "status",
+                "attemptId": "../../../../etc/shadow",
+            },
             "a hidden attempt": {"op": "status", "attemptId": ".attempt-0"},
-            "an attempt of somebody else's run": {**upgrade, "request": {**request, "attemptId": "attempt-0"}},
+            "an attempt of somebody else's run": {
+                **upgrade,
+                "request": {**request, "attemptId": "attempt-0"},
+            },
             "clear-repair": {"op": "clear-repair"},
             "a list": [upgrade],
             "no JSON": "\x00",
         }
-        found: dict[str, Attack] = {name: lambda line=line: self._ask(line) for name, line in lines.items()}  # type: ignore[misc]
+        found: dict[str, Attack] = {
+            name: lambda line=line: self._ask(line) for name, line in lines.items()
+        }  # type: ignore[misc]
         found["capabilities"] = lambda: self._ask({"op": "capabilities"})
-        found["a line without end"] = lambda: self._ask({"op": "capabilities", "filler": "x" * (1 << 20)})
+        found["a line without end"] = lambda: self._ask(
+            {"op": "capabilities", "filler": "x" * (1 << 20)}
+        )
         found["its journals by the socket's folder"] = self.write("/run/harmony-updater")
         return found
 
@@ -362,7 +416,9 @@ class Attacks:
         with self._connect(UPDATER) as connection:
             try:
                 connection.sendall(text)
-                answer = json.loads(connection.makefile("rb").readline() or b'{"error":{"code":"hung up"}}')
+                answer = json.loads(
+                    connection.makefile("rb").readline() or b'{"error":{"code":"hung up"}}'
+                )
             except (BrokenPipeError, ConnectionResetError):
                 raise Refused("hung up") from None
         if not answer.get("ok"):
@@ -403,7 +459,9 @@ def main(groups: str, pid: str, root: str, out: str) -> int:
     """Try all, and write down what came of each."""
     every = Attacks(int(pid), root).groups
     found = {
-        f"{group}: {name}": attempt(attack) for group in groups.split(",") for name, attack in every[group].items()
+        f"{group}: {name}": attempt(attack)
+        for group in groups.split(",")
+        for name, attack in every[group].items()
     }
     Path(f"{out}.new").write_text(json.dumps(found), encoding="utf-8")
     os.rename(f"{out}.new", out)

@@ -1,8 +1,10 @@
-"""What a run of the harness holds on this machine, written down before it is made, so that it always goes again.
+"""What a run of the harness holds on this machine, written down before it is made, so that it
+always goes again.
 
-A run is one process. Its claims stand in a file of /run/harmony-device, one JSON object a line, and the process holds
-a lock on that file for as long as it lives: a file whose lock is free belongs to a dead run, and the next run gives
-back what it names. Giving back is the same code in both cases. Nothing is ever given back that no file names.
+A run is one process. Its claims stand in a file of /run/harmony-device, one JSON object a line, and
+the process holds a lock on that file for as long as it lives: a file whose lock is free belongs to
+a dead run, and the next run gives back what it names. Giving back is the same code in both cases.
+Nothing is ever given back that no file names.
 """
 
 import contextlib
@@ -28,12 +30,16 @@ Claim = tuple[str, str]
 
 
 def hierarchies() -> list[Path]:
-    """Where this host's cgroup v2 is mounted and, beside it, v1's named hierarchy of systemd if there is one."""
+    """Where this host's cgroup v2 is mounted and, beside it, v1's named hierarchy of systemd if
+    there is one.
+    """
     found: dict[str, Path] = {}
     for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines():
         left, _, right = line.partition(" - ")
         kind, _, options = right.split(" ", 2)
-        if kind == "cgroup2" or (kind == "cgroup" and "name=systemd" in options.split(" ")[-1].split(",")):
+        if kind == "cgroup2" or (
+            kind == "cgroup" and "name=systemd" in options.split(" ")[-1].split(",")
+        ):
             found.setdefault(kind, Path(left.split(" ")[4]))
     if "cgroup2" not in found:
         raise HarnessError("cannot boot a device: this host has no cgroup v2 mounted; mount one, for instance with "
@@ -42,7 +48,9 @@ def hierarchies() -> list[Path]:
 
 
 def cgroup_procs(name: str) -> list[str]:
-    """The files to write a process id into, so that it belongs to the group `name` in every hierarchy."""
+    """The files to write a process id into, so that it belongs to the group `name` in every
+    hierarchy.
+    """
     return [str(root / name / "cgroup.procs") for root in hierarchies()]
 
 
@@ -72,9 +80,14 @@ def _free_netns(name: str) -> None:
 
 
 def mounted(target: str) -> bool:
-    """Whether something is mounted just there. Not os.path.ismount(), which takes a subvolume of btrfs for a mount."""
+    """Whether something is mounted just there. Not os.path.ismount(), which takes a subvolume of
+    btrfs for a mount.
+    """
     where = os.path.realpath(target).replace(" ", r"\040")
-    return any(line.split(" ")[4] == where for line in Path("/proc/self/mountinfo").read_text("utf-8").splitlines())
+    return any(
+        line.split(" ")[4] == where
+        for line in Path("/proc/self/mountinfo").read_text("utf-8").splitlines()
+    )
 
 
 def _free_mount(target: str) -> None:
@@ -85,7 +98,8 @@ def _free_mount(target: str) -> None:
 def _free_subvolume(path: str) -> None:
     if not Path(path).exists():
         return
-    # A device may have made subvolumes of its own; the kernel refuses to delete one that holds others.
+    # A device may have made subvolumes of its own; the kernel refuses to delete one that holds
+    # others.
     for line in call("btrfs", "subvolume", "list", "-o", path).splitlines():
         inner = line.split(" path ", 1)[1]
         _free_subvolume(os.path.join(path, inner.split(f"{os.path.basename(path)}/", 1)[1]))
@@ -123,21 +137,29 @@ def _retry(act: Callable[[], object], *, patience: float = 3.0) -> None:
 
 
 class Run:
-    """This process's run: its unique name, and the file of its claims. Safe to use from several threads."""
+    """This process's run: its unique name, and the file of its claims. Safe to use from several
+    threads.
+    """
 
     def __init__(self) -> None:
         STATE.mkdir(parents=True, exist_ok=True)
         self.name = PREFIX + secrets.token_hex(4)
         self._path = STATE / f"{self.name}.jsonl"
-        fresh = STATE / f".{self.name}"  # locked before it has its name, so that nobody takes it for a dead run's
-        self._fd = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        fresh = (
+            STATE / f".{self.name}"
+        )  # locked before it has its name, so that nobody takes it for a dead run's
+        self._fd = os.open(
+            fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600
+        )
         fcntl.flock(self._fd, fcntl.LOCK_EX)
         fresh.rename(self._path)
         self._claims: list[Claim] = []
         self._lock = threading.Lock()
         self._count = 0
         self._note({"owner": os.getpid()})
-        self.folder = Path(tempfile.gettempdir(), self.name)  # for consoles, servers' stores and the like
+        self.folder = Path(
+            tempfile.gettempdir(), self.name
+        )  # for consoles, servers' stores and the like
         self.claim("tree", str(self.folder))
         self.folder.mkdir(mode=0o700)
 
@@ -166,7 +188,9 @@ class Run:
             self._note({"freed": claim})
 
     def close(self) -> None:
-        """Give back all that is left, newest first. Raises the errors at the end, after everything was tried."""
+        """Give back all that is left, newest first. Raises the errors at the end, after everything
+        was tried.
+        """
         errors = _free_all(reversed(list(self._claims)), self.free)
         if not errors:
             self._path.unlink(missing_ok=True)
@@ -180,7 +204,12 @@ class Run:
     def __enter__(self) -> "Run":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
         self.close()
 
 
@@ -189,7 +218,9 @@ def _free_all(claims: Iterator[Claim], free: Callable[[Claim], None]) -> list[Ex
     for claim in claims:
         try:
             free(claim)
-        except Exception as error:  # every other claim must still be given back; the caller raises them all
+        except (
+            Exception
+        ) as error:  # every other claim must still be given back; the caller raises them all
             errors.append(error)
     return errors
 
@@ -203,7 +234,9 @@ def sweep() -> list[str]:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 continue  # its owner lives
-            errors = _free_all(reversed(left_over(file.read())), lambda claim: FREE[claim[0]](claim[1]))
+            errors = _free_all(
+                reversed(left_over(file.read())), lambda claim: FREE[claim[0]](claim[1])
+            )
             if errors:
                 raise ExceptionGroup(f"cannot clean up after the dead run {path.stem}", errors)
             path.unlink(missing_ok=True)
@@ -212,7 +245,9 @@ def sweep() -> list[str]:
 
 
 def left_over(journal: bytes) -> list[Claim]:
-    """The claims that a run's file names and that weren't given back, oldest first. A torn last line is no claim."""
+    """The claims that a run's file names and that weren't given back, oldest first. A torn last
+    line is no claim.
+    """
     claims: list[Claim] = []
     for line in journal.splitlines():
         try:

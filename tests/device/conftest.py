@@ -1,4 +1,6 @@
-"""Fixtures that give a test its own devices, networks and servers. All that they can do is in lab.py."""
+"""Fixtures that give a test its own devices, networks and servers. All that they can do is in
+lab.py.
+"""
 
 import os
 from collections.abc import Callable, Generator, Iterator
@@ -23,8 +25,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Under CI a skip is a failure; and a failure shows the end of each running device's journal."""
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Under CI a skip is a failure; and a failure shows the end of each running device's
+    journal.
+    """
     report = yield
     if report.skipped and os.environ.get("CI") == "true" and not hasattr(report, "wasxfail"):
         report.outcome = "failed"

@@ -4,7 +4,8 @@
         control.apply("pi-01", Manifest(deployment="web", scores=[…]))
         control.wait("pi-01", "web", phase="Converged")
 
-Synchronous, so that a test reads from top to bottom; the client runs on a loop in a thread of its own.
+Synchronous, so that a test reads from top to bottom; the client runs on a loop in a thread of its
+own.
 """
 
 import asyncio
@@ -48,7 +49,12 @@ class Control:
         self._do(self._make_buckets())
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
         self._do(self._client.close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
@@ -56,7 +62,9 @@ class Control:
 
     @contextlib.contextmanager
     def away(self) -> Iterator[None]:
-        """Not connected: for a test that restarts the server, so that only the device has to come back by itself."""
+        """Not connected: for a test that restarts the server, so that only the device has to come
+        back by itself.
+        """
         self._do(self._client.close())
         yield
         self._client = self._do(nats.connect(self._url))
@@ -95,7 +103,11 @@ class Control:
         return None if value is None else read(value, len(value))
 
     def until(
-        self, device: str, deployment: str, good: Callable[[DeploymentStatus], bool], timeout: float = 60
+        self,
+        device: str,
+        deployment: str,
+        good: Callable[[DeploymentStatus], bool],
+        timeout: float = 60,
     ) -> DeploymentStatus:
         """Wait for a status that `good` says yes to."""
         deadline = time.monotonic() + timeout
@@ -105,13 +117,19 @@ class Control:
                 return status
             if time.monotonic() > deadline:
                 shown = None if status is None else status.model_dump_json(indent=1)
-                raise AssertionError(f"{deployment} on {device} didn't get there in {timeout} s: {shown}")
+                raise AssertionError(
+                    f"{deployment} on {device} didn't get there in {timeout} s: {shown}"
+                )
             time.sleep(0.05)
 
-    def wait(self, device: str, deployment: str, *, phase: str = "Converged", timeout: float = 60) -> DeploymentStatus:
+    def wait(
+        self, device: str, deployment: str, *, phase: str = "Converged", timeout: float = 60
+    ) -> DeploymentStatus:
         """Wait until the newest generation that was put is in `phase`."""
         generation = self._generations[str(DeploymentKey(device, deployment))]
-        return self.until(device, deployment, lambda s: (s.generation, s.phase) == (generation, phase), timeout)
+        return self.until(
+            device, deployment, lambda s: (s.generation, s.phase) == (generation, phase), timeout
+        )
 
     def converge(self, device: str, manifest: Manifest, timeout: float = 60) -> DeploymentStatus:
         """apply() and wait()."""
@@ -132,7 +150,8 @@ class Control:
     def resync(self, device: str, timeout: float = 60) -> None:
         """Have the agent look at everything now; waits for one that is only starting.
 
-        A server that hasn't noticed yet that an earlier connection is dead sends the request there: so it is repeated.
+        A server that hasn't noticed yet that an earlier connection is dead sends the request there:
+        so it is repeated.
         """
         deadline = time.monotonic() + timeout
         while True:
@@ -152,7 +171,9 @@ class Control:
     async def _make_buckets(self) -> None:
         for bucket in BUCKETS:
             await self._jetstream.create_key_value(
-                KeyValueConfig(bucket=bucket, history=HISTORY.get(bucket, 1), storage=StorageType.FILE)
+                KeyValueConfig(
+                    bucket=bucket, history=HISTORY.get(bucket, 1), storage=StorageType.FILE
+                )
             )
 
     async def _put(self, key: str, value: bytes) -> None:

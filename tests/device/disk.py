@@ -1,6 +1,7 @@
 """A disk whose power can be cut: an ext4 file system in a file of the host, on a loop device.
 
-Must not know what is on it, nor whose processes use it: they have to be stopped before, and ended after, `fail`.
+Must not know what is on it, nor whose processes use it: they have to be stopped before, and ended
+after, `fail`.
 """
 
 import fcntl
@@ -29,11 +30,14 @@ class Disk:
 
     def mount(self) -> None:
         """Mount it, with the recovery of its journal where the power was cut."""
-        # Mounted while the loop device of the last mount lingers, the dead file system would be the one that answers.
+        # Mounted while the loop device of the last mount lingers, the dead file system would be the
+        # one that answers.
         deadline = time.monotonic() + 60
         while call("losetup", "--associated", str(self._image)):
             if time.monotonic() > deadline:
-                raise HarnessError(f"cannot mount {self._image} again: something still holds its loop device")
+                raise HarnessError(
+                    f"cannot mount {self._image} again: something still holds its loop device"
+                )
             time.sleep(0.01)
         call("mount", "-t", "ext4", "-o", "loop,noatime", str(self._image), str(self.folder))
 

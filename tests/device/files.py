@@ -1,4 +1,5 @@
-"""Reads and changes a device's files, with its own tools, so that links and mounts are seen as the device sees them.
+"""Reads and changes a device's files, with its own tools, so that links and mounts are seen as the
+device sees them.
 
 Reading works also while the device isn't running.
 """
@@ -12,7 +13,9 @@ from tests.device.commands import CommandError, Commands, Result
 
 @dataclass(frozen=True)
 class FileStat:
-    """A path of a device as stat(2) shows it, links not followed; `kind` is stat(1)'s %F, as in `regular file`."""
+    """A path of a device as stat(2) shows it, links not followed; `kind` is stat(1)'s %F, as in
+    `regular file`.
+    """
 
     kind: str
     mode: int
@@ -34,7 +37,9 @@ class Files(Commands):
             return self.run(argv, check=check)
         result = self._communicate(["chroot", str(self.root), *argv], None, self.environment(), 60)
         if check and result.rc != 0:
-            raise CommandError(f"{' '.join(argv)} on {self.name} ended with {result.rc}: {result.stderr.strip()}")
+            raise CommandError(
+                f"{' '.join(argv)} on {self.name} ended with {result.rc}: {result.stderr.strip()}"
+            )
         return result
 
     def read(self, path: str) -> bytes:
@@ -51,20 +56,30 @@ class Files(Commands):
 
     def stat(self, path: str) -> FileStat:
         """What is at `path`."""
-        shown = self._look(["stat", "--printf", r"%F\n%a\n%U\n%G\n%s\n%i\n%h\n%.9Y", "--", path]).stdout
+        shown = self._look(
+            ["stat", "--printf", r"%F\n%a\n%U\n%G\n%s\n%i\n%h\n%.9Y", "--", path]
+        ).stdout
         kind, mode, owner, group, size, inode, links, mtime = shown.split("\n")
-        target = self._look(["readlink", "--no-newline", "--", path]).stdout if kind == "symbolic link" else None
+        target = (
+            self._look(["readlink", "--no-newline", "--", path]).stdout
+            if kind == "symbolic link"
+            else None
+        )
         seconds, _, nanoseconds = mtime.partition(".")
         kind = "regular file" if kind == "regular empty file" else kind
         stamp = int(seconds) * 10**9 + int(nanoseconds)
-        return FileStat(kind, int(mode, 8), owner, group, int(size), int(inode), int(links), stamp, target)
+        return FileStat(
+            kind, int(mode, 8), owner, group, int(size), int(inode), int(links), stamp, target
+        )
 
     def write(
         self, path: str, data: bytes | str, *, mode: int | None = None, owner: str | None = None
     ) -> None:  # fmt: skip
-        """Write a file as an administrator's editor does: in place when it exists, its folders made when missing.
+        """Write a file as an administrator's editor does: in place when it exists, its folders made
+        when missing.
 
-        `owner` is a user's name, and gives the file that user's group too. New files belong to root with mode 0644.
+        `owner` is a user's name, and gives the file that user's group too. New files belong to root
+        with mode 0644.
         """
         self.run(["mkdir", "--parents", "--", os.path.dirname(path)])
         self.run(["dd", "status=none", f"of={path}"], input=data)

@@ -1,4 +1,5 @@
-"""Three devices, of both Debians, with agent and updater as services, and an operator's `harmony` with its own roster.
+"""Three devices, of both Debians, with agent and updater as services, and an operator's `harmony`
+with its own roster.
 
     site = FleetSite(lab)
     site("fleet", "init")
@@ -31,7 +32,11 @@ from tests.device.tools import HarnessError
 from tests.device.upgrades import Upgrading
 
 NAMES = ("pi-01", "pi-02", "pi-03")
-_HARMONY = [sys.executable, "-c", "import sys; from harmony_fleet.cli import main; sys.exit(main())"]
+_HARMONY = [
+    sys.executable,
+    "-c",
+    "import sys; from harmony_fleet.cli import main; sys.exit(main())",
+]
 
 
 @dataclass(frozen=True)
@@ -74,7 +79,11 @@ class FleetSite:
 
     def start(self, *words: str) -> subprocess.Popen[str]:
         """Begin a command."""
-        env = {**os.environ, "HARMONY_SERVER": self.lan.nats.host_url, "HARMONY_HOME": str(self.folder / "home")}
+        env = {
+            **os.environ,
+            "HARMONY_SERVER": self.lan.nats.host_url,
+            "HARMONY_HOME": str(self.folder / "home"),
+        }
         pipe = subprocess.PIPE
         return subprocess.Popen([*_HARMONY, *words], stdout=pipe, stderr=pipe, text=True, env=env)
 
@@ -99,7 +108,9 @@ class FleetSite:
         return ran
 
     def findings(self) -> set[tuple[str, str, str]]:
-        """What doctor names (code, place, resource). verify and plan say the same, once nothing moves between them."""
+        """What doctor names (code, place, resource). verify and plan say the same, once nothing
+        moves between them.
+        """
         for _ in range(5):
             told = self._found("fleet", "doctor", code=0)
             verified = self._found("fleet", "verify")
@@ -110,13 +121,18 @@ class FleetSite:
     def _found(self, *words: str, code: int | None = None) -> set[tuple[str, str, str]]:
         ran = self.ended(self.start(*words, "-o", "json"))
         found = ran.json["findings"]
-        assert ran.code == ((1 if found else 0) if words[1] == "verify" else ran.code if code is None else code), (
-            ran.err
-        )
+        assert ran.code == (
+            (1 if found else 0) if words[1] == "verify" else ran.code if code is None else code
+        ), ran.err
         places = ["/".join(filter(None, (item["device"], item["deployment"]))) for item in found]
-        return {(item["code"], place, item["resource"] or "") for item, place in zip(found, places, strict=True)}
+        return {
+            (item["code"], place, item["resource"] or "")
+            for item, place in zip(found, places, strict=True)
+        }
 
-    def until(self, good: Callable[[set[tuple[str, str, str]]], bool], seconds: float = 30) -> set[Any]:
+    def until(
+        self, good: Callable[[set[tuple[str, str, str]]], bool], seconds: float = 30
+    ) -> set[Any]:
         """The first findings that are good."""
         deadline = time.monotonic() + seconds
         while True:
@@ -150,7 +166,10 @@ class FleetSite:
         """Boot each device again whenever it reboots by itself, until `unattend`."""
         self._over.clear()
         self._attendants = ThreadPoolExecutor(max_workers=len(NAMES))
-        self._watched = [self._attendants.submit(self._attend, name, device) for name, device in self.devices.items()]
+        self._watched = [
+            self._attendants.submit(self._attend, name, device)
+            for name, device in self.devices.items()
+        ]
 
     def _attend(self, name: str, device: Device) -> None:
         while not self._over.is_set():
@@ -187,7 +206,10 @@ class FleetSite:
 
 def _config(name: str, kinds: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
     return {
-        "agent": {"device_id": name, "kinds": list(kinds or ("File", "SystemdUnit", "SystemUpgrade"))},
+        "agent": {
+            "device_id": name,
+            "kinds": list(kinds or ("File", "SystemdUnit", "SystemUpgrade")),
+        },
         "nats": {"servers": ["nats://nats:4222"]},
         "intervals": {"heartbeat": 1, "relist": 1, "poll": 1},
     }

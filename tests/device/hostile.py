@@ -1,4 +1,5 @@
-"""A device that has the packages, in either profile, with a control plane and workloads that are its enemy's.
+"""A device that has the packages, in either profile, with a control plane and workloads that are
+its enemy's.
 
     with enemy(lab, "bookworm", "user") as site:
         site.attack("unit", "secrets", "systemd-run", "--user", …)
@@ -26,7 +27,16 @@ FOLDER = "/srv/attack"
 PROGRAM = f"{FOLDER}/attacks.py"
 SECRET = "SUAM-a-seed-that-nobody-else-may-see"
 UNITS = ("web.service", "web.timer", "box.service")
-PRIVILEGED = ("podman", "run", "--rm", "--privileged", "--pid=host", "--network=host", "--ipc=host", "--uts=host")
+PRIVILEGED = (
+    "podman",
+    "run",
+    "--rm",
+    "--privileged",
+    "--pid=host",
+    "--network=host",
+    "--ipc=host",
+    "--uts=host",
+)
 """All that a container can be given by who may start it."""
 
 
@@ -48,18 +58,33 @@ class Site(Installed):
         self.device.run(["chown", "--recursive", f"{USER}:", FOLDER])
         self.start()
         self.device.systemctl("start", "harmony-updater.socket", UPDATER)
-        self.converge(File(name="ours", path=f"{FOLDER}/of-the-agent", content="x\n"), deployment="ours")
+        self.converge(
+            File(name="ours", path=f"{FOLDER}/of-the-agent", content="x\n"), deployment="ours"
+        )
 
     def start(self, **files: Any) -> None:
         """Start the agent with this configuration."""
-        units = [*UNITS, AGENT, UPDATER, "harmony-updater.socket"]  # that it lists its own changes nothing
-        self.configure(files={"roots": ["/srv"], **files}, systemd={"scope": self.profile, "units": units})
+        units = [
+            *UNITS,
+            AGENT,
+            UPDATER,
+            "harmony-updater.socket",
+        ]  # that it lists its own changes nothing
+        self.configure(
+            files={"roots": ["/srv"], **files}, systemd={"scope": self.profile, "units": units}
+        )
         self.device.systemctl("restart", AGENT)
 
     def _attempt(self) -> None:
         """An upgrade that was tried before."""
         moment = "2026-01-01T00:00:00.000Z"
-        record = {"version": 1, "attemptId": "attempt-0", "runUid": "run-0", "deviceId": PI, "phase": "failed"}
+        record = {
+            "version": 1,
+            "attemptId": "attempt-0",
+            "runUid": "run-0",
+            "deviceId": PI,
+            "phase": "failed",
+        }
         record |= {"expiresAt": moment, "startedAt": moment, "updatedAt": moment}
         path = "/var/lib/harmony-fleet-updater/system-upgrades/attempt-0.json"
         self.device.write(path, json.dumps(record), mode=0o600)
@@ -67,10 +92,21 @@ class Site(Installed):
     # -- what the enemy does as a workload
 
     def argv(self, place: str, groups: str, root: str = "/") -> list[str]:
-        """The command line of the attacks of some groups, which leave what came of them to `outcome`."""
-        return ["/usr/bin/python3", PROGRAM, groups, str(self.main_pid()), root, f"{FOLDER}/{place}.json"]
+        """The command line of the attacks of some groups, which leave what came of them to
+        `outcome`.
+        """
+        return [
+            "/usr/bin/python3",
+            PROGRAM,
+            groups,
+            str(self.main_pid()),
+            root,
+            f"{FOLDER}/{place}.json",
+        ]
 
-    def attack(self, place: str, groups: str, *before: str, user: str | None = None) -> dict[str, str]:
+    def attack(
+        self, place: str, groups: str, *before: str, user: str | None = None
+    ) -> dict[str, str]:
         """Run them by a command line that ends before theirs; what came of each."""
         self.device.run([*before, *self.argv(place, groups)], user=user)
         return self.outcome(place)
@@ -91,7 +127,9 @@ class Site(Installed):
     # -- what the enemy writes into the control plane
 
     def rejected(self, *scores: AnyScore, deployment: str = "evil") -> list[tuple[str, str]]:
-        """Put these; the fields and codes by which the agent rejects them, none where it accepts."""
+        """Put these; the fields and codes by which the agent rejects them, none where it
+        accepts.
+        """
         generation = self.control.apply(PI, Manifest(deployment=deployment, scores=scores))
 
         def judged(status: DeploymentStatus) -> bool:
@@ -99,13 +137,19 @@ class Site(Installed):
             return of == generation
 
         status = self.control.until(PI, deployment, judged, 60)
-        return [] if status.rejected is None else [(error.field, error.code) for error in status.rejected.errors]
+        return (
+            []
+            if status.rejected is None
+            else [(error.field, error.code) for error in status.rejected.errors]
+        )
 
     def said_of(self, deployment: str, reasons: Mapping[str, str], timeout: float = 60) -> None:
         """Wait until these resources are as they are for these reasons."""
 
         def so(status: DeploymentStatus) -> bool:
-            return {key: one.reason for key, one in status.resources.items() if key in reasons} == reasons
+            return {
+                key: one.reason for key, one in status.resources.items() if key in reasons
+            } == reasons
 
         self.control.until(PI, deployment, so, timeout)
 

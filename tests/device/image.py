@@ -3,8 +3,9 @@
     python -m tests.device.image build [SUITE…]      builds all layers; bookworm and trixie when none is named
     python -m tests.device.image clean               unmounts and removes the whole cache
 
-An image is made in layers, each a snapshot of the one before: Debian, prepared (by the week); the agent's dependencies
-in /opt/harmony; the project itself. A layer's name is the hash of all that went into it. Must not import pytest.
+An image is made in layers, each a snapshot of the one before: Debian, prepared (by the week); the
+agent's dependencies in /opt/harmony; the project itself. A layer's name is the hash of all that
+went into it. Must not import pytest.
 """
 
 import argparse
@@ -32,16 +33,20 @@ _DISK_SIZE = "4G"
 
 
 class Images:
-    """The images of one pool. Each method returns at once when the image is there, and builds it when it isn't.
+    """The images of one pool. Each method returns at once when the image is there, and builds it
+    when it isn't.
 
-    What the project is, is decided once: all devices of one Images run the same code, however the tree changes.
+    What the project is, is decided once: all devices of one Images run the same code, however the
+    tree changes.
     """
 
     def __init__(self, pool: Pool, run: Run) -> None:
         self._pool, self._run = pool, run
 
     def base(self, suite: str) -> Path:
-        """Debian `suite`, prepared, with the image for containers loaded for root and fleet-agent."""
+        """Debian `suite`, prepared, with the image for containers loaded for root and
+        fleet-agent.
+        """
         if suite not in SUITES:
             raise HarnessError(f"cannot build an image of {suite!r}: only of {', '.join(SUITES)}")
         made_of = [suite, *self.packages(suite), *self.preparation()]
@@ -84,7 +89,9 @@ class Images:
 
     @functools.cache  # noqa: B019 - lives as long as one run of the harness
     def project(self, suite: str) -> Path:
-        """The image that devices are made of: the agent's dependencies and the project as it was at first use."""
+        """The image that devices are made of: the agent's dependencies and the project as it was at
+        first use.
+        """
         deps = self.agent(suite)
         name = f"{suite}-project-{_digest(deps.name, self._wheel.parent.name)}"
         return self._layer(suite, name, lambda: self._build_project(deps))
@@ -94,7 +101,9 @@ class Images:
         """The same as an ext4 file system in a file, for devices whose power can be cut."""
         deps = self.agent(suite)
         empty = self._layer(suite, f"{deps.name}.img", lambda: self._build_disk(deps))
-        return self._layer(suite, f"{self.project(suite).name}.img", lambda: self._build_project_disk(empty))
+        return self._layer(
+            suite, f"{self.project(suite).name}.img", lambda: self._build_project_disk(empty)
+        )
 
     def _layer(self, suite: str, name: str, build: Callable[[], Path]) -> Path:
         target = self._pool.path / "images" / name
@@ -111,7 +120,9 @@ class Images:
         for layer, kept in _KEPT_FOR.items():
             for path in (self._pool.path / "images").glob(f"{suite}-{layer}-*"):
                 if time.time() - path.stat().st_mtime > kept:
-                    self._run.free(self._run.claim("tree" if path.is_file() else "subvolume", str(path)))
+                    self._run.free(
+                        self._run.claim("tree" if path.is_file() else "subvolume", str(path))
+                    )
 
     def _build_base(self, suite: str) -> Path:
         root = self._pool.draft(self._run)
@@ -184,8 +195,22 @@ def packages(suite: str) -> list[str]:
 
 
 def _pip_install(root: Path, *names: str) -> None:
-    argv = ["chroot", str(root), f"{VENV}/bin/python", "-m", "pip", "install", "--quiet", "--no-index", "--no-deps"]
-    env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "PIP_ROOT_USER_ACTION": "ignore"}
+    argv = [
+        "chroot",
+        str(root),
+        f"{VENV}/bin/python",
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-index",
+        "--no-deps",
+    ]
+    env = {
+        "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+        "HOME": "/root",
+        "PIP_ROOT_USER_ACTION": "ignore",
+    }
     call(*argv, "--no-cache-dir", "--disable-pip-version-check", *names, env=env, timeout=300)
 
 
@@ -195,12 +220,20 @@ def mirror_sources(suite: str) -> str:
     Empty when the host isn't Debian or has no such mirror; mmdebstrap then takes Debian's own.
     """
     release = dict(
-        line.split("=", 1) for line in Path("/etc/os-release").read_text(encoding="utf-8").splitlines() if "=" in line
+        line.split("=", 1)
+        for line in Path("/etc/os-release").read_text(encoding="utf-8").splitlines()
+        if "=" in line
     )
     if release.get("ID") != "debian":
         return ""
     codename = release.get("VERSION_CODENAME", "").strip('"')
-    listed = call("apt-get", "indextargets", "--format", "$(RELEASE) $(COMPONENT) $(REPO_URI)", "Created-By: Packages")
+    listed = call(
+        "apt-get",
+        "indextargets",
+        "--format",
+        "$(RELEASE) $(COMPONENT) $(REPO_URI)",
+        "Created-By: Packages",
+    )
     found = {name: uri for name, component, uri in (line.split(" ", 2) for line in listed.splitlines())
              if component == "main"}  # fmt: skip
     if codename not in found:
@@ -215,9 +248,13 @@ def _digest(*parts: str) -> str:
 
 def main() -> int:
     """Entry point of `python -m tests.device.image`."""
-    parser = argparse.ArgumentParser(prog="python -m tests.device.image", description=__doc__.split("\n", 1)[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.device.image", description=__doc__.split("\n", 1)[0]
+    )
     parser.add_argument("action", choices=("build", "clean"))
-    parser.add_argument("suites", nargs="*", metavar="SUITE", help="bookworm, trixie (default: both)")
+    parser.add_argument(
+        "suites", nargs="*", metavar="SUITE", help="bookworm, trixie (default: both)"
+    )
     arguments = parser.parse_args()
     try:
         sweep()

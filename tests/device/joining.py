@@ -1,4 +1,5 @@
-"""A lan whose nats-server is as `harmony server init` makes it, and the command `harmony` with its authority.
+"""A lan whose nats-server is as `harmony server init` makes it, and the command `harmony` with its
+authority.
 
 Must not know what a device does with its bundle.
 """
@@ -34,7 +35,9 @@ class Authority:
         lan.nats.start()
         place = self.home / setup.CONTEXT
         url = f"tls://127.0.0.1:{lan.nats.host_port}"
-        place.write_text(re.sub(r"^server = .*$", f'server = ["{url}"]', place.read_text(), flags=re.MULTILINE))
+        place.write_text(
+            re.sub(r"^server = .*$", f'server = ["{url}"]', place.read_text(), flags=re.MULTILINE)
+        )
         self("server", "push")
 
     def __call__(self, *words: str, code: int = 0) -> str:

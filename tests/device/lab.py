@@ -26,7 +26,16 @@ from tests.device.storage import Pool
 from tests.device.tools import HarnessError
 
 _TOOLS = (
-    *("systemd-nspawn", "systemd-socket-activate", "journalctl", "nsenter", "setpriv", "losetup", "ip", "iptables"),
+    *(
+        "systemd-nspawn",
+        "systemd-socket-activate",
+        "journalctl",
+        "nsenter",
+        "setpriv",
+        "losetup",
+        "ip",
+        "iptables",
+    ),
     *("mmdebstrap", "mkfs.btrfs", "btrfs", "mke2fs", "busybox"),
 )
 
@@ -34,16 +43,22 @@ _TOOLS = (
 def missing() -> list[str]:
     """What this machine lacks for booting a device, each a sentence; nothing when all is there."""
     lacks = [] if os.geteuid() == 0 else ["cannot boot a device: not root"]
-    absent = [tool for tool in _TOOLS if shutil.which(tool, path="/usr/sbin:/usr/bin:/sbin:/bin") is None]
+    absent = [
+        tool for tool in _TOOLS if shutil.which(tool, path="/usr/sbin:/usr/bin:/sbin:/bin") is None
+    ]
     if absent:
-        lacks.append(f"cannot boot a device: {', '.join(absent)} not installed; see tests/device/apt-packages.txt")
+        lacks.append(
+            f"cannot boot a device: {', '.join(absent)} not installed; see tests/device/apt-packages.txt"
+        )
     lacks += [f"cannot boot a device: {node} is missing" for node in ("/dev/fuse", "/dev/net/tun", "/dev/loop-control")
               if not Path(node).exists()]  # fmt: skip
     return lacks
 
 
 class Lab:
-    """One process's devices and networks. A context manager; closing it removes everything that it made."""
+    """One process's devices and networks. A context manager; closing it removes everything that it
+    made.
+    """
 
     def __init__(self, cache: Path | None = None) -> None:
         self._cache, self._stack = cache, ExitStack()
@@ -58,7 +73,12 @@ class Lab:
         self.images = Images(self._pool, self._run)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
         self._stack.close()
 
     @property
@@ -77,7 +97,9 @@ class Lab:
         """A network with a running nats-server in it."""
         lan = ServedLan(self._run)
         self._stack.callback(lan.close)
-        lan.nats = NatsServer(self._run, lan, max_payload=max_payload, sync_interval=sync_interval, extra=extra)
+        lan.nats = NatsServer(
+            self._run, lan, max_payload=max_payload, sync_interval=sync_interval, extra=extra
+        )
         lan.nats.start()
         return lan
 
@@ -91,10 +113,11 @@ class Lab:
         boot: bool = True,
         hostname: str | None = None,
     ) -> Device:
-        """A new device of `suite`, linked to `lan`, booted unless told not to. Its hostname is the suite's name.
+        """A new device of `suite`, linked to `lan`, booted unless told not to. Its hostname is the
+        suite's name.
 
-        A `durable` one is on a disk of its own, for power cuts. A `bare` one has neither the project nor what that
-        needs, as a machine has before its first installation.
+        A `durable` one is on a disk of its own, for power cuts. A `bare` one has neither the
+        project nor what that needs, as a machine has before its first installation.
         """
         if durable and bare:
             raise HarnessError("cannot make a device that is both durable and bare: choose one")
@@ -135,7 +158,10 @@ class Lab:
 
     def devices(self, count: int, suite: str = SUITES[0], lan: Lan | None = None) -> list[Device]:
         """Several devices, booted side by side; their hostnames are the suite and a number."""
-        made = [self.device(suite, lan, boot=False, hostname=f"{suite}-{n}") for n in range(1, count + 1)]
+        made = [
+            self.device(suite, lan, boot=False, hostname=f"{suite}-{n}")
+            for n in range(1, count + 1)
+        ]
         with ThreadPoolExecutor(max_workers=8) as workers:
             return list(workers.map(Device.boot, made))
 

@@ -1,4 +1,5 @@
-"""A device that keeps one of each kind, for tests of what homes and offices do to it: its hand, and what runs on it.
+"""A device that keeps one of each kind, for tests of what homes and offices do to it: its hand, and
+what runs on it.
 
 Must not know what any one test does to the device.
 """
@@ -41,7 +42,9 @@ def page(content: str = "page\n", **fields: Any) -> File:
 
 def web(text: str = "web", **fields: Any) -> SystemdUnit:
     """A unit that sleeps, and that nothing but the agent starts."""
-    return SystemdUnit.model_validate({"name": "web.service", "content": SLEEP.format(text), **fields})
+    return SystemdUnit.model_validate(
+        {"name": "web.service", "content": SLEEP.format(text), **fields}
+    )
 
 
 def one_of_each(text: str = "first") -> tuple[Score, ...]:
@@ -65,7 +68,9 @@ class Life:
         """Until the newest generation is converged."""
         return self.control.wait(PI, deployment, timeout=timeout)
 
-    def converge(self, *scores: Score, deployment: str = "life", timeout: float = 90) -> DeploymentStatus:
+    def converge(
+        self, *scores: Score, deployment: str = "life", timeout: float = 90
+    ) -> DeploymentStatus:
         """Put these, and wait until they are converged."""
         self.put(*scores, deployment=deployment)
         return self.wait(timeout, deployment)
@@ -78,7 +83,9 @@ class Life:
         self, good: Callable[[dict[str, Any]], bool], timeout: float = 60, deployment: str = "life"
     ) -> dict[str, Any]:
         """Wait for a status that `good` says yes to."""
-        return self.control.until(PI, deployment, lambda status: good(status.wire()), timeout).wire()
+        return self.control.until(
+            PI, deployment, lambda status: good(status.wire()), timeout
+        ).wire()
 
     def said(self, key: str, phase: str, reason: str = "", timeout: float = 60) -> dict[str, Any]:
         """Wait until a resource is in this phase for this reason; its status."""
@@ -93,7 +100,9 @@ class Life:
         """Wait until resources, by their names alone, are in these phases; the status."""
 
         def good(status: dict[str, Any]) -> bool:
-            found = {key.partition("/")[2]: shown["phase"] for key, shown in status["resources"].items()}
+            found = {
+                key.partition("/")[2]: shown["phase"] for key, shown in status["resources"].items()
+            }
             return phases.items() <= found.items()
 
         return self.until(good)
@@ -106,12 +115,16 @@ class Life:
 
     def unit(self, name: str, *names: str) -> list[str]:
         """Properties of a unit of fleet-agent's manager, in the order asked for."""
-        lines = self.device.systemctl("show", *(f"--property={one}" for one in names), name, user=True).stdout
+        lines = self.device.systemctl(
+            "show", *(f"--property={one}" for one in names), name, user=True
+        ).stdout
         found = dict(line.split("=", 1) for line in lines.splitlines())
         return [found.get(one, "") for one in names]
 
     def box(self, name: str = "box") -> tuple[str, str, bool]:
-        """A container's id, when it was started, and whether it runs; all empty where there is none."""
+        """A container's id, when it was started, and whether it runs; all empty where there is
+        none.
+        """
         done = self.device.podman("container", "inspect", name, check=False)
         if done.rc:
             return "", "", False
@@ -144,7 +157,9 @@ class Life:
     def override(self, **service: str) -> None:
         """More settings of the agent's unit, until `plain`; takes effect at its next start."""
         lines = [f"{key}={value}" for key, value in service.items()]
-        self.device.write(f"{UNITS}/{self.device.agent.unit}.d/test.conf", "\n".join(["[Service]", *lines, ""]))
+        self.device.write(
+            f"{UNITS}/{self.device.agent.unit}.d/test.conf", "\n".join(["[Service]", *lines, ""])
+        )
         self.device.systemctl("daemon-reload", user=True)
 
     def plain(self) -> None:
@@ -200,7 +215,9 @@ def by_hand(life: Life) -> dict[str, tuple[Callable[[], object], Callable[[], bo
             lambda: device.read_text(unit_file) == content and active(),
         ),
         "unit masked": (
-            lambda: device.systemctl("mask", "--runtime", "--now", "web.service", user=True, check=False),
+            lambda: device.systemctl(
+                "mask", "--runtime", "--now", "web.service", user=True, check=False
+            ),
             lambda: active() and life.unit("web.service", "UnitFileState")[0] != "masked-runtime",
         ),
         "container killed": (

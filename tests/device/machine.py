@@ -1,4 +1,5 @@
-"""A disposable Debian device: boots, runs commands, gives up its files and journal, reboots, loses its power.
+"""A disposable Debian device: boots, runs commands, gives up its files and journal, reboots, loses
+its power.
 
 Must not import pytest: the demonstration boots the same devices. See lab.py for how one is made.
 """
@@ -20,7 +21,9 @@ from tests.device.tools import HarnessError, call
 
 
 class Device(Files):
-    """One device. Everything but boot() and the reading of files and journal needs it to be running."""
+    """One device. Everything but boot() and the reading of files and journal needs it to be
+    running.
+    """
 
     def __init__(
         self,
@@ -37,7 +40,9 @@ class Device(Files):
     ) -> None:
         self._run, self._link, self._disk = run, link, disk
         self.suite, self.hostname = suite, hostname
-        nspawn = Nspawn(run, root, name, hostname=hostname, netns=link.netns if link else None, console=console)
+        nspawn = Nspawn(
+            run, root, name, hostname=hostname, netns=link.netns if link else None, console=console
+        )
         self._claims = [*claims, nspawn.claim]
         if disk is not None:
             disk.mount()
@@ -45,13 +50,20 @@ class Device(Files):
 
     def know_hosts(self, names: Mapping[str, str]) -> None:
         """Write /etc/hosts: the device itself, and `names` with their addresses."""
-        lines = ["127.0.0.1 localhost", f"127.0.1.1 {self.hostname}", *(f"{at} {name}" for name, at in names.items())]
+        lines = [
+            "127.0.0.1 localhost",
+            f"127.0.1.1 {self.hostname}",
+            *(f"{at} {name}" for name, at in names.items()),
+        ]
         (self.root / "etc/hosts").write_text("\n".join([*lines, ""]), encoding="ascii")
 
-    # -- power ---------------------------------------------------------------------------------------------------
+    # -- power
+    # ---------------------------------------------------------------------------------------------------
 
     def boot(self, timeout: float = 60) -> "Device":
-        """Boot, and return when multi-user.target and fleet-agent's own manager, where it has one, are up."""
+        """Boot, and return when multi-user.target and fleet-agent's own manager, where it has one,
+        are up.
+        """
         self._nspawn.start(timeout)
         self.know_users()
         if not (self.root / f"var/lib/systemd/linger/{USER}").exists():
@@ -60,7 +72,9 @@ class Device(Files):
         deadline = time.monotonic() + timeout
         while not bus.exists():
             if time.monotonic() > deadline:
-                raise HarnessError(f"cannot reach the manager of {USER} on {self.name}: {self._nspawn.last_words()}")
+                raise HarnessError(
+                    f"cannot reach the manager of {USER} on {self.name}: {self._nspawn.last_words()}"
+                )
             time.sleep(0.01)
         self.run(["systemctl", "--user", "is-system-running", "--wait"], user=USER, check=False)
         return self
@@ -80,7 +94,9 @@ class Device(Files):
         """Shut down in order. boot() starts it again."""
         code = self._nspawn.stop(timeout)
         if code != 0:
-            raise HarnessError(f"cannot stop {self.name} in order: exit code {code}: {self._nspawn.last_words()}")
+            raise HarnessError(
+                f"cannot stop {self.name} in order: exit code {code}: {self._nspawn.last_words()}"
+            )
 
     def reboot(self, timeout: float = 60) -> "Device":
         """Ask it to reboot, wait until it has shut down, and boot it again."""
@@ -91,17 +107,25 @@ class Device(Files):
         """Wait until it reboots for a reason of its own, and boot it again."""
         code = self._nspawn.wait(timeout)
         if code != REBOOT:
-            raise HarnessError(f"cannot see {self.name} reboot: it ended with {code}: {self._nspawn.last_words()}")
+            raise HarnessError(
+                f"cannot see {self.name} reboot: it ended with {code}: {self._nspawn.last_words()}"
+            )
         return self.boot(timeout)
 
     def kill(self) -> None:
-        """End all its processes at once. Nothing that reached write(2) is lost: for that, see power_cut()."""
+        """End all its processes at once. Nothing that reached write(2) is lost: for that, see
+        power_cut().
+        """
         self._nspawn.kill()
 
     def power_cut(self, *, boot: bool = True) -> "Device":
-        """Cut the power of a durable device: what was not synced is lost. Boots it again unless told not to."""
+        """Cut the power of a durable device: what was not synced is lost. Boots it again unless
+        told not to.
+        """
         if self._disk is None:
-            raise HarnessError(f"cannot cut the power of {self.name}: only a durable device loses what was not synced")
+            raise HarnessError(
+                f"cannot cut the power of {self.name}: only a durable device loses what was not synced"
+            )
         self._nspawn.freeze()
         self._disk.fail()
         self._nspawn.kill()
@@ -116,23 +140,36 @@ class Device(Files):
         if self._link is not None:
             self._link.close()
 
-    # -- agent ---------------------------------------------------------------------------------------------------
+    # -- agent
+    # ---------------------------------------------------------------------------------------------------
 
     @property
     def agent(self) -> Agent:
         """The agent's unit on this device; agent.install() makes it."""
         return Agent(self)
 
-    # -- journal -------------------------------------------------------------------------------------------------
+    # -- journal
+    # -------------------------------------------------------------------------------------------------
 
-    def journal(self, *, unit: str | None = None, user: bool = False, boot: str | None = None) -> list[dict[str, Any]]:
-        """The journal's entries, oldest first, with all their fields; read from the host, so also after a crash.
+    def journal(
+        self, *, unit: str | None = None, user: bool = False, boot: str | None = None
+    ) -> list[dict[str, Any]]:
+        """The journal's entries, oldest first, with all their fields; read from the host, so also
+        after a crash.
 
-        `unit` picks a unit of the system's manager or, with `user`, of a user's own; `boot` picks a boot id.
+        `unit` picks a unit of the system's manager or, with `user`, of a user's own; `boot` picks a
+        boot id.
         """
         if self.running:
             self.run(["journalctl", "--sync"])
-        argv = ["journalctl", "--directory", str(self.root / "var/log/journal"), "--output=json", "--all", "--quiet"]
+        argv = [
+            "journalctl",
+            "--directory",
+            str(self.root / "var/log/journal"),
+            "--output=json",
+            "--all",
+            "--quiet",
+        ]
         argv += journal_terms(unit, user, boot)
         return [json.loads(line) for line in call(*argv, "--no-pager").splitlines()]
 
@@ -142,7 +179,9 @@ class Device(Files):
 
 
 def journal_terms(unit: str | None, user: bool, boot: str | None) -> list[str]:
-    """journalctl's terms. Its own --user-unit would look for units of the host's user, so user units are spelt out."""
+    """journalctl's terms. Its own --user-unit would look for units of the host's user, so user
+    units are spelt out.
+    """
     only = [f"_BOOT_ID={boot.replace('-', '')}"] if boot else []
     if unit is None:
         return only

@@ -1,7 +1,8 @@
 """A real nats-server in a lan, with JetStream on disk, and a way to it for the test's own process.
 
-The server listens inside the lan's namespace only. systemd-socket-proxyd carries 127.0.0.1 of the host into it, so that
-a test, and any program that it starts, reaches the same server as the devices. Must not import a NATS client.
+The server listens inside the lan's namespace only. systemd-socket-proxyd carries 127.0.0.1 of the
+host into it, so that a test, and any program that it starts, reaches the same server as the
+devices. Must not import a NATS client.
 """
 
 import json
@@ -53,7 +54,10 @@ class NatsServer:
         self.folder = run.folder / name
         self.log = self.folder / "log"
         self._run, self._groups = run, (f"{name}-server", f"{name}-proxy")
-        self._claims = [run.claim("tree", str(self.folder)), *(run.claim("cgroup", group) for group in self._groups)]
+        self._claims = [
+            run.claim("tree", str(self.folder)),
+            *(run.claim("cgroup", group) for group in self._groups),
+        ]
         self.folder.mkdir()
         self.configure(max_payload=max_payload, sync_interval=sync_interval, extra=extra)
         self.host_port = 0
@@ -68,8 +72,12 @@ class NatsServer:
         """Where the test's process, and programs that it starts on the host, reach it."""
         return f"nats://127.0.0.1:{self.host_port}"
 
-    def configure(self, *, max_payload: int | None = None, sync_interval: str | None = None, extra: str = "") -> None:
-        """Write its configuration; takes effect at the next start. `extra` is nats-server's own syntax."""
+    def configure(
+        self, *, max_payload: int | None = None, sync_interval: str | None = None, extra: str = ""
+    ) -> None:
+        """Write its configuration; takes effect at the next start. `extra` is nats-server's own
+        syntax.
+        """
         jetstream = [f"store_dir: {json.dumps(str(self.folder / 'store'))}"]
         jetstream += [f"sync_interval: {sync_interval}"] if sync_interval else []
         lines = [f'listen: "0.0.0.0:{PORT}"', f"jetstream {{ {', '.join(jetstream)} }}"]
@@ -86,7 +94,9 @@ class NatsServer:
         deadline = time.monotonic() + timeout
         while _READY not in self.log.read_text(encoding="utf-8", errors="replace")[begun:]:
             if self._server.poll() is not None or time.monotonic() > deadline:
-                raise HarnessError(f"cannot start nats-server: {self.log.read_text(errors='replace')[-1000:]}")
+                raise HarnessError(
+                    f"cannot start nats-server: {self.log.read_text(errors='replace')[-1000:]}"
+                )
             time.sleep(0.01)
         if self._proxy is None:
             self._open_way_in()
@@ -100,12 +110,14 @@ class NatsServer:
                 self.host_port = probe.getsockname()[1]
             argv = ["systemd-socket-activate", f"--listen=127.0.0.1:{self.host_port}"]
             argv += self._lan.enter(_PROXY, "--connections-max=1024", f"{GATEWAY}:{PORT}")
-            self._proxy = start_in_cgroup(self._groups[1], argv, env=None, output=self.folder / "proxy.log")
+            self._proxy = start_in_cgroup(
+                self._groups[1], argv, env=None, output=self.folder / "proxy.log"
+            )
             deadline = time.monotonic() + 10
             while self._proxy.poll() is None and time.monotonic() < deadline:
-                if f"Listening on 127.0.0.1:{self.host_port}" in (self.folder / "proxy.log").read_text(
-                    encoding="utf-8"
-                ):
+                if f"Listening on 127.0.0.1:{self.host_port}" in (
+                    self.folder / "proxy.log"
+                ).read_text(encoding="utf-8"):
                     return
                 time.sleep(0.01)
         said = (self.folder / "proxy.log").read_text(encoding="utf-8")[-500:]
@@ -114,7 +126,8 @@ class NatsServer:
     def _signal(self, number: int) -> subprocess.Popen[bytes]:
         if self._server is None or self._server.poll() is not None:
             raise HarnessError("cannot signal nats-server: it isn't running; start it first")
-        # enter.py and nsenter become the server, so the process that was started is the server itself.
+        # enter.py and nsenter become the server, so the process that was started is the server
+        # itself.
         os.kill(self._server.pid, number)
         return self._server
 
@@ -132,7 +145,9 @@ class NatsServer:
         self.start()
 
     def pause(self) -> None:
-        """Stop it where it is: connections stay open and nothing answers. resume() lets it go on."""
+        """Stop it where it is: connections stay open and nothing answers. resume() lets it go
+        on.
+        """
         halt(self._signal(0).pid)
 
     def resume(self) -> None:

@@ -1,4 +1,5 @@
-"""A network of its own for devices: a namespace with a bridge, and a namespace for each device with a veth into it.
+"""A network of its own for devices: a namespace with a bridge, and a namespace for each device with
+a veth into it.
 
 Traffic never leaves the namespaces that are made here. Must not know what runs on either end.
 """
@@ -14,7 +15,9 @@ Cut = Literal["half-open", "down", "drop"]
 
 
 class Lan:
-    """The network. Its own address, GATEWAY, is where servers listen; devices know it by the name `nats`."""
+    """The network. Its own address, GATEWAY, is where servers listen; devices know it by the name
+    `nats`.
+    """
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -39,7 +42,9 @@ class Lan:
         """A namespace for the device `name`, linked to this network."""
         number = len(self._links) + 1
         if number > 240:
-            raise HarnessError("cannot attach one more device: this lan's addresses are used up; make another lan")
+            raise HarnessError(
+                "cannot attach one more device: this lan's addresses are used up; make another lan"
+            )
         link = Link(self._run, self, name, number)
         self._links.append(link)
         return link
@@ -52,7 +57,9 @@ class Lan:
 
 
 class Link:
-    """A device's cable into the lan. Its namespace, and so its address, outlives a reboot of the device."""
+    """A device's cable into the lan. Its namespace, and so its address, outlives a reboot of the
+    device.
+    """
 
     def __init__(self, run: Run, lan: Lan, name: str, number: int) -> None:
         self._run, self._lan, self.netns = run, lan, name
@@ -72,9 +79,13 @@ class Link:
             call("ip", "-netns", name, *argv)
 
     def cut(self, how: Cut = "half-open") -> None:
-        """Cut the link until heal(): the carrier stays (`half-open`), goes (`down`), or a filter drops (`drop`)."""
+        """Cut the link until heal(): the carrier stays (`half-open`), goes (`down`), or a filter
+        drops (`drop`).
+        """
         if self._cut is not None:
-            raise HarnessError(f"cannot cut the link of {self.netns}: it is cut already; heal it first")
+            raise HarnessError(
+                f"cannot cut the link of {self.netns}: it is cut already; heal it first"
+            )
         if how == "half-open":
             self._lan.ip("link", "set", self._port, "nomaster")
         elif how == "down":
@@ -99,7 +110,11 @@ class Link:
 
     def _filter(self, change: str) -> None:
         for chain, side in (("INPUT", "--source"), ("OUTPUT", "--destination")):
-            call(*self._lan.enter("iptables", "--wait", change, chain, side, self.address, "-j", "DROP"))
+            call(
+                *self._lan.enter(
+                    "iptables", "--wait", change, chain, side, self.address, "-j", "DROP"
+                )
+            )
 
     def close(self) -> None:
         """Remove the link. Does nothing the second time."""

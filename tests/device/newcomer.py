@@ -1,4 +1,5 @@
-"""The machines and people of a guide: the fleet's machine with a source tree on it, and the Pis as they are sold.
+"""The machines and people of a guide: the fleet's machine with a source tree on it, and the Pis as
+they are sold.
 
 What the guide says that one needs is made here, and nothing that it says to do.
 """
@@ -30,7 +31,9 @@ def source_tree(device: Device) -> None:
     """As a clone of it is, in the operator's home; before the device boots."""
     tree = device.root / TREE[1:]
     for name in _SOURCES:
-        shutil.copytree(REPOSITORY / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(
+            REPOSITORY / name, tree / name, ignore=shutil.ignore_patterns("__pycache__")
+        )
     for name in _FILES:
         shutil.copy(REPOSITORY / name, tree / name)
     call("chroot", str(device.root), "chown", "--recursive", f"{OPERATOR}:", TREE)
@@ -47,7 +50,9 @@ def package_index(lab: Lab, device: Device, *suites: str) -> dict[str, str]:
 
 
 def ssh_without_password(lab: Lab, operator: Device, pi: Device) -> None:
-    """`ssh pi@pi-01` has been said once: its key is known, and so is the operator's there. Both run."""
+    """`ssh pi@pi-01` has been said once: its key is known, and so is the operator's there. Both
+    run.
+    """
     key = Path(lab.folder, f"{operator.name}-key")
     call("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key))
     pi.write("/etc/sudoers.d/010_pi-nopasswd", f"{LOGIN} ALL=(ALL) NOPASSWD: ALL\n", mode=0o440)

@@ -1,4 +1,5 @@
-"""A device that has the packages of `make deb` as a fleet's member has: built, installed by apt, joined.
+"""A device that has the packages of `make deb` as a fleet's member has: built, installed by apt,
+joined.
 
     with installed(lab, "bookworm") as site:
         site.converge(page(), web())
@@ -43,10 +44,27 @@ def built(lab: Lab, suite: str, version: str, *more: str) -> list[Path]:
     debs = [folder / f"{name}_{version}-1+{DEBIAN[suite]}_{arch}.deb" for name in PACKAGES]
     debs += [folder / f"{name}_{version}-1_all.deb" for name in more]
     if not all(deb.exists() for deb in debs):
-        argv = [sys.executable, str(REPOSITORY / "deploy/deb/build.py"), "--suite", suite, "--arch", arch]
+        argv = [
+            sys.executable,
+            str(REPOSITORY / "deploy/deb/build.py"),
+            "--suite",
+            suite,
+            "--arch",
+            arch,
+        ]
         for name in names:
             argv += ["--package", name]
-        call(*argv, "--version", version, "--compression", "none", "--no-lint", "--out", str(folder), timeout=600)
+        call(
+            *argv,
+            "--version",
+            version,
+            "--compression",
+            "none",
+            "--no-lint",
+            "--out",
+            str(folder),
+            timeout=600,
+        )
     return debs
 
 
@@ -60,7 +78,9 @@ class Installed(Life):
         """apt-get as an operator runs it; all that it said."""
         env = {"DEBIAN_FRONTEND": "noninteractive"}
         wait = "DPkg::Lock::Timeout=120"  # the device may be at its own packages
-        done = self.device.run(["apt-get", "-q", "-y", "-o", wait, *argv], env=env, timeout=300, check=check)
+        done = self.device.run(
+            ["apt-get", "-q", "-y", "-o", wait, *argv], env=env, timeout=300, check=check
+        )
         self.device.know_users()
         return done.stdout + done.stderr
 
@@ -90,7 +110,9 @@ class Installed(Life):
         self.device.systemctl("daemon-reload")
 
     def synchronise(self) -> None:
-        """Let the clock count as synchronised, also after a reboot: a container has no time service."""
+        """Let the clock count as synchronised, also after a reboot: a container has no time
+        service.
+        """
         lines = "d /run/systemd/timesync\nf /run/systemd/timesync/synchronized\n"
         self.device.write("/etc/tmpfiles.d/synchronised.conf", lines)
         self.device.run(["systemd-tmpfiles", "--create", "/etc/tmpfiles.d/synchronised.conf"])
@@ -100,7 +122,9 @@ class Installed(Life):
         self.device.podman("import", BUSYBOX_TAR, BUSYBOX)
 
     def main_pid(self, unit: str = AGENT) -> int:
-        """The main process of a unit of the system, as the device sees it; 0 where it doesn't run."""
+        """The main process of a unit of the system, as the device sees it; 0 where it doesn't
+        run.
+        """
         return int(self.device.systemctl("show", "--property=MainPID", "--value", unit).stdout)
 
     def agent_version(self) -> str:
@@ -110,7 +134,9 @@ class Installed(Life):
 
 @contextlib.contextmanager
 def fresh(lab: Lab, suite: str) -> Iterator[Installed]:
-    """A device on which nothing of ours is, not even the user that other devices have from the start."""
+    """A device on which nothing of ours is, not even the user that other devices have from the
+    start.
+    """
     with unjoined(lab, suite) as (device, lan), Control(lan.nats.host_url) as control:
         yield Installed(device, control, lan)
 

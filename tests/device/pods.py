@@ -1,4 +1,5 @@
-"""A device with the agent on it that keeps containers, its control plane, and a person with podman: for test_container.
+"""A device with the agent on it that keeps containers, its control plane, and a person with podman:
+for test_container.
 
 Must not know what any one test wants.
 """
@@ -30,8 +31,15 @@ SLEEP = ["/bin/sleep", "100000"]
 
 
 def container(name: str = "web", *command: str, **fields: Any) -> Container:
-    """A container of busybox that sleeps, unless it is told otherwise; it dies at once when it is stopped."""
-    base = {"name": name, "image": BUSYBOX, "command": list(command or SLEEP), "stop_grace_seconds": 0}
+    """A container of busybox that sleeps, unless it is told otherwise; it dies at once when it is
+    stopped.
+    """
+    base = {
+        "name": name,
+        "image": BUSYBOX,
+        "command": list(command or SLEEP),
+        "stop_grace_seconds": 0,
+    }
     return Container.model_validate({**base, **fields})
 
 
@@ -43,7 +51,9 @@ class Site:
     control: Control
     lan: ServedLan
 
-    def converge(self, *scores: AnyScore, deployment: str = "web", timeout: float = 40) -> dict[str, Any]:
+    def converge(
+        self, *scores: AnyScore, deployment: str = "web", timeout: float = 40
+    ) -> dict[str, Any]:
         """Put these and wait until they are Converged; the resources' statuses."""
         status = self.control.converge(PI, Manifest(deployment=deployment, scores=scores), timeout)
         return status.wire()["resources"]  # type: ignore[no-any-return]
@@ -57,7 +67,12 @@ class Site:
         self.control.remove(PI, deployment, timeout=40)
 
     def until(
-        self, key: str, good: Callable[[dict[str, Any]], bool], *, deployment: str = "web", timeout: float = 30
+        self,
+        key: str,
+        good: Callable[[dict[str, Any]], bool],
+        *,
+        deployment: str = "web",
+        timeout: float = 30,
     ) -> dict[str, Any]:
         """Wait until a resource's status is good."""
 
@@ -69,19 +84,27 @@ class Site:
 
     def said(self, key: str, phase: str, reason: str, **more: Any) -> dict[str, Any]:
         """Wait until a resource is in this phase for this reason."""
-        return self.until(key, lambda found: (found["phase"], found["reason"]) == (phase, reason), **more)
+        return self.until(
+            key, lambda found: (found["phase"], found["reason"]) == (phase, reason), **more
+        )
 
     def repaired(self, key: str, count: int, **more: Any) -> dict[str, Any]:
         """Wait until drift was repaired that often and the resource is Ready; its drift."""
 
         def good(found: dict[str, Any]) -> bool:
-            return found["phase"] == "Ready" and found["drift"] is not None and found["drift"]["count"] == count
+            return (
+                found["phase"] == "Ready"
+                and found["drift"] is not None
+                and found["drift"]["count"] == count
+            )
 
         return self.until(key, good, **more)["drift"]  # type: ignore[no-any-return]
 
     def inspect(self, name: str = "web") -> dict[str, Any]:
         """What podman shows of a container."""
-        shown: list[dict[str, Any]] = json.loads(self.device.podman("container", "inspect", name).stdout)
+        shown: list[dict[str, Any]] = json.loads(
+            self.device.podman("container", "inspect", name).stdout
+        )
         return shown[0]
 
     def run_of(self, name: str = "web") -> tuple[str, str]:

@@ -1,4 +1,5 @@
-"""What is done to a freshly unpacked Debian so that it boots in half a second as a disposable device.
+"""What is done to a freshly unpacked Debian so that it boots in half a second as a disposable
+device.
 
 A change here changes the key of the cached images. Must not boot anything.
 """
@@ -18,8 +19,26 @@ BUSYBOX_TAR = "/usr/share/harmony-device/busybox.tar"
 
 PACKAGES = [
     *("systemd", "systemd-sysv", "dbus", "dbus-user-session", "libpam-systemd", "udev", "polkitd"),
-    *("podman", "runc", "netavark", "aardvark-dns", "iptables", "uidmap", "slirp4netns", "fuse-overlayfs"),
-    *("python3", "python3-venv", "ca-certificates", "iproute2", "procps", "strace", "faketime", "gpgv"),
+    *(
+        "podman",
+        "runc",
+        "netavark",
+        "aardvark-dns",
+        "iptables",
+        "uidmap",
+        "slirp4netns",
+        "fuse-overlayfs",
+    ),
+    *(
+        "python3",
+        "python3-venv",
+        "ca-certificates",
+        "iproute2",
+        "procps",
+        "strace",
+        "faketime",
+        "gpgv",
+    ),
     *("openssh-server", "sudo", "make"),
 ]
 PACKAGES_ON = {"bookworm": [], "trixie": ["passt", "nftables"]}  # podman 5.4's defaults
@@ -62,7 +81,17 @@ _FOLDERS = ("/var/lib/machines", "/var/lib/portables", "/var/log/journal")
 
 def prepare(root: Path) -> None:
     """Turn the unpacked Debian in `root` into a device's root."""
-    call("chroot", str(root), "useradd", "--create-home", "--uid", str(UID), "--shell", "/bin/bash", USER)
+    call(
+        "chroot",
+        str(root),
+        "useradd",
+        "--create-home",
+        "--uid",
+        str(UID),
+        "--shell",
+        "/bin/bash",
+        USER,
+    )
     for folder in _FOLDERS:
         (root / folder[1:]).mkdir(parents=True, exist_ok=True)
     for path, content in _FILES.items():
@@ -73,7 +102,9 @@ def prepare(root: Path) -> None:
         (root / path[1:]).unlink(missing_ok=True)
     shutil.rmtree(root / "etc/apt/sources.list.d")
     (root / "etc/apt/sources.list.d").mkdir()
-    for link in root.glob("etc/systemd/*/*.wants/*"):  # where a link leads isn't looked at: not into this tree
+    for link in root.glob(
+        "etc/systemd/*/*.wants/*"
+    ):  # where a link leads isn't looked at: not into this tree
         if link.name in _UNWANTED:
             link.unlink()
     target = root / BUSYBOX_TAR[1:]
@@ -82,7 +113,9 @@ def prepare(root: Path) -> None:
 
 
 def forget_first_boot(root: Path) -> None:
-    """Remove what a boot for preparation left behind, so that every device is new when it first boots."""
+    """Remove what a boot for preparation left behind, so that every device is new when it first
+    boots.
+    """
     (root / "etc/machine-id").write_text("", encoding="ascii")
     (root / "var/lib/dbus/machine-id").unlink(missing_ok=True)
     for folder in (root / "var/log/journal", root / "tmp", root / "var/tmp"):
@@ -94,13 +127,23 @@ def forget_first_boot(root: Path) -> None:
 
 
 def busybox_layer() -> bytes:
-    """A tar archive: the host's static busybox, a link for each applet, and the folders that a container needs."""
+    """A tar archive: the host's static busybox, a link for each applet, and the folders that a
+    container needs.
+    """
     busybox = shutil.which("busybox")
     if busybox is None:
-        raise HarnessError("cannot make an image for containers: install busybox-static on this host")
+        raise HarnessError(
+            "cannot make an image for containers: install busybox-static on this host"
+        )
     out = BytesIO()
     with tarfile.open(fileobj=out, mode="w") as tar:
-        for folder, mode in (("bin", 0o755), ("etc", 0o755), ("tmp", 0o1777), ("srv", 0o755), ("var", 0o755)):
+        for folder, mode in (
+            ("bin", 0o755),
+            ("etc", 0o755),
+            ("tmp", 0o1777),
+            ("srv", 0o755),
+            ("var", 0o755),
+        ):
             entry = tarfile.TarInfo(folder)
             entry.type, entry.mode = tarfile.DIRTYPE, mode
             tar.addfile(entry)

@@ -18,13 +18,19 @@ def send(device: Device, number: int, pids: Sequence[str]) -> None:
     else:
         done = device.run(["kill", f"-{int(number)}", *pids], env={"LC_ALL": "C"}, check=False)
         failed = done.stderr.splitlines()
-        gone = [line for line in failed if "No such process" in line]  # what has ended needs no signal
+        gone = [
+            line for line in failed if "No such process" in line
+        ]  # what has ended needs no signal
         assert done.rc == 0 or failed == gone != [], failed
 
 
 def signal_podman(device: Device, number: int, *, needed: bool = True) -> None:
-    """Send a signal to every process of podman's service; rootless podman leaves its unit's control group."""
-    found = device.run(["pgrep", "--full", "^(/usr/bin/)?podman .*system service"], check=False).stdout.split()
+    """Send a signal to every process of podman's service; rootless podman leaves its unit's control
+    group.
+    """
+    found = device.run(
+        ["pgrep", "--full", "^(/usr/bin/)?podman .*system service"], check=False
+    ).stdout.split()
     assert found or not needed, "podman's service runs"
     if found:
         send(device, number, found)

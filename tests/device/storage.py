@@ -1,6 +1,8 @@
-"""One btrfs file system in a sparse file, where base images are subvolumes and a device is a snapshot of one.
+"""One btrfs file system in a sparse file, where base images are subvolumes and a device is a
+snapshot of one.
 
-It is mounted while some process uses it and unmounted by the last one. Must not know what is in an image.
+It is mounted while some process uses it and unmounted by the last one. Must not know what is in an
+image.
 """
 
 import contextlib
@@ -20,8 +22,12 @@ _SIZE = "24G"  # sparse: takes what is in it, no more
 
 
 def cache_folder() -> Path:
-    """Where images and wheels are kept: $HARMONY_DEVICE_CACHE, else .cache/harmony-device in the repository."""
-    return Path(os.environ.get(CACHE_VARIABLE) or REPOSITORY / ".cache" / "harmony-device").absolute()
+    """Where images and wheels are kept: $HARMONY_DEVICE_CACHE, else .cache/harmony-device in the
+    repository.
+    """
+    return Path(
+        os.environ.get(CACHE_VARIABLE) or REPOSITORY / ".cache" / "harmony-device"
+    ).absolute()
 
 
 @contextlib.contextmanager
@@ -34,7 +40,9 @@ def locked(path: Path) -> Iterator[None]:
 
 
 class Pool:
-    """The mounted file system. Use as a context manager; any number of processes may have it open."""
+    """The mounted file system. Use as a context manager; any number of processes may have it
+    open.
+    """
 
     def __init__(self, cache: Path | None = None) -> None:
         self.cache = cache or cache_folder()
@@ -58,7 +66,12 @@ class Pool:
             fcntl.flock(self._use, fcntl.LOCK_SH)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
         if self._use is None:
             return
         with locked(self._gate):
@@ -78,13 +91,21 @@ class Pool:
         self.path.mkdir(exist_ok=True)
         if not mounted(str(self.path)):
             try:
-                call("mount", "-t", "btrfs", "-o", "loop,noatime,discard=async", str(self._file), str(self.path))
+                call(
+                    "mount",
+                    "-t",
+                    "btrfs",
+                    "-o",
+                    "loop,noatime,discard=async",
+                    str(self._file),
+                    str(self.path),
+                )
             except HarnessError as error:
                 raise HarnessError(
                     "cannot mount the pool of device images; `python -m tests.device.image clean` removes it"
                 ) from error
-        # Devices' mount namespaces copy what is mounted here; only from a shared mount do they hear that it has gone,
-        # and a disk that is mounted anywhere isn't written to its end.
+        # Devices' mount namespaces copy what is mounted here; only from a shared mount do they hear
+        # that it has gone, and a disk that is mounted anywhere isn't written to its end.
         call("mount", "--make-shared", str(self.path))
         for name in ("images", "work", "devices"):
             (self.path / name).mkdir(exist_ok=True)
@@ -105,15 +126,23 @@ class Pool:
         return target, [self._copy(run, image, target)]
 
     def disk(self, run: Run, image: Path, name: str) -> tuple[Path, Path, list[Claim]]:
-        """A copy of the disk image `image`, and an empty folder to mount it on; the last claim is of that mount."""
+        """A copy of the disk image `image`, and an empty folder to mount it on; the last claim is
+        of that mount.
+        """
         disk, folder, claims = self.place(run, name)
         call("cp", "--reflink=always", str(image), str(disk))
         return disk, folder, claims
 
     def place(self, run: Run, name: str) -> tuple[Path, Path, list[Claim]]:
-        """Where a disk image may be made, and an empty folder to mount it on; the last claim is of that mount."""
+        """Where a disk image may be made, and an empty folder to mount it on; the last claim is of
+        that mount.
+        """
         disk, folder = self.path / "devices" / f"{name}.img", self.path / "devices" / name
-        claims = [run.claim("tree", str(disk)), run.claim("tree", str(folder)), run.claim("mount", str(folder))]
+        claims = [
+            run.claim("tree", str(disk)),
+            run.claim("tree", str(folder)),
+            run.claim("mount", str(folder)),
+        ]
         folder.mkdir()
         return disk, folder, claims
 
@@ -125,7 +154,9 @@ class Pool:
         return claim
 
     def draft(self, run: Run, origin: Path | None = None) -> Path:
-        """A subvolume to build an image in: empty, or a copy of `origin`. Goes away unless it is published."""
+        """A subvolume to build an image in: empty, or a copy of `origin`. Goes away unless it is
+        published.
+        """
         target = self.path / "work" / run.unique("image")
         if origin is not None:
             self._copy(run, origin, target)
@@ -146,7 +177,9 @@ class Pool:
             return
         with locked(self._gate), open(self._users, "wb") as users:
             if not _try_exclusive(users.fileno()):
-                raise HarnessError("cannot remove the device images: another process uses them; try again when it ends")
+                raise HarnessError(
+                    "cannot remove the device images: another process uses them; try again when it ends"
+                )
             if mounted(str(self.path)):
                 self._clear_devices()
                 call("umount", str(self.path))

@@ -24,7 +24,9 @@ _END = re.compile(rb"\x1e(\d+)\x1e\n")
 class Terminal:
     """A shell of `user` on a device, in a folder. A context manager."""
 
-    def __init__(self, device: Device, user: str, folder: str, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, device: Device, user: str, folder: str, env: Mapping[str, str] | None = None
+    ) -> None:
         self._device = device
         enter = ["nsenter", "--target", str(device.leader), "--all", "--"]
         as_user = ["runuser", "--user", user, "--"] if user != "root" else []
@@ -42,7 +44,12 @@ class Terminal:
     def __enter__(self) -> Terminal:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait(10)
@@ -64,10 +71,16 @@ class Terminal:
             selector.register(self._process.stdout, selectors.EVENT_READ)
             while end is None:
                 left = until - time.monotonic()
-                more = os.read(self._process.stdout.fileno(), 65536) if left > 0 and selector.select(left) else b""
+                more = (
+                    os.read(self._process.stdout.fileno(), 65536)
+                    if left > 0 and selector.select(left)
+                    else b""
+                )
                 said += more
                 end = _END.search(said)
                 if not more and end is None:
                     shown = said.decode(errors="replace")[-2000:]
-                    raise AssertionError(f"{line!r} on {self._device.name} didn't end in {timeout:g} s: {shown}")
+                    raise AssertionError(
+                        f"{line!r} on {self._device.name} didn't end in {timeout:g} s: {shown}"
+                    )
         return int(end[1]), said[: end.start()].decode(errors="replace")

@@ -1,7 +1,9 @@
-"""The power of NATS servers' disks goes under a live agent: with `sync_interval: always` nothing acknowledged is lost.
+"""The power of NATS servers' disks goes under a live agent: with `sync_interval: always` nothing
+acknowledged is lost.
 
-Of a cluster of three, one server after another and then the whole house at once; and of a server by itself, where no
-other has what it loses. Without that setting both lose generations that were acknowledged seconds before.
+Of a cluster of three, one server after another and then the whole house at once; and of a server by
+itself, where no other has what it loses. Without that setting both lose generations that were
+acknowledged seconds before.
 """
 
 from __future__ import annotations
@@ -27,8 +29,8 @@ from tests.natsserver import NatsServer
 from tests.scale import scaled
 
 CUTS = scaled(1, 20)
-"""Of one server of the cluster and then of all three, each so often; it takes them ten seconds to elect leaders. Of the
-one by itself three times as often."""
+"""Of one server of the cluster and then of all three, each so often; it takes them ten seconds to
+elect leaders. Of the one by itself three times as often."""
 SYNC = not os.environ.get("HARMONY_NO_SYNC")
 """That this test can fail is seen by hand: without the setting it does."""
 
@@ -78,12 +80,17 @@ class Watched:
     seen: list[int] = field(default_factory=list)
 
     async def ends_well(self) -> None:
-        """One generation more is the last word everywhere; none was lost, and none was applied twice."""
+        """One generation more is the last word everywhere; none was lost, and none was applied
+        twice.
+        """
         acknowledged = self.writer.acknowledged
         await self.writer.publish(acknowledged + 1)
         status = await self.plane.until(converged(acknowledged + 1), seconds=120)
         assert self.writer.lost == []
-        assert self.agent.disk == {"/srv/web/f0": f"{acknowledged + 1}".encode(), "/srv/web/f1": b"same"}
+        assert self.agent.disk == {
+            "/srv/web/f0": f"{acknowledged + 1}".encode(),
+            "/srv/web/f1": b"same",
+        }
         assert self.agent.applied.count("/srv/web/f1") == 1
         assert self.applied == sorted(set(self.applied))
         assert self.seen == sorted(self.seen)
@@ -93,7 +100,9 @@ class Watched:
 
 @asynccontextmanager
 async def living(agent: Agent, plane: Plane, replicas: int) -> AsyncIterator[Watched]:
-    """The agent runs, one generation after another is published, and what its status shows is watched."""
+    """The agent runs, one generation after another is published, and what its status shows is
+    watched.
+    """
     seed = random.SystemRandom().randrange(10**9)
     print(f"seed {seed}")
     await plane.make_buckets(replicas=replicas)
@@ -136,12 +145,19 @@ async def test_of_a_cluster_one_by_one_and_all_at_once(lab: Lab, tmp_path: Path)
 async def test_of_a_server_by_itself(lab: Lab, tmp_path: Path) -> None:
     server = NatsServer(tmp_path, sync_always=SYNC)
     house = House({"one": server})
-    options = {"allow_reconnect": True, "max_reconnect_attempts": -1, "reconnect_time_wait": 0.1, "error_cb": quiet}
+    options = {
+        "allow_reconnect": True,
+        "max_reconnect_attempts": -1,
+        "reconnect_time_wait": 0.1,
+        "error_cb": quiet,
+    }
     with ExitStack() as stack:
         house.furnish(lab, stack)
         with server:
             async with server.client(**options) as client:
-                async with living(Agent(server, tmp_path / "state"), Plane(client), replicas=1) as watched:
+                async with living(
+                    Agent(server, tmp_path / "state"), Plane(client), replicas=1
+                ) as watched:
                     for _ in range(3 * CUTS):
                         await more(watched)
                         await house.lose_power("one")

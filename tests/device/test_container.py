@@ -1,4 +1,6 @@
-"""Container through the whole agent on rootless podman: each field set, changed, drifted, removed; faults 9, 12-18."""
+"""Container through the whole agent on rootless podman: each field set, changed, drifted, removed;
+faults 9, 12-18.
+"""
 
 from __future__ import annotations
 
@@ -74,10 +76,17 @@ def shown(site: Site, name: str = "web") -> dict[str, Any]:
     return {
         "command": entrypoint.split() if isinstance(entrypoint, str) else entrypoint,
         "args": config["Cmd"] or [],
-        "env": {key: value for key, _, value in (entry.partition("=") for entry in config["Env"]) if key in ("A", "B")},
+        "env": {
+            key: value
+            for key, _, value in (entry.partition("=") for entry in config["Env"])
+            if key in ("A", "B")
+        },
         "ports": host["PortBindings"],
         "mounts": {
-            (mount["Type"], mount["Destination"]): (mount.get("Name") or mount["Source"], mount["RW"])
+            (mount["Type"], mount["Destination"]): (
+                mount.get("Name") or mount["Source"],
+                mount["RW"],
+            )
             for mount in found["Mounts"]
         },
         "tmpfs": host["Tmpfs"],
@@ -99,17 +108,28 @@ def shown(site: Site, name: str = "web") -> dict[str, Any]:
 
 def test_every_field_is_set_changed_and_removed(site: Site) -> None:
     page = File(name="page", path="/srv/www/page", content="hello\n", parents=True)
-    plain = Container(name="plain", image=BUSYBOX, command=SLEEP, stop_grace_seconds=0, network="none")
+    plain = Container(
+        name="plain", image=BUSYBOX, command=SLEEP, stop_grace_seconds=0, network="none"
+    )
     limits = container("limits", **LIMITS)
     full = container(**EVERYTHING, after=["File/page"])
     resources = site.converge(page, full, limits, plain)
     got, bare = shown(site), shown(site, "plain")
-    assert (got["command"], got["args"], got["env"]) == (SERVE[:2], SERVE[2:], {"A": "1", "B": "two words"})
+    assert (got["command"], got["args"], got["env"]) == (
+        SERVE[:2],
+        SERVE[2:],
+        {"A": "1", "B": "two words"},
+    )
     assert got["ports"] == {"8080/tcp": [{"HostIp": "127.0.0.1", "HostPort": "18080"}]}
     assert got["mounts"][("bind", "/srv")] == ("/srv/www", False)
     assert got["mounts"][("volume", "/data")] == ("data", True)
     assert "size=1048576" in got["tmpfs"]["/scratch"]
-    assert (got["user"], got["working_dir"], got["hostname"], got["team"]) == ("1:1", "/srv", "inside", "x")
+    assert (got["user"], got["working_dir"], got["hostname"], got["team"]) == (
+        "1:1",
+        "/srv",
+        "inside",
+        "x",
+    )
     assert got["stop_signal"] in ("10", "USR1")
     assert "CAP_NET_RAW" in got["caps"]
     assert "CAP_CHOWN" not in got["caps"]
@@ -161,7 +181,12 @@ def test_every_field_is_set_changed_and_removed(site: Site) -> None:
     assert set(new["mounts"]) == {("bind", "/srv")}
     assert new["mounts"][("bind", "/srv")][1] is True
     assert not new["tmpfs"]
-    assert (new["user"], new["working_dir"], new["hostname"], new["team"]) == ("2", "/tmp", "other", "y")
+    assert (new["user"], new["working_dir"], new["hostname"], new["team"]) == (
+        "2",
+        "/tmp",
+        "other",
+        "y",
+    )
     assert new["stop_signal"] in ("15", "TERM")
     assert new["caps"] == []
     assert (new["read_only"], new["no_new_privileges"]) == (False, False)
@@ -196,7 +221,9 @@ def test_fields_that_need_no_new_container_keep_it(site: Site) -> None:
 
 
 def taken_away(site: Site) -> None:
-    """Remove it in one step, as the agent sees it: podman kills first, and what was killed may run again by then."""
+    """Remove it in one step, as the agent sees it: podman kills first, and what was killed may run
+    again by then.
+    """
     agent = [str(site.device.agent.pid)]
     send(site.device, signal.SIGSTOP, agent)
     try:
@@ -230,9 +257,14 @@ def test_what_ends_is_started_again_and_counted(site: Site) -> None:
     site.converge(container())
     ident = site.run_of()[0]
     site.device.podman("kill", "web")
-    found = site.until("Container/web", lambda found: found["phase"] == "Ready" and found["status"]["restarts"] == 1)
+    found = site.until(
+        "Container/web",
+        lambda found: found["phase"] == "Ready" and found["status"]["restarts"] == 1,
+    )
     assert (found["status"]["exit_code"], site.run_of()[0]) == (137, ident)
-    site.device.podman("kill", "web")  # not stop, which cleans up after itself what may run again by then
+    site.device.podman(
+        "kill", "web"
+    )  # not stop, which cleans up after itself what may run again by then
     site.said("Container/web", "Degraded", "CrashLoop")
 
 
@@ -249,7 +281,9 @@ def test_one_shots(site: Site) -> None:
     shots = (
         container("done", "/bin/true", restart="never"),
         container("well", "/bin/true", restart="on-failure"),
-        File(name="next", path="/srv/next", content="x", after=["Container/done", "Container/well"]),
+        File(
+            name="next", path="/srv/next", content="x", after=["Container/done", "Container/well"]
+        ),
     )
     site.converge(*shots)
     for name in ("done", "well"):  # Ready for as long as they run
@@ -279,7 +313,10 @@ def test_a_command_that_does_not_exist(site: Site) -> None:
 def test_images(site: Site) -> None:
     site.converge(container())
     before = site.run_of()
-    site.put(container(image="127.0.0.1:9/nope:1"), container("never", image="localhost/nope:1", pull="never"))
+    site.put(
+        container(image="127.0.0.1:9/nope:1"),
+        container("never", image="localhost/nope:1", pull="never"),
+    )
     found = site.said("Container/web", "Degraded", "PullFailed")
     assert "127.0.0.1:9/nope:1" in found["message"]
     assert site.said("Container/never", "Blocked", "ImageMissing")
@@ -337,13 +374,21 @@ def test_an_orphan_with_data_outlives_every_deployment_that_adopts_it(site: Site
 def test_init_containers_run_first(site: Site) -> None:
     mounts = [{"type": "volume", "source": "work", "target": "/work"}]
     inits = [
-        {"name": "one", "command": ["/bin/sh", "-c", "echo $P > /work/log"], "env": {"P": PASSWORD}},
+        {
+            "name": "one",
+            "command": ["/bin/sh", "-c", "echo $P > /work/log"],
+            "env": {"P": PASSWORD},
+        },
         {"name": "two", "command": ["/bin/sh", "-c", "echo two >> /work/log"]},
     ]
     site.converge(container(mounts=mounts, init_containers=inits))
     assert site.device.podman("exec", "web", "cat", "/work/log").stdout == f"{PASSWORD}\ntwo\n"
     assert site.ours() == ["web"]
-    site.put(container(mounts=mounts, init_containers=[{"name": "bad", "command": ["/bin/sh", "-c", "exit 3"]}]))
+    site.put(
+        container(
+            mounts=mounts, init_containers=[{"name": "bad", "command": ["/bin/sh", "-c", "exit 3"]}]
+        )
+    )
     found = site.said("Container/web", "Degraded", "InitFailed")
     assert "exited with 3" in found["message"]
     site.remove()
@@ -378,13 +423,21 @@ def value(site: Site) -> str:
 def test_probes_and_logs(site: Site) -> None:
     talk = ["/bin/sh", "-c", "for i in 1 2 3; do echo line $i; done; exec sleep 100000"]
     ready = {"exec": ["/bin/test", "-e", "/tmp/ready"], "period_seconds": 0.3, "timeout_seconds": 5}
-    alive = {"exec": ["/bin/test", "!", "-e", "/tmp/dead"], "period_seconds": 0.3, "timeout_seconds": 5}
+    alive = {
+        "exec": ["/bin/test", "!", "-e", "/tmp/dead"],
+        "period_seconds": 0.3,
+        "timeout_seconds": 5,
+    }
     site.put(container("web", *talk, readiness=ready, liveness={**alive, "failure_threshold": 2}))
     site.said("Container/web", "Progressing", "NotReady")
     site.device.podman("exec", "web", "touch", "/tmp/ready")
-    site.until("Container/web", lambda found: found["phase"] == "Ready" and found["status"]["ready"])
+    site.until(
+        "Container/web", lambda found: found["phase"] == "Ready" and found["status"]["ready"]
+    )
     request = json.dumps({"resource": "Container/web", "lines": 2}).encode()
-    answer = site.control.do(site.control.client.request(f"device-commands.{PI}.logs", request, timeout=10))
+    answer = site.control.do(
+        site.control.client.request(f"device-commands.{PI}.logs", request, timeout=10)
+    )
     assert "line 2" in answer.data.decode()
     assert "line 3" in answer.data.decode()
     assert "line 1" not in answer.data.decode()
@@ -405,17 +458,31 @@ def test_no_value_of_env_gets_out(site: Site) -> None:
         container("pull", image="127.0.0.1:9/nope:1", **secret),
         container("create", network="nope", **secret),
         container("start", "/bin/nope", **secret),
-        container("init", init_containers=[{"name": "i", "command": ["/bin/false"], "env": {"P": PASSWORD}}], **secret),
+        container(
+            "init",
+            init_containers=[{"name": "i", "command": ["/bin/false"], "env": {"P": PASSWORD}}],
+            **secret,
+        ),
         container("exit", "/bin/false", restart="never", **secret),
         container("good", **secret),
     )
-    for name, reason in {"pull": "PullFailed", "create": "CreateFailed", "start": "StartFailed"}.items():
+    for name, reason in {
+        "pull": "PullFailed",
+        "create": "CreateFailed",
+        "start": "StartFailed",
+    }.items():
         site.said(f"Container/{name}", "Degraded", reason)
     site.said("Container/init", "Degraded", "InitFailed")
     site.said("Container/exit", "Failed", "ExitedNonZero")
     site.until("Container/good", lambda found: found["phase"] == "Ready")
     assert PASSWORD not in json.dumps(site.control.raw_status(PI, "web"))
-    told = json.dumps([entry for entry in site.device.journal() if "harmony" in str(entry.get("SYSLOG_IDENTIFIER"))])
+    told = json.dumps(
+        [
+            entry
+            for entry in site.device.journal()
+            if "harmony" in str(entry.get("SYSLOG_IDENTIFIER"))
+        ]
+    )
     assert "StartFailed" in told or "Start" in told
     assert PASSWORD not in told
     look = "import sqlite3, sys; print(*sqlite3.connect(sys.argv[1]).execute('SELECT * FROM records'), sep='\\n')"
@@ -445,7 +512,9 @@ def test_a_service_that_hangs_holds_up_nothing_else(site: Site) -> None:
     # once, or twice: a look in the middle of the removal sees it stopped first
     site.until(
         "Container/web",
-        lambda found: found["phase"] == "Ready" and "name" in (found["drift"] or {"fields": ()})["fields"],
+        lambda found: (
+            found["phase"] == "Ready" and "name" in (found["drift"] or {"fields": ()})["fields"]
+        ),
     )
 
 
@@ -456,9 +525,15 @@ def heartbeat(site: Site) -> dict[str, Any]:
     return json.loads(value)  # type: ignore[no-any-return]
 
 
-def test_a_reboot_without_nats_brings_all_up_and_an_agent_restart_changes_nothing(site: Site) -> None:
+def test_a_reboot_without_nats_brings_all_up_and_an_agent_restart_changes_nothing(
+    site: Site,
+) -> None:
     """Known fault 9."""
-    site.converge(container(), container("once", "/bin/true", restart="never"), container("fail", restart="on-failure"))
+    site.converge(
+        container(),
+        container("once", "/bin/true", restart="never"),
+        container("fail", restart="on-failure"),
+    )
     names = ("web", "once", "fail")
     before = {name: site.run_of(name) for name in names}
     agent = site.device.agent
@@ -473,19 +548,27 @@ def test_a_reboot_without_nats_brings_all_up_and_an_agent_restart_changes_nothin
         if all(after[name][1] != before[name][1] for name in ("web", "fail")):
             break
         time.sleep(0.2)
-    assert {name: ident for name, (ident, _) in after.items()} == {name: ident for name, (ident, _) in before.items()}
+    assert {name: ident for name, (ident, _) in after.items()} == {
+        name: ident for name, (ident, _) in before.items()
+    }
     assert after["once"] == before["once"]
     assert all(site.inspect(name)["State"]["Running"] for name in ("web", "fail"))
     site.device.link.heal()
-    status = site.control.until(PI, "web", lambda status: status.phase == "Converged" and agent.active, 40).wire()
-    restarts = {name: status["resources"][f"Container/{name}"]["status"]["restarts"] for name in names}
+    status = site.control.until(
+        PI, "web", lambda status: status.phase == "Converged" and agent.active, 40
+    ).wire()
+    restarts = {
+        name: status["resources"][f"Container/{name}"]["status"]["restarts"] for name in names
+    }
     assert restarts == {"web": 0, "once": 0, "fail": 0}
 
 
 def test_a_named_network_looks_the_same_before_and_after_a_start(site: Site) -> None:
     site.device.write("/etc/resolv.conf", "nameserver 127.0.0.1\n")
     site.device.podman("network", "create", "lan")
-    site.converge(container(network="lan", healthcheck={"command": ["/bin/true"], "interval_seconds": 1}))
+    site.converge(
+        container(network="lan", healthcheck={"command": ["/bin/true"], "interval_seconds": 1})
+    )
     assert list(site.inspect()["NetworkSettings"]["Networks"]) == ["lan"]
     before = site.run_of()
     site.settle()

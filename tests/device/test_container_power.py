@@ -1,4 +1,6 @@
-"""The power goes while a container is being made, and right after: what didn't reach the disk is made anew."""
+"""The power goes while a container is being made, and right after: what didn't reach the disk is
+made anew.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ def ready(site: Site) -> bool:
 def test_a_power_cut(lab: Lab, suite: str, moment: object) -> None:
     site = make(lab, suite, durable=True)
     try:
-        spec = container(env={"P": "1"}, mounts=[{"type": "volume", "source": "data", "target": "/data"}])
+        spec = container(
+            env={"P": "1"}, mounts=[{"type": "volume", "source": "data", "target": "/data"}]
+        )
         site.put(spec)
         deadline = time.monotonic() + 30
         while not moment(site):  # type: ignore[operator]  # one of the two above
@@ -35,7 +39,10 @@ def test_a_power_cut(lab: Lab, suite: str, moment: object) -> None:
         site.device.power_cut()
         site.control.until(PI, "web", lambda _: running(site), timeout=60)
         # What the status showed before the cut may still stand there.
-        site.until("Container/web", lambda found: found["phase"] == "Ready" and found["status"]["id"] == ident(site))
+        site.until(
+            "Container/web",
+            lambda found: found["phase"] == "Ready" and found["status"]["id"] == ident(site),
+        )
         assert site.ours() == ["web"]
         before = site.run_of()
         site.settle()

@@ -1,4 +1,5 @@
-"""The kind File through the whole agent on a real Debian: each field set, changed, drifted and removed; its faults.
+"""The kind File through the whole agent on a real Debian: each field set, changed, drifted and
+removed; its faults.
 
 One device a suite, with two agents: fleet-agent's own, and one of root for what only root may.
 """
@@ -33,7 +34,9 @@ class Stage:
     device: Device
     control: Control
 
-    def converge(self, *scores: File, agent: str = USERS, deployment: str = "files") -> DeploymentStatus:
+    def converge(
+        self, *scores: File, agent: str = USERS, deployment: str = "files"
+    ) -> DeploymentStatus:
         return self.control.converge(agent, Manifest(deployment=deployment, scores=scores))
 
     def want(self, *scores: File, agent: str = USERS, deployment: str = "files") -> None:
@@ -42,7 +45,9 @@ class Stage:
     def remove(self, agent: str = USERS, deployment: str = "files") -> None:
         self.control.remove(agent, deployment)
 
-    def wait_for(self, phase: str, reason: str, key: str, agent: str = USERS, deployment: str = "files") -> str:
+    def wait_for(
+        self, phase: str, reason: str, key: str, agent: str = USERS, deployment: str = "files"
+    ) -> str:
         """Wait until a resource is so; its message."""
 
         def good(status: DeploymentStatus) -> bool:
@@ -51,12 +56,18 @@ class Stage:
 
         return self.control.until(agent, deployment, good).resources[key].message
 
-    def repaired(self, key: str, fields: set[str], agent: str = USERS, deployment: str = "files") -> None:
+    def repaired(
+        self, key: str, fields: set[str], agent: str = USERS, deployment: str = "files"
+    ) -> None:
         """Wait until a drift of exactly these fields was repaired."""
 
         def good(status: DeploymentStatus) -> bool:
             found = status.resources[key]
-            return found.drift is not None and set(found.drift.fields) == fields and found.phase == "Ready"
+            return (
+                found.drift is not None
+                and set(found.drift.fields) == fields
+                and found.phase == "Ready"
+            )
 
         self.control.until(agent, deployment, good)
 
@@ -119,22 +130,47 @@ def test_every_field_is_set_kept_changed_repaired_and_removed(stage: Stage) -> N
     stage.control.put_object("assets", "small", b"small")
     device.write("/srv/web/kept/theirs", "theirs\n", mode=0o640, owner=USER)
     device.run(["ln", "-s", "/etc/hostname", "/srv/web/unwanted"])
-    device.run(["chown", "--no-dereference", f"{USER}:{USER}", "/srv/web", "/srv/web/kept", "/srv/web/unwanted"])
+    device.run(
+        [
+            "chown",
+            "--no-dereference",
+            f"{USER}:{USER}",
+            "/srv/web",
+            "/srv/web/kept",
+            "/srv/web/unwanted",
+        ]
+    )
 
     def scores(**change: File) -> list[File]:
         return list(({**first, **change}).values())
 
     first = {
         "text": File(
-            name="text", path="/srv/web/a/b/text", content="one\n", mode="0640", owner=USER, group=USER, parents=True
+            name="text",
+            path="/srv/web/a/b/text",
+            content="one\n",
+            mode="0640",
+            owner=USER,
+            group=USER,
+            parents=True,
         ),
-        "bytes": File(name="bytes", path="/srv/web/bytes", content_base64=base64.b64encode(BYTES).decode()),
+        "bytes": File(
+            name="bytes", path="/srv/web/bytes", content_base64=base64.b64encode(BYTES).decode()
+        ),
         "large": File(name="large", path="/srv/web/large", content=LARGE),
-        "big": File(name="big", path="/srv/web/big", object=ObjectRef(bucket="assets", name="big", digest=digest(big))),
+        "big": File(
+            name="big",
+            path="/srv/web/big",
+            object=ObjectRef(bucket="assets", name="big", digest=digest(big)),
+        ),
         "dir": File(name="dir", path="/srv/web/dir", type="directory", mode="1750"),
-        "inside": File(name="inside", path="/srv/web/dir/inside", content="in\n", after=["File/dir"]),
+        "inside": File(
+            name="inside", path="/srv/web/dir/inside", content="in\n", after=["File/dir"]
+        ),
         "link": File(name="link", path="/srv/web/link", type="symlink", target="a/b/text"),
-        "adopted": File(name="adopted", path="/srv/web/kept/theirs", content="ours\n", mode="0600", adopt=True),
+        "adopted": File(
+            name="adopted", path="/srv/web/kept/theirs", content="ours\n", mode="0600", adopt=True
+        ),
         "absent": File(name="absent", path="/srv/web/unwanted", type="absent", adopt=True),
     }
 
@@ -148,9 +184,15 @@ def test_every_field_is_set_kept_changed_repaired_and_removed(stage: Stage) -> N
     assert (device.read("/srv/web/bytes"), device.stat("/srv/web/bytes").mode) == (BYTES, 0o644)
     assert device.read_text("/srv/web/large") == LARGE
     assert device.run(["sha256sum", "/srv/web/big"]).stdout[:64] == digest(big)[7:]
-    assert (device.stat("/srv/web/dir").kind, device.stat("/srv/web/dir").mode) == ("directory", 0o1750)
+    assert (device.stat("/srv/web/dir").kind, device.stat("/srv/web/dir").mode) == (
+        "directory",
+        0o1750,
+    )
     assert device.stat("/srv/web/link").target == "a/b/text"
-    assert (device.read("/srv/web/kept/theirs"), device.stat("/srv/web/kept/theirs").mode) == (b"ours\n", 0o600)
+    assert (device.read("/srv/web/kept/theirs"), device.stat("/srv/web/kept/theirs").mode) == (
+        b"ours\n",
+        0o600,
+    )
     assert not device.exists("/srv/web/unwanted")
     detail = file_detail(status, "File/text")
     shown = (detail.state, detail.digest, detail.mode, detail.owner, detail.group)
@@ -180,7 +222,11 @@ def test_every_field_is_set_kept_changed_repaired_and_removed(stage: Stage) -> N
         ("text", {"content", "mode"}, ["chmod", "0604", "/srv/web/a/b/text"]),
         ("bytes", {"content_base64"}, ["truncate", "--size=5", "/srv/web/bytes"]),
         ("large", {"type"}, ["rm", "/srv/web/large"]),
-        ("big", {"object"}, ["dd", "status=none", "conv=notrunc", "if=/dev/zero", "of=/srv/web/big", "count=1"]),
+        (
+            "big",
+            {"object"},
+            ["dd", "status=none", "conv=notrunc", "if=/dev/zero", "of=/srv/web/big", "count=1"],
+        ),
         ("dir", {"mode"}, ["chmod", "0700", "/srv/web/dir"]),
         ("inside", {"type"}, ["mv", "/srv/web/dir/inside", "/srv/web/dir/moved"]),
         ("link", {"target"}, ["ln", "--symbolic", "--force", "/etc/passwd", "/srv/web/link"]),
@@ -202,7 +248,9 @@ def test_every_field_is_set_kept_changed_repaired_and_removed(stage: Stage) -> N
         bytes=File(name="bytes", path="/srv/web/bytes", content="text now", mode="0400"),
         large=File(name="large", path="/srv/web/large", type="directory"),
         big=File(
-            name="big", path="/srv/web/big", object=ObjectRef(bucket="assets", name="small", digest=digest(b"small"))
+            name="big",
+            path="/srv/web/big",
+            object=ObjectRef(bucket="assets", name="small", digest=digest(b"small")),
         ),
         dir=File(name="dir", path="/srv/web/dir", type="directory", mode="0711"),
         link=File(name="link", path="/srv/web/link", type="symlink", target="c/text"),
@@ -212,7 +260,10 @@ def test_every_field_is_set_kept_changed_repaired_and_removed(stage: Stage) -> N
     assert device.read("/srv/web/c/text") == b"two\n"
     assert device.stat("/srv/web/c/text").mode == 0o604
     assert not device.exists("/srv/web/a")
-    assert (device.read("/srv/web/bytes"), device.stat("/srv/web/bytes").mode) == (b"text now", 0o400)
+    assert (device.read("/srv/web/bytes"), device.stat("/srv/web/bytes").mode) == (
+        b"text now",
+        0o400,
+    )
     assert device.stat("/srv/web/large").kind == "directory"
     assert device.read("/srv/web/big") == b"small"
     assert device.stat("/srv/web/dir").mode == 0o711
@@ -230,7 +281,11 @@ def test_every_field_is_set_kept_changed_repaired_and_removed(stage: Stage) -> N
         "/var/lib/harmony-agent/former",
     ]
     theirs = device.stat("/srv/web/kept/theirs")
-    assert (device.read("/srv/web/kept/theirs"), theirs.mode, theirs.owner) == (b"theirs\n", 0o640, USER)
+    assert (device.read("/srv/web/kept/theirs"), theirs.mode, theirs.owner) == (
+        b"theirs\n",
+        0o640,
+        USER,
+    )
     assert device.stat("/srv/web/unwanted").target == "/etc/hostname"
     assert stage.unfinished() == ""
 
@@ -245,7 +300,15 @@ def test_owners_as_root(stage: Stage) -> None:
     device.write("/srv/root/theirs", "theirs", mode=0o4711, owner="daemon")
     device.run(["chmod", "4711", "/srv/root/theirs"])
     files = [
-        File(name="file", path="/srv/root/x/file", content="x", owner=USER, group="daemon", mode="0640", parents=True),
+        File(
+            name="file",
+            path="/srv/root/x/file",
+            content="x",
+            owner=USER,
+            group="daemon",
+            mode="0640",
+            parents=True,
+        ),
         File(name="dir", path="/srv/root/dir", type="directory", owner="1", group="daemon"),
         File(name="link", path="/srv/root/link", type="symlink", target="t", owner="daemon"),
         File(name="theirs", path="/srv/root/theirs", content="ours", owner="root", adopt=True),
@@ -258,11 +321,17 @@ def test_owners_as_root(stage: Stage) -> None:
     inode = device.stat("/srv/root/x/file").inode
     device.run(["chown", "root:root", "/srv/root/x/file", "/srv/root/dir"])
     device.run(["chown", "--no-dereference", "root", "/srv/root/link"])
-    for key, fields in (("file", {"owner", "group"}), ("dir", {"owner", "group"}), ("link", {"owner"})):
+    for key, fields in (
+        ("file", {"owner", "group"}),
+        ("dir", {"owner", "group"}),
+        ("link", {"owner"}),
+    ):
         stage.repaired(f"File/{key}", fields, agent=ROOTS)
     assert owners("/srv/root/x/file") == (USER, "daemon", 0o640)
     assert device.stat("/srv/root/x/file").inode == inode  # changed in place
-    files[0] = File(name="file", path="/srv/root/x/file", content="x", owner="daemon", group="0", parents=True)
+    files[0] = File(
+        name="file", path="/srv/root/x/file", content="x", owner="daemon", group="0", parents=True
+    )
     files.append(File(name="nobody", path="/srv/root/nobody", content="x", owner="no-such-user"))
     stage.want(*files, agent=ROOTS)
     assert "no-such-user" in stage.wait_for("Blocked", "UnknownOwner", "File/nobody", agent=ROOTS)
@@ -304,14 +373,19 @@ def test_what_is_not_ours_and_what_may_not_be(stage: Stage) -> None:
         stage.wait_for(phase, reason, f"File/{key}", deployment="mine")
     assert device.read("/srv/mine/theirs") == b"theirs"
     assert device.stat("/srv/mine/fifo").kind == "fifo"
-    assert (device.read("/srv/mine/outside"), device.stat("/srv/mine/outside").mode) == (b"outside", 0o600)
+    assert (device.read("/srv/mine/outside"), device.stat("/srv/mine/outside").mode) == (
+        b"outside",
+        0o600,
+    )
     assert device.read("/srv/mine/hard") == b"ours"
     assert not device.exists("/srv/mine/owner")
     device.run(["mkdir", "--parents", "/srv/mine/no/such"], user=USER)
     stage.wait_for("Ready", "", "File/parent", deployment="mine")
     for path in ("/etc/passwd", "/var/lib/harmony-agent/ledger", "/srv"):
         stage.want(File(name="a", path=path, content=""), deployment="mine")
-        stage.control.until(USERS, "mine", lambda s: s.rejected is not None and s.phase == "Rejected")
+        stage.control.until(
+            USERS, "mine", lambda s: s.rejected is not None and s.phase == "Rejected"
+        )
     stage.control.apply(USERS, Manifest(deployment="mine", removed=True))
     stage.control.until(USERS, "mine", lambda s: s.phase == "Removed")
     found = device.run(["find", "/srv/mine", "-type", "f"]).stdout.split()
@@ -322,7 +396,10 @@ def test_what_is_not_ours_and_what_may_not_be(stage: Stage) -> None:
 def test_a_full_and_a_read_only_file_system(stage: Stage) -> None:
     device = stage.device
     device.run(["mkdir", "--parents", "/srv/small"])
-    device.run(["mount", "-t", "tmpfs", "-o", f"size=256k,mode=0755,uid={USER}", "tmpfs", "/srv/small"], check=False)
+    device.run(
+        ["mount", "-t", "tmpfs", "-o", f"size=256k,mode=0755,uid={USER}", "tmpfs", "/srv/small"],
+        check=False,
+    )
     if "/srv/small" not in device.read_text("/proc/mounts"):
         device.run(["mount", "-t", "tmpfs", "-o", "size=256k,mode=0777", "tmpfs", "/srv/small"])
     path = "/srv/small/a"
@@ -353,7 +430,9 @@ def test_a_copy_that_is_lost_is_missed(stage: Stage) -> None:
     device = stage.device
     device.write("/srv/lost/theirs", "theirs", owner=USER)
     device.run(["chown", f"{USER}:", "/srv/lost"])
-    stage.converge(File(name="a", path="/srv/lost/theirs", content="ours", adopt=True), deployment="lost")
+    stage.converge(
+        File(name="a", path="/srv/lost/theirs", content="ours", adopt=True), deployment="lost"
+    )
     device.run(["mv", "/var/lib/harmony-agent/former", "/var/lib/harmony-agent/away"])
     stage.control.apply(USERS, Manifest(deployment="lost", removed=True))
     assert "former/" in stage.wait_for("Blocked", "FormerLost", "File/a", deployment="lost")
@@ -386,7 +465,12 @@ def test_killed_while_generations_change(stage: Stage) -> None:
     for number in range(20):
         stage.want(
             *(
-                File(name=f"f{n}", path=f"/srv/kill/{number % 3}/f{n}", content=f"{number}\n" * 3000, parents=True)
+                File(
+                    name=f"f{n}",
+                    path=f"/srv/kill/{number % 3}/f{n}",
+                    content=f"{number}\n" * 3000,
+                    parents=True,
+                )
                 for n in range(10)
             ),
             deployment="kill",

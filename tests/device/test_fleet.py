@@ -1,4 +1,6 @@
-"""The fleet on real devices: five commands from empty to converged, and each drift class made by hand."""
+"""The fleet on real devices: five commands from empty to converged, and each drift class made by
+hand.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,20 @@ OTHER = "00000000-0000-4000-8000-000000000009"
 SLEEP = "[Service]\nExecStart=/bin/sleep infinity\n[Install]\nWantedBy=default.target\n"
 PAGE = "/srv/web/page"
 SCORES = [
-    {"kind": "File", "name": "page", "path": PAGE, "content": {"$text": "${device} ${port}\n"}, "parents": True},
-    {"kind": "SystemdUnit", "name": "web.service", "content": SLEEP, "enabled": True, "drift": "report"},
+    {
+        "kind": "File",
+        "name": "page",
+        "path": PAGE,
+        "content": {"$text": "${device} ${port}\n"},
+        "parents": True,
+    },
+    {
+        "kind": "SystemdUnit",
+        "name": "web.service",
+        "content": SLEEP,
+        "enabled": True,
+        "drift": "report",
+    },
 ]
 UNIT = "SystemdUnit/web.service"
 
@@ -42,7 +56,11 @@ def converge(site: FleetSite) -> None:
 
 
 def active(site: FleetSite, name: str) -> str:
-    return site.devices[name].systemctl("is-active", "web.service", user=True, check=False).stdout.strip()
+    return (
+        site.devices[name]
+        .systemctl("is-active", "web.service", user=True, check=False)
+        .stdout.strip()
+    )
 
 
 def unit(site: FleetSite, name: str, verb: str) -> None:
@@ -79,7 +97,10 @@ def test_five_commands_then_every_drift_is_named_and_mended_or_left(site: FleetS
     site.until(lambda found: not found)
     site.change("device", "set", "pi-01", "--desired-state", "stopped")
     apply(site)
-    assert (active(site, "pi-01"), site.devices["pi-01"].read_text(PAGE)) == ("inactive", "pi-01 80\n")
+    assert (active(site, "pi-01"), site.devices["pi-01"].read_text(PAGE)) == (
+        "inactive",
+        "pi-01 80\n",
+    )
     unit(site, "pi-01", "start")
     site.until(lambda found: ("unexpected", "pi-01/web", UNIT) in found)
     unit(site, "pi-01", "stop")
@@ -115,7 +136,9 @@ def test_what_apply_must_leave_alone(site: FleetSite) -> None:
     site.put(theirs)
     device.write("/srv/web/mine", "mine\n", owner=USER)
     file = site.folder / "b.json"
-    file.write_text(json.dumps([{"kind": "File", "name": "mine", "path": "/srv/web/mine", "content": "ours\n"}]))
+    file.write_text(
+        json.dumps([{"kind": "File", "name": "mine", "path": "/srv/web/mine", "content": "ours\n"}])
+    )
     site.change("deployment", "add", "b", "--file", str(file), "--class", "web")
     site("fleet", "apply", "--wait", "--timeout", "60s", code=5)
     found = site.until(lambda found: ("unmanaged", "pi-01/b", "File/mine") in found)
@@ -124,7 +147,9 @@ def test_what_apply_must_leave_alone(site: FleetSite) -> None:
     assert site.wire("pi-01", "theirs").canonical() == theirs.canonical()
     site.change("deployment", "remove", "b")
     site("fleet", "reconcile", "--timeout", "60s", code=5)  # it would go from two of three devices
-    site("fleet", "reconcile", "--allow-removals", "2", "--timeout", "60s", code=1)  # theirs is still there
+    site(
+        "fleet", "reconcile", "--allow-removals", "2", "--timeout", "60s", code=1
+    )  # theirs is still there
     assert device.read_text("/srv/web/mine") == "mine\n"
     site.put(Manifest(deployment="theirs", removed=True).bind("pi-01", OTHER, 2))
     site.control.until("pi-01", "theirs", lambda status: status.phase == "Removed")
@@ -140,7 +165,8 @@ def test_what_apply_must_leave_alone(site: FleetSite) -> None:
     apply(site)
     assert device.read_text(PAGE) == "pi-01 99\n"
 
-    # ownership-mismatch holds everything up until it is said whose it is; the device keeps what it had.
+    # ownership-mismatch holds everything up until it is said whose it is; the device keeps what it
+    # had.
     wire: Any = site.wire("pi-02").model_copy(update={"lineage": OTHER})
     site.put(wire)
     site.until(lambda found: ("ownership-mismatch", "pi-02/web", "") in found)

@@ -1,4 +1,6 @@
-"""Upgrade runs over three real devices: waves with real apt and reboots, one unplugged, one that breaks, ten kills."""
+"""Upgrade runs over three real devices: waves with real apt and reboots, one unplugged, one that
+breaks, ten kills.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,9 @@ def test_two_waves_with_real_apt_and_reboots_succeed(site: FleetSite) -> None:
     assert site.findings() == set()
 
 
-def test_one_that_is_unplugged_fails_the_run_at_its_deadline_and_the_others_are_upgraded(site: FleetSite) -> None:
+def test_one_that_is_unplugged_fails_the_run_at_its_deadline_and_the_others_are_upgraded(
+    site: FleetSite,
+) -> None:
     offer(site, *NAMES)
     process = site.start("upgrade", "start", "--all", "--deadline", "60s", *BOUNDS)
     while "pi-03: requested" not in (line := process.stderr.readline()) and line:  # type: ignore[union-attr]
@@ -86,7 +90,10 @@ def test_a_package_that_fails_needs_repair_and_stops_the_next_wave(site: FleetSi
     site.unattend()
     assert states(run) == {"pi-01": "repair-required", "pi-02": "succeeded", "pi-03": "skipped"}
     assert (run["phase"], run["targets"][2]["reason"]) == ("Failed", "EarlierWaveFailed")
-    assert (versions(site, "pi-02", "pi-03"), site.upgrading["pi-01"].state("harmony-sample")) == (["2.0", "1.0"], "iF")
+    assert (versions(site, "pi-02", "pi-03"), site.upgrading["pi-01"].state("harmony-sample")) == (
+        ["2.0", "1.0"],
+        "iF",
+    )
     assert (site.upgrading["pi-03"].upgrades(), site.reboots["pi-03"]) == (0, 0)
 
 
@@ -104,7 +111,11 @@ def test_killed_at_ten_points_and_resumed_no_attempt_is_doubled(site: FleetSite)
         site.ended(process)
     run = site("upgrade", "watch", uid, "-o", "json").json
     site.unattend()
-    assert (run["phase"], set(states(run).values()), kills >= 8) == ("Succeeded", {"succeeded"}, True)
+    assert (run["phase"], set(states(run).values()), kills >= 8) == (
+        "Succeeded",
+        {"succeeded"},
+        True,
+    )
     assert [one.upgrades() for one in site.upgrading.values()] == [1, 1, 1]
     assert site.reboots == dict.fromkeys(NAMES, 1)
     assert versions(site, *NAMES) == ["2.0"] * 3

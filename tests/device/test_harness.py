@@ -1,4 +1,6 @@
-"""The harness itself: what it promises about devices, networks, power cuts, and about what it leaves behind."""
+"""The harness itself: what it promises about devices, networks, power cuts, and about what it
+leaves behind.
+"""
 
 import os
 import signal
@@ -50,8 +52,12 @@ def traces(name: str) -> list[str]:
     found += [str(path) for root in hierarchies() for path in root.glob(f"{name}*")]
     found += [str(path) for path in Path("/run/netns").glob(f"{name}*")]
     for listing in ("/proc/self/mounts", "/proc/net/unix"):
-        found += [line for line in Path(listing).read_text(encoding="utf-8").splitlines() if name in line]
-    found += [line for line in call("losetup", "--list", "--noheadings").splitlines() if name in line]
+        found += [
+            line for line in Path(listing).read_text(encoding="utf-8").splitlines() if name in line
+        ]
+    found += [
+        line for line in call("losetup", "--list", "--noheadings").splitlines() if name in line
+    ]
     for process in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             line = process.read_bytes().replace(b"\0", b" ").decode(errors="replace")
@@ -73,7 +79,10 @@ def test_boots_whole_systems(device: Device, suite: str) -> None:
 def test_tells_exact_exit_codes_and_output(device: Device) -> None:
     assert device.run(["true"]).rc == 0
     assert device.run(["python3", "-c", "raise SystemExit(37)"], check=False).rc == 37
-    assert device.run(["python3", "-c", "import os; os.kill(os.getpid(), 15)"], check=False).rc == 128 + 15
+    assert (
+        device.run(["python3", "-c", "import os; os.kill(os.getpid(), 15)"], check=False).rc
+        == 128 + 15
+    )
     both = device.run(["python3", "-c", "import sys; print('out'); print('err', file=sys.stderr)"])
     assert (both.stdout, both.stderr) == ("out\n", "err\n")
     assert device.run(["cat"], input="given").stdout == "given"
@@ -98,7 +107,13 @@ def test_a_unit_has_its_users_rights_and_its_own_group(device: Device) -> None:
 def test_reads_and_writes_files(device: Device) -> None:
     device.write("/srv/deep/er/file", b"\x00one", mode=0o640, owner=USER)
     seen = device.stat("/srv/deep/er/file")
-    assert (seen.kind, seen.mode, seen.owner, seen.group, seen.size) == ("regular file", 0o640, USER, USER, 4)
+    assert (seen.kind, seen.mode, seen.owner, seen.group, seen.size) == (
+        "regular file",
+        0o640,
+        USER,
+        USER,
+        4,
+    )
     device.write("/srv/deep/er/file", b"two")
     again = device.stat("/srv/deep/er/file")
     assert (again.inode, again.mode, again.owner) == (seen.inode, 0o640, USER)
@@ -119,15 +134,30 @@ def test_runs_containers(device: Device, root: bool) -> None:
     image = device.load_busybox()
     assert device.podman("run", "--rm", image, "echo", "hello", root=root).stdout == "hello\n"
     device.podman(
-        "run", "--detach", "--name", "web", "--publish", "8080:80", image, "httpd", "-f", "-h", "/etc", root=root
+        "run",
+        "--detach",
+        "--name",
+        "web",
+        "--publish",
+        "8080:80",
+        image,
+        "httpd",
+        "-f",
+        "-h",
+        "/etc",
+        root=root,
     )
     fetch = "import sys, urllib.request as web; print(web.urlopen(sys.argv[1], timeout=5).read().decode())"
     url = "http://127.0.0.1:8080/passwd"
     deadline = time.monotonic() + 10
-    while (got := device.run(["python3", "-c", fetch, url], check=False)).rc != 0 and time.monotonic() < deadline:
+    while (
+        got := device.run(["python3", "-c", fetch, url], check=False)
+    ).rc != 0 and time.monotonic() < deadline:
         time.sleep(0.1)
     assert "root:x:0:0" in got.stdout, got.stderr
-    driver = device.podman("info", "--format", "{{.Store.GraphDriverName}}", root=root).stdout.strip()
+    driver = device.podman(
+        "info", "--format", "{{.Store.GraphDriverName}}", root=root
+    ).stdout.strip()
     assert driver == "overlay"
 
 
@@ -159,7 +189,9 @@ def test_is_killed_and_boots_again(device: Device) -> None:
     assert device.read("/srv/file") == b"kept"
 
 
-def test_keeps_several_devices_apart(devices: Callable[[int], list[Device]], lan: ServedLan) -> None:
+def test_keeps_several_devices_apart(
+    devices: Callable[[int], list[Device]], lan: ServedLan
+) -> None:
     made = devices(3)
     assert len({device.boot_id() for device in made}) == 3
     assert len({device.read("/etc/machine-id") for device in made}) == 3
@@ -174,7 +206,9 @@ def test_keeps_several_devices_apart(devices: Callable[[int], list[Device]], lan
 
 @pytest.mark.parametrize("how", ["half-open", "down", "drop"])
 async def test_cuts_and_heals_a_link(device: Device, lan: ServedLan, how: Cut) -> None:
-    device.run(["systemd-run", "--quiet", "--unit=echo", "--property=Restart=always", PYTHON, "-c", ECHO])
+    device.run(
+        ["systemd-run", "--quiet", "--unit=echo", "--property=Restart=always", PYTHON, "-c", ECHO]
+    )
     client = await nats.connect(lan.nats.host_url)
     try:
         await _until_answered(client)
@@ -285,11 +319,18 @@ def test_keeps_the_agents_unit(device: Device) -> None:
 
 
 def test_the_project_is_installed_in_the_device(device: Device) -> None:
-    modules = "import anyio, h11, nats, nkeys, pydantic, sdbus, scores, harmony_agent, harmony_updater"
+    modules = (
+        "import anyio, h11, nats, nkeys, pydantic, sdbus, scores, harmony_agent, harmony_updater"
+    )
     device.run([PYTHON, "-c", modules], user=USER)
     for script in ("harmony-agent", "harmony-updater"):
-        assert device.run(["readlink", "--canonicalize", f"/usr/local/bin/{script}"]).stdout.startswith("/opt/harmony")
-    assert device.run(["find", "/opt/harmony", "-path", "*/harmony_agent/__pycache__/*.pyc"]).stdout != ""
+        assert device.run(
+            ["readlink", "--canonicalize", f"/usr/local/bin/{script}"]
+        ).stdout.startswith("/opt/harmony")
+    assert (
+        device.run(["find", "/opt/harmony", "-path", "*/harmony_agent/__pycache__/*.pyc"]).stdout
+        != ""
+    )
 
 
 def test_leaves_nothing_behind(lab: Lab, suite: str) -> None:
@@ -315,7 +356,9 @@ def test_the_next_run_removes_what_a_killed_one_left(lab: Lab, suite: str) -> No
             input()
     """
     argv = [sys.executable, "-c", textwrap.dedent(script)]
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=REPOSITORY, text=True) as child:
+    with subprocess.Popen(
+        argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=REPOSITORY, text=True
+    ) as child:
         assert child.stdout is not None
         run = child.stdout.readline().strip()
         assert run
@@ -343,11 +386,17 @@ def test_builds_from_the_hosts_own_mirror() -> None:
 
 @pytest.mark.parametrize(("ci", "code"), [("", 0), ("true", 1)], ids=["by hand", "under CI"])
 def test_a_skip_is_a_failure_under_ci(tmp_path: Path, ci: str, code: int) -> None:
-    (tmp_path / "conftest.py").write_text("from tests.device.conftest import pytest_runtest_makereport\n")
-    (tmp_path / "test_one.py").write_text("import pytest\n\ndef test_one():\n    pytest.skip('no root')\n")
+    (tmp_path / "conftest.py").write_text(
+        "from tests.device.conftest import pytest_runtest_makereport\n"
+    )
+    (tmp_path / "test_one.py").write_text(
+        "import pytest\n\ndef test_one():\n    pytest.skip('no root')\n"
+    )
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     env = {**os.environ, "CI": ci, "PYTHONPATH": str(REPOSITORY)}
     argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
-    ran = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60, check=False)
+    ran = subprocess.run(
+        argv, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60, check=False
+    )
     assert ran.returncode == code, ran.stdout
     assert "no root" in ran.stdout or ci == ""

@@ -1,8 +1,10 @@
-"""A newcomer's run of docs/install.md, word by word, on a machine and two Pis that have nothing of ours; and out again.
+"""A newcomer's run of docs/install.md, word by word, on a machine and two Pis that have nothing of
+ours; and out again.
 
-Every block of the guide is typed as it stands, in its order, where its prompt says, and shows what the guide says that
-it shows. The machines have the guide's names. What the newcomer's network gives, pip's index, is a folder here; and of
-all the packages that `make deb` makes, those are made that these machines need.
+Every block of the guide is typed as it stands, in its order, where its prompt says, and shows what
+the guide says that it shows. The machines have the guide's names. What the newcomer's network
+gives, pip's index, is a folder here; and of all the packages that `make deb` makes, those are made
+that these machines need.
 """
 
 from __future__ import annotations
@@ -49,9 +51,14 @@ class Site:
         for typed in block.typed:
             begun = time.monotonic()
             code, said = self.terminals[block.prompt].type(typed.line, LONG)
-            print(f"{block.prompt} {typed.line}  [{time.monotonic() - begun:.1f} s]\n{said}", flush=True)
+            print(
+                f"{block.prompt} {typed.line}  [{time.monotonic() - begun:.1f} s]\n{said}",
+                flush=True,
+            )
             assert code == 0, f"{block.prompt} {typed.line} ended with {code}:\n{said}"
-            assert guide.unseen(typed.shows, said) == [], f"{block.prompt} {typed.line} showed:\n{said}"
+            assert guide.unseen(typed.shows, said) == [], (
+                f"{block.prompt} {typed.line} showed:\n{said}"
+            )
 
     def edit(self, block: Block) -> None:
         """A file's text begins with its name."""
@@ -66,7 +73,10 @@ def site(lab: Lab) -> Iterator[Site]:
         stack.callback(lan.close)
         lan.nats.stop()  # the guide makes its own
         machines = {name: untouched(lab, suite, lan, name) for name, suite in SUITES.items()}
-        names = {name if name != "nats" else "nats.lan": one.link.address for name, one in machines.items()}
+        names = {
+            name if name != "nats" else "nats.lan": one.link.address
+            for name, one in machines.items()
+        }
         for name, machine in machines.items():
             stack.callback(machine.close)
             newcomer.add_person(machine, newcomer.OPERATOR if name == "nats" else newcomer.LOGIN)
@@ -116,10 +126,19 @@ def the_server_is_lost(site: Site) -> None:
     nats = site.machines["nats"]
     nats.systemctl("disable", "--now", "harmony-nats.service")
     nats.run(["userdel", "harmony-nats"])
-    for path in ("/var/lib/harmony-nats", "/usr/local/bin/nats-server", "/etc/systemd/system/harmony-nats.service"):
+    for path in (
+        "/var/lib/harmony-nats",
+        "/usr/local/bin/nats-server",
+        "/etc/systemd/system/harmony-nats.service",
+    ):
         nats.remove(path)
-    nats.run(["cp", "-r", f"/home/{newcomer.OPERATOR}/.config/harmony/nats", newcomer.TREE], user=newcomer.OPERATOR)
-    site.follow([block for block in guide.section("install.md", "2. The server") if block.prompt == "nats#"])
+    nats.run(
+        ["cp", "-r", f"/home/{newcomer.OPERATOR}/.config/harmony/nats", newcomer.TREE],
+        user=newcomer.OPERATOR,
+    )
+    site.follow(
+        [block for block in guide.section("install.md", "2. The server") if block.prompt == "nats#"]
+    )
     push, apply = guide.section("operate.md", "NATS is lost")
     site.follow([push])
     eventually(lambda: told(site), "the devices say again what they enforce", 300)
@@ -132,7 +151,13 @@ def told(site: Site) -> bool:
 
 
 def nothing_is_left(pi: Device) -> None:
-    for path in ("/srv/web", "/etc/harmony", "/opt/harmony", "/var/lib/harmony-agent", "/var/lib/fleet-agent"):
+    for path in (
+        "/srv/web",
+        "/etc/harmony",
+        "/opt/harmony",
+        "/var/lib/harmony-agent",
+        "/var/lib/fleet-agent",
+    ):
         assert not pi.exists(path), path
     for account in ("fleet-agent", "harmony-agent"):
         assert account not in pi.read_text("/etc/passwd") + pi.read_text("/etc/group")

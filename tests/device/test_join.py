@@ -1,4 +1,6 @@
-"""A device with the packages joins a fleet by its bundle, over TLS, and is told what to do where it can't."""
+"""A device with the packages joins a fleet by its bundle, over TLS, and is told what to do where it
+can't.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ def modes(site: Installed) -> list[str]:
 def test_from_a_login_over_ssh_to_a_revoked_device(lab: Lab, suite: str) -> None:
     with unjoined(lab, suite) as (device, lan), tempfile.TemporaryDirectory(prefix="hj-") as folder:
         authority, site = Authority(Path(folder), lan), Installed(device, None, lan)
-        bundle = authority.bundle(PI, "enroll", "--label", "site=home", "--root", "/srv", "--root", "/data/files")
+        bundle = authority.bundle(
+            PI, "enroll", "--label", "site=home", "--root", "/srv", "--root", "/data/files"
+        )
         it_is_set_up_over_ssh(site, authority, bundle, built(lab, suite, "0.1.0"))
         it_is_configured(site)
         what_is_refused_changes_nothing(site, bundle)
@@ -61,7 +65,9 @@ def test_from_a_login_over_ssh_to_a_revoked_device(lab: Lab, suite: str) -> None
 
 
 def secrets(bundle: Path) -> list[str]:
-    return [line for line in json.loads(bundle.read_bytes())["credentials"].split() if len(line) > 30]
+    return [
+        line for line in json.loads(bundle.read_bytes())["credentials"].split() if len(line) > 30
+    ]
 
 
 def what_is_refused_changes_nothing(site: Installed, bundle: Path) -> None:
@@ -85,12 +91,18 @@ def it_is_configured(site: Installed) -> None:
     assert config["files"]["roots"] == ["/srv", "/data/files"]
     assert tomllib.loads(site.device.read_text(f"{CONFIG}/updater.toml"))["device_id"] == PI
     for unit in (AGENT, "harmony-updater.socket", UPDATER):
-        assert site.device.systemctl("is-active", unit, check=False).stdout.strip() == "active", unit
+        assert site.device.systemctl("is-active", unit, check=False).stdout.strip() == "active", (
+            unit
+        )
     assert "MISSING" not in site.device.run(["harmony-agent", "check"]).stdout
 
 
-def a_signed_manifest_of_every_kind_converges(site: Installed, authority: Authority, debs: list[Path]) -> None:
-    """Written over TLS by the operator's command. The upgrade finds nothing to upgrade, and reboots nothing."""
+def a_signed_manifest_of_every_kind_converges(
+    site: Installed, authority: Authority, debs: list[Path]
+) -> None:
+    """Written over TLS by the operator's command. The upgrade finds nothing to upgrade, and reboots
+    nothing.
+    """
     site.device.know_users()
     site.load_image()
     site.synchronise()
@@ -126,13 +138,23 @@ def again_another_and_a_rotated_one(site: Installed, authority: Authority, bundl
     assert secrets(bundle)[0] not in site.device.read_text(f"{CONFIG}/nats.creds")
 
 
-def it_is_set_up_over_ssh(site: Installed, authority: Authority, bundle: Path, debs: list[Path]) -> None:
+def it_is_set_up_over_ssh(
+    site: Installed, authority: Authority, bundle: Path, debs: list[Path]
+) -> None:
     """From a login to the first heartbeat; what isn't so is told with what to do."""
     device, key = site.device, authority.folder / "key"
     call("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key))
     device.write("/root/.ssh/authorized_keys", key.with_suffix(".pub").read_bytes(), mode=0o600)
     packages = [word for deb in debs for word in ("--package", str(deb))]
-    words = ["device", "setup", f"root@{device.link.address}", str(bundle), "--identity", str(key), *packages]
+    words = [
+        "device",
+        "setup",
+        f"root@{device.link.address}",
+        str(bundle),
+        "--identity",
+        str(key),
+        *packages,
+    ]
     with ssh_goes_into(site.lan, device, authority.folder):
         assert "try: ssh" in authority(*words, code=4)
         device.systemctl("start", "ssh.service")
@@ -142,12 +164,16 @@ def it_is_set_up_over_ssh(site: Installed, authority: Authority, bundle: Path, d
     assert not any(line in said for line in secrets(bundle))
     assert device.run(["find", "/tmp", "-name", "harmony-setup*"]).stdout == ""
     for login in ("-oProxyCommand=x", "a b", "pi@-x", "pi@h;x"):
-        assert "cannot use this as a login" in authority("device", "setup", "--", login, str(bundle), code=2)
+        assert "cannot use this as a login" in authority(
+            "device", "setup", "--", login, str(bundle), code=2
+        )
 
 
 @contextlib.contextmanager
 def ssh_goes_into(lan: ServedLan, device: Device, folder: Path) -> Iterator[None]:
-    """The real ssh and scp, run in the lan's network by way of PATH, with a known host of their own."""
+    """The real ssh and scp, run in the lan's network by way of PATH, with a known host of their
+    own.
+    """
     line = f"{device.link.address} {device.read_text('/etc/ssh/ssh_host_ed25519_key.pub')}"
     (folder / "known_hosts").write_text(line)
     enter = [*lan.enter(), "{real}", "-o", f"UserKnownHostsFile={folder}/known_hosts", "-F", "none"]

@@ -1,4 +1,5 @@
-"""What homes and offices do to a device, through the whole agent: offline, stopped, robbed of its memory, out of time.
+"""What homes and offices do to a device, through the whole agent: offline, stopped, robbed of its
+memory, out of time.
 
 One device a suite. What one kind alone goes through is in that kind's own tests.
 """
@@ -45,7 +46,9 @@ def test_the_status_line_and_the_fields_of_the_journal(life: Life) -> None:
     eventually(lambda: life.told() == "3 of 3 resources ready", "the status line counts")
     generation = life.put(*one_of_each(), File(name="not", path="/srv/no/such/parent", content="x"))
     life.said("File/not", "Degraded", "ParentMissing")
-    eventually(lambda: life.told() == "3 of 4 resources ready", "the status line counts what isn't ready")
+    eventually(
+        lambda: life.told() == "3 of 4 resources ready", "the status line counts what isn't ready"
+    )
     (entry,) = life.logged(device=PI, deployment="life", resource="File/not", generation=generation,
                            reason="ParentMissing")  # fmt: skip
     assert entry["PRIORITY"] == "4"
@@ -77,7 +80,16 @@ def test_a_stuck_agent_is_restarted_and_a_slow_resource_is_not(life: Life) -> No
     options = "lowerdir=/srv/lower,upperdir=/srv/upper,workdir=/srv/work,allow_other"
     for folder in ("/srv/upper", "/srv/work"):
         device.make_folder(folder, owner=USER)
-    hang = ["systemd-run", "--quiet", "--unit=slow-disk", "fuse-overlayfs", "-f", "-o", options, "/srv/slow"]
+    hang = [
+        "systemd-run",
+        "--quiet",
+        "--unit=slow-disk",
+        "fuse-overlayfs",
+        "-f",
+        "-o",
+        options,
+        "/srv/slow",
+    ]
     device.run(hang)
     eventually(lambda: "/srv/slow" in device.read_text("/proc/mounts"), "the slow disk is mounted")
     slow = File(name="slow", path="/srv/slow/a", content="a")
@@ -153,14 +165,21 @@ def test_all_is_mended_while_the_network_is_cut_and_told_when_it_is_back(life: L
             eventually(mended, what)
     finally:
         device.link.heal()
+
     # what was on its way when the link was cut may still arrive, and tells of less
-    all_of_it = lambda status: drifted(status) >= 1 and drifted(status, "SystemdUnit/web.service") >= 2  # noqa: E731
-    status = life.until(lambda status: status["phase"] == "Converged" and all_of_it(status))["resources"]
+    def all_of_it(status: dict[str, Any]) -> bool:
+        return drifted(status) >= 1 and drifted(status, "SystemdUnit/web.service") >= 2
+
+    status = life.until(lambda status: status["phase"] == "Converged" and all_of_it(status))[
+        "resources"
+    ]
     assert status["File/page"]["drift"]["fields"] == ["content"]
     assert status["File/page"]["drift"]["action"] == "repaired"
     eventually(lambda: life.told() == "3 of 3 resources ready", "the status line says so")
 
-    device.link.cut("half-open")  # pasta can start no container while the carrier is gone and the route is not
+    device.link.cut(
+        "half-open"
+    )  # pasta can start no container while the carrier is gone and the route is not
     try:
         before = life.box()
         device.reboot()
@@ -186,18 +205,26 @@ def test_a_restarted_server_and_a_recreated_bucket_are_followed_in_time(life: Li
     with life.control.away():
         life.lan.nats.restart()
     life.put(page("after the restart\n"), *one_of_each()[1:])
-    took = eventually(lambda: life.device.read("/srv/life/page") == b"after the restart\n", "it is followed")
+    took = eventually(
+        lambda: life.device.read("/srv/life/page") == b"after the restart\n", "it is followed"
+    )
     assert took < STALE + BUSY
     life.wait()
 
     life.control.do(life.control.jetstream.delete_key_value(DESIRED))
     eventually(lambda: "bucket desired-state is missing" in life.told(), "the status line says so")
-    config = KeyValueConfig(bucket=DESIRED, history=HISTORY.get(DESIRED, 1), storage=StorageType.FILE)
+    config = KeyValueConfig(
+        bucket=DESIRED, history=HISTORY.get(DESIRED, 1), storage=StorageType.FILE
+    )
     life.control.do(life.control.jetstream.create_key_value(config))
-    life.until(lambda status: (status["phase"], status["reason"]) == ("Held", "DesiredStateMissing"))
+    life.until(
+        lambda status: (status["phase"], status["reason"]) == ("Held", "DesiredStateMissing")
+    )
     assert life.device.read("/srv/life/page") == b"after the restart\n"
     life.put(page("in the new bucket\n"), *one_of_each()[1:])
-    took = eventually(lambda: life.device.read("/srv/life/page") == b"in the new bucket\n", "it is followed")
+    took = eventually(
+        lambda: life.device.read("/srv/life/page") == b"in the new bucket\n", "it is followed"
+    )
     assert took < STALE + BUSY
     life.wait()
     assert life.runs() == runs
@@ -213,11 +240,15 @@ def test_the_state_directory_is_removed_while_it_runs(life: Life) -> None:
     status = life.until(lambda status: status["reason"] == "LedgerLost")
     assert status["phase"] == "Degraded"
     assert life.logged(reason="LedgerLost")
-    eventually(lambda: life.told().endswith("the state directory is gone"), "the status line says so")
+    eventually(
+        lambda: life.told().endswith("the state directory is gone"), "the status line says so"
+    )
     device.write("/srv/life/page", "by hand")
     eventually(lambda: device.read("/srv/life/page") == b"first\n", "drift is repaired from memory")
     held = life.put(page("while it is gone\n"), *one_of_each()[1:])
-    life.until(lambda status: status["reason"] == "LedgerUnwritable" and status["generation"] == held - 1)
+    life.until(
+        lambda status: status["reason"] == "LedgerUnwritable" and status["generation"] == held - 1
+    )
     assert device.read("/srv/life/page") == b"first\n"
     assert len(life.logged(reason="LedgerLost")) <= 4
     device.make_folder(STATE, owner=USER)
@@ -228,14 +259,18 @@ def test_the_state_directory_is_removed_while_it_runs(life: Life) -> None:
     # then where it can: what is in it is all that goes
     device.run(["find", STATE, "-mindepth", "1", "-delete"])
     eventually(lambda: device.exists(f"{STATE}/ledger.db"), "the ledger is written anew")
-    eventually(lambda: device.agent.command("status", check=False).rc == 0, "the agent can be asked again")
+    eventually(
+        lambda: device.agent.command("status", check=False).rc == 0, "the agent can be asked again"
+    )
     device.agent.restart()
     life.converge(*one_of_each())
     assert life.runs() == runs
 
 
 def test_the_state_directory_is_removed_while_it_is_stopped(life: Life) -> None:
-    """Known fault 7: "nothing is ours" is never concluded from it; what is as wanted is taken back as it is."""
+    """Known fault 7: "nothing is ours" is never concluded from it; what is as wanted is taken back
+    as it is.
+    """
     device, runs = life.device, life.runs()
     device.agent.stop()
     device.remove(STATE)
@@ -262,7 +297,9 @@ def test_a_damaged_ledger_keeps_the_agent_from_starting_and_is_named(life: Life)
     ):
         device.run(damage)
         assert device.systemctl("start", device.agent.unit, user=True, check=False).rc != 0
-        assert any(f"cannot use {STATE}/ledger.db" in line for line in device.agent.messages()[-20:])
+        assert any(
+            f"cannot use {STATE}/ledger.db" in line for line in device.agent.messages()[-20:]
+        )
         device.agent.stop()
         assert life.runs() == runs
         device.run(["cp", "--preserve", f"{STATE}/good", f"{STATE}/ledger.db"])
@@ -316,9 +353,11 @@ time.time = shifted
 
 
 def test_a_clock_far_off_removes_nothing_and_stops_nothing(life: Life) -> None:
-    """Known fault 8: at 1970 for the whole process; then for Python's clock alone, which jumps under it.
+    """Known fault 8: at 1970 for the whole process; then for Python's clock alone, which jumps
+    under it.
 
-    libfaketime turns the timer of sd-bus, a monotonic one, into nonsense when the clock is ahead, hence the other way.
+    libfaketime turns the timer of sd-bus, a monotonic one, into nonsense when the clock is ahead,
+    hence the other way.
     """
     device, runs = life.device, life.runs()
     library = device.run(["find", "/usr/lib", "-name", "libfaketime.so.1"]).stdout.split()[0]
@@ -344,7 +383,9 @@ def test_a_clock_far_off_removes_nothing_and_stops_nothing(life: Life) -> None:
 
 
 def keeps_on(life: Life, year: str) -> None:
-    """A new generation is converged, drift is repaired, and what is said has the time of the clock."""
+    """A new generation is converged, drift is repaired, and what is said has the time of the
+    clock.
+    """
     life.control.resync(PI)
     status = life.converge(page(f"{year} {time.monotonic()}\n"), *one_of_each()[1:]).wire()
     assert status["resources"]["File/page"]["since"].startswith(year)

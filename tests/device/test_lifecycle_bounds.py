@@ -1,5 +1,5 @@
-"""Bounds on a device: idle writes nothing, many resources and generations leave nothing behind, and nothing waits for
-the one that hangs.
+"""Bounds on a device: idle writes nothing, many resources and generations leave nothing behind, and
+nothing waits for the one that hangs.
 
 One device a suite. Figures belong into benchmarks; what is asserted here is that nothing grows.
 """
@@ -25,7 +25,9 @@ from tests.device.prepare import USER
 from tests.scale import scaled
 
 IDLE = {"bookworm": scaled(50, 600), "trixie": scaled(10, 600)}
-"""Seconds; at a relist and a heartbeat each second a minute has as many rounds as ten minutes at the defaults."""
+"""Seconds; at a relist and a heartbeat each second a minute has as many rounds as ten minutes at
+the defaults.
+"""
 AGAIN = scaled(5, 600)
 """Seconds, after all those generations."""
 RESOURCES = {"bookworm": 1000, "trixie": scaled(200, 1000)}
@@ -46,7 +48,8 @@ def life(request: pytest.FixtureRequest, lab: Lab) -> Iterator[Life]:
 def hundred(text: str = "") -> list[Score]:
     """A hundred resources of all three kinds; more in the long run."""
     found: list[Score] = [
-        File(name=f"f{n}", path=f"/srv/life/{n % 7}/f{n}", content=f"{n}\n", parents=True) for n in range(FILES)
+        File(name=f"f{n}", path=f"/srv/life/{n % 7}/f{n}", content=f"{n}\n", parents=True)
+        for n in range(FILES)
     ]
     found += [SystemdUnit(name=f"u{n}.service", content=SLEEP.format(n)) for n in range(UNITS)]
     return found + [container(f"c{n}", env={"TEXT": text}) for n in range(BOXES)]
@@ -65,15 +68,34 @@ class Taken:
 def taken(life: Life) -> Taken:
     """Now, once worker threads that nobody needs have ended."""
     agent = Path(f"/proc/{life.device.host_pid(life.device.agent.pid)}")
-    status = dict(line.split(":\t", 1) for line in (agent / "status").read_text("utf-8").splitlines() if ":\t" in line)
+    status = dict(
+        line.split(":\t", 1)
+        for line in (agent / "status").read_text("utf-8").splitlines()
+        if ":\t" in line
+    )
     stats = "org.freedesktop.DBus.Debug.Stats"
-    argv = ["busctl", "--user", "call", "org.freedesktop.DBus", "/org/freedesktop/DBus", stats, "GetAllMatchRules"]
+    argv = [
+        "busctl",
+        "--user",
+        "call",
+        "org.freedesktop.DBus",
+        "/org/freedesktop/DBus",
+        stats,
+        "GetAllMatchRules",
+    ]
     rules = life.device.run(argv, user=USER).stdout.count("type=")
-    return Taken(len(os.listdir(agent / "fd")), int(status["Threads"]), int(status["VmRSS"].split()[0]), rules)
+    return Taken(
+        len(os.listdir(agent / "fd")),
+        int(status["Threads"]),
+        int(status["VmRSS"].split()[0]),
+        rules,
+    )
 
 
 def grew(life: Life, before: Taken) -> str:
-    """What has grown since then; "" where nothing has, given a while for threads and connections to end."""
+    """What has grown since then; "" where nothing has, given a while for threads and connections to
+    end.
+    """
     deadline = time.monotonic() + 20
     while True:
         now = taken(life)
@@ -90,9 +112,14 @@ def grew(life: Life, before: Taken) -> str:
 
 
 def written(life: Life) -> tuple[str, int, int]:
-    """All that stands below the state directory, and how often statuses and DeviceInfo were written."""
+    """All that stands below the state directory, and how often statuses and DeviceInfo were
+    written.
+    """
     seen = life.device.run(["find", STATE, "-printf", "%p %i %s %m %T@ %C@\n"]).stdout
-    streams = [life.control.do(life.control.jetstream.stream_info(f"KV_{bucket}")) for bucket in (ACTUAL, INFO)]
+    streams = [
+        life.control.do(life.control.jetstream.stream_info(f"KV_{bucket}"))
+        for bucket in (ACTUAL, INFO)
+    ]
     return seen, streams[0].state.last_seq, streams[1].state.last_seq
 
 
@@ -116,7 +143,9 @@ def stays_idle(life: Life, seconds: float) -> None:
 
 
 def still(life: Life) -> tuple[str, int, int]:
-    """What stands there once it has stayed so for three seconds: what converged is noted a moment later."""
+    """What stands there once it has stayed so for three seconds: what converged is noted a moment
+    later.
+    """
     seen = [written(life)]
 
     def same() -> bool:
@@ -131,12 +160,15 @@ def still(life: Life) -> tuple[str, int, int]:
 def test_nothing_waits_for_the_one_container_that_hangs(life: Life) -> None:
     """Its image is at a registry that takes the connection and never says a word."""
     silent = "import socket, time; s = socket.create_server(('127.0.0.1', 5000)); time.sleep(1000)"
-    life.device.run(["systemd-run", "--quiet", "--unit=silent-registry", "/usr/bin/python3", "-c", silent])
+    life.device.run(
+        ["systemd-run", "--quiet", "--unit=silent-registry", "/usr/bin/python3", "-c", silent]
+    )
     try:
         hanging = container("c0", image="127.0.0.1:5000/silent:1")
         generation = life.put(*hundred("second")[:-BOXES], hanging, *hundred("second")[1 - BOXES :])
         others = {f"Container/c{number}" for number in range(1, BOXES)}
-        # what is asked for at one moment, a busy machine may not answer: Unknown, and on its way again right after
+        # what is asked for at one moment, a busy machine may not answer: Unknown, and on its way
+        # again right after
         life.until(
             lambda status: (
                 status["resources"]["Container/c0"]["phase"] in ("Progressing", "Degraded")
@@ -150,7 +182,10 @@ def test_nothing_waits_for_the_one_container_that_hangs(life: Life) -> None:
         )
         eventually(lambda: life.box("c0")[2], "what runs of it goes on meanwhile")
         life.device.write("/srv/life/3/f3", "by hand")
-        eventually(lambda: life.device.read("/srv/life/3/f3") == b"3\n", "a file's drift waits for no container")
+        eventually(
+            lambda: life.device.read("/srv/life/3/f3") == b"3\n",
+            "a file's drift waits for no container",
+        )
     finally:
         life.device.systemctl("stop", "silent-registry.service")
     life.converge(*hundred("second"), timeout=LONG)
@@ -162,7 +197,12 @@ def test_many_resources_and_generations_leave_nothing_behind(life: Life) -> None
     def many(changed: int) -> list[File]:
         """All of them; the first `changed` with another content."""
         return [
-            File(name=f"m{n}", path=f"/srv/many/{n % 11}/m{n}", content=f"{n < changed} {n}\n", parents=True)
+            File(
+                name=f"m{n}",
+                path=f"/srv/many/{n % 11}/m{n}",
+                content=f"{n < changed} {n}\n",
+                parents=True,
+            )
             for n in range(resources)
         ]
 
@@ -175,8 +215,12 @@ def test_many_resources_and_generations_leave_nothing_behind(life: Life) -> None
 
     last = 0
     for number in range(generations):
-        last = life.put(File(name="g", path="/srv/gen/g", content=f"{number}\n", parents=True), deployment="gen")
-    status = life.control.until(PI, "gen", lambda s: (s.generation, s.phase) == (last, "Converged"), LONG)
+        last = life.put(
+            File(name="g", path="/srv/gen/g", content=f"{number}\n", parents=True), deployment="gen"
+        )
+    status = life.control.until(
+        PI, "gen", lambda s: (s.generation, s.phase) == (last, "Converged"), LONG
+    )
     assert status.resources["File/g"].generation == last
     assert life.device.read_text("/srv/gen/g") == f"{generations - 1}\n"
     assert grew(life, filled) == ""
@@ -186,5 +230,7 @@ def test_many_resources_and_generations_leave_nothing_behind(life: Life) -> None
         life.remove(deployment)
     assert life.device.run(["find", "/srv/many", "/srv/gen"], check=False).stdout == ""
     count = FILES + UNITS + BOXES
-    eventually(lambda: life.told() == f"{count} of {count} resources ready", "the rest is as it was")
+    eventually(
+        lambda: life.told() == f"{count} of {count} resources ready", "the rest is as it was"
+    )
     assert grew(life, before) == ""

@@ -1,4 +1,5 @@
-"""Health on a device: probes with thresholds and delays, what waits for them, restarts and their pace, contention.
+"""Health on a device: probes with thresholds and delays, what waits for them, restarts and their
+pace, contention.
 
 One device a suite, one web server of Python's as the unit that is probed.
 """
@@ -46,13 +47,22 @@ def site(**fields: Any) -> SystemdUnit:
 
 def http(path: str, **fields: Any) -> dict[str, Any]:
     """With a time-out that a busy machine keeps."""
-    return {"http": {"port": 18080, "path": path}, "period_seconds": 0.3, "timeout_seconds": 10, **fields}
+    return {
+        "http": {"port": 18080, "path": path},
+        "period_seconds": 0.3,
+        "timeout_seconds": 10,
+        **fields,
+    }
 
 
 def starts(life: Life) -> list[float]:
     """When the site was started, in seconds of the machine's clock."""
     entries = life.device.journal(unit="site.service", user=True)
-    begun = [entry for entry in entries if entry.get("JOB_RESULT") and str(entry["MESSAGE"]).startswith("Started ")]
+    begun = [
+        entry
+        for entry in entries
+        if entry.get("JOB_RESULT") and str(entry["MESSAGE"]).startswith("Started ")
+    ]
     return [int(str(entry["__MONOTONIC_TIMESTAMP"])) / 1e6 for entry in begun]
 
 
@@ -61,12 +71,18 @@ def asked(life: Life, path: str) -> list[float]:
     entries = life.device.journal(unit="site.service", user=True)
     started = [entry for entry in entries if entry.get("JOB_RESULT") == "done"][-1]
     begun = int(str(started["__MONOTONIC_TIMESTAMP"])) / 1e6
-    times = [int(str(entry["__MONOTONIC_TIMESTAMP"])) / 1e6 for entry in entries if f"GET {path} " in str(entry)]
+    times = [
+        int(str(entry["__MONOTONIC_TIMESTAMP"])) / 1e6
+        for entry in entries
+        if f"GET {path} " in str(entry)
+    ]
     return [at - begun for at in times if at > begun]
 
 
 def here(life: Life, key: str) -> str:
-    """A resource's phase as the agent itself tells it, which is sooner than what it writes after a restart."""
+    """A resource's phase as the agent itself tells it, which is sooner than what it writes after a
+    restart.
+    """
     told = life.device.agent.command("status", "--output=json", check=False).stdout
     return phase_of(json.loads(told)[0], key) if told.startswith("[") else ""
 
@@ -80,7 +96,12 @@ def phase_of(status: dict[str, Any], key: str) -> str:
 
 def test_readiness_with_its_thresholds_and_delay_gates_what_comes_after(life: Life) -> None:
     ready = http("/ready", initial_delay_seconds=1.5, success_threshold=3, failure_threshold=4)
-    alive = {"tcp": {"port": 18080}, "period_seconds": 0.5, "initial_delay_seconds": 1.5, "timeout_seconds": 10}
+    alive = {
+        "tcp": {"port": 18080},
+        "period_seconds": 0.5,
+        "initial_delay_seconds": 1.5,
+        "timeout_seconds": 10,
+    }
     generation = life.put(site(readiness=ready, liveness=alive), page(after=[SITE]))
     found = life.said(SITE, "Progressing", "NotReady")
     assert found["status"]["active_state"] == "active"
@@ -121,8 +142,12 @@ def test_readiness_outlives_the_agent_for_the_same_instance_only(life: Life) -> 
         stop()
         agent.start()
         life.control.resync(PI)
-        eventually(lambda: here(life, "File/page") == here(life, SITE) == "Ready", "both are looked at")
-    assert len(life.logged(resource=SITE, reason="NotReady")) == began  # it would have waited for its probe
+        eventually(
+            lambda: here(life, "File/page") == here(life, SITE) == "Ready", "both are looked at"
+        )
+    assert (
+        len(life.logged(resource=SITE, reason="NotReady")) == began
+    )  # it would have waited for its probe
 
     agent.stop()
     life.device.systemctl("restart", "site.service", user=True)
@@ -138,7 +163,9 @@ def test_readiness_outlives_the_agent_for_the_same_instance_only(life: Life) -> 
 
 @pytest.mark.parametrize("kind", ["http", "tcp"])
 def test_liveness_restarts_after_its_threshold_and_then_with_pauses(life: Life, kind: str) -> None:
-    """Of http the server answers and says no; of tcp nothing listens any more, though the process runs on."""
+    """Of http the server answers and says no; of tcp nothing listens any more, though the process
+    runs on.
+    """
     life.device.write(f"{ROOT}/alive", "")
     before = len(starts(life))
     if kind == "http":
@@ -146,7 +173,12 @@ def test_liveness_restarts_after_its_threshold_and_then_with_pauses(life: Life, 
     else:
         deaf = "import socket, time; s = socket.create_server(('127.0.0.1', 18080)); time.sleep(3); s.close(); "
         content = f'[Service]\nExecStart=/usr/bin/python3 -u -c "{deaf}time.sleep(1000)"\n'
-        probe = {"tcp": {"port": 18080}, "period_seconds": 0.3, "failure_threshold": 3, "initial_delay_seconds": 1}
+        probe = {
+            "tcp": {"port": 18080},
+            "period_seconds": 0.3,
+            "failure_threshold": 3,
+            "initial_delay_seconds": 1,
+        }
         probe["timeout_seconds"] = 10
         score = site(content=content, liveness=probe)
     life.put(score)
@@ -155,7 +187,9 @@ def test_liveness_restarts_after_its_threshold_and_then_with_pauses(life: Life, 
         life.device.remove(f"{ROOT}/alive")
     eventually(lambda: len(starts(life)) - before >= 2, "it is restarted")
     assert life.logged(resource=SITE, reason="LivenessFailed", deployment="life")
-    found = life.said(SITE, "Degraded", "LivenessFailed")  # it fails again at once: now there is a pause
+    found = life.said(
+        SITE, "Degraded", "LivenessFailed"
+    )  # it fails again at once: now there is a pause
     assert re.search(r"its liveness probe fails: .*; next start in \d+ s", found["message"])
     time.sleep(2)
     _, restarted, *later = starts(life)[before:]
@@ -200,9 +234,14 @@ def started(life: Life) -> int:
 
 
 def test_what_something_keeps_undoing_is_contended_and_left_for_a_while(life: Life) -> None:
-    others: list[Score] = [File(name="other", path="/srv/life/other", content="x", parents=True), web()]
+    others: list[Score] = [
+        File(name="other", path="/srv/life/other", content="x", parents=True),
+        web(),
+    ]
     life.converge(page(), *others)
-    for number in range(40):  # five repairs; what is undone again before one has ended belongs to that one
+    for number in range(
+        40
+    ):  # five repairs; what is undone again before one has ended belongs to that one
         life.device.write("/srv/life/page", f"undone {number}")
         eventually(lambda: repaired(life) or contended(life), "it is repaired, or left")
         if contended(life):
@@ -230,12 +269,16 @@ def contended(life: Life) -> bool:
 
 def test_a_oneshot_unit_and_a_container_that_end_well_block_nothing(life: Life) -> None:
     """Known fault 17."""
-    once = SystemdUnit(name="once.service", content="[Service]\nType=oneshot\nExecStart=/bin/true\n")
+    once = SystemdUnit(
+        name="once.service", content="[Service]\nType=oneshot\nExecStart=/bin/true\n"
+    )
     done = container("done", "/bin/true", restart="never")
     life.converge(once, done, page(after=["SystemdUnit/once.service", "Container/done"]))
     status = life.are(**{"once.service": "Completed", "done": "Completed", "page": "Ready"})
     assert status["resources"]["Container/done"]["status"]["exit_code"] == 0
-    eventually(lambda: life.told() == "3 of 3 resources ready", "the status line counts them as ready")
+    eventually(
+        lambda: life.told() == "3 of 3 resources ready", "the status line counts them as ready"
+    )
     runs = finished(life)
     started = life.box("done")
     life.device.agent.restart()
@@ -247,4 +290,7 @@ def test_a_oneshot_unit_and_a_container_that_end_well_block_nothing(life: Life) 
 
 def finished(life: Life) -> int:
     """How often the oneshot ran; its InvocationID goes when systemd forgets the unit."""
-    return sum("Finished once.service" in line for line in life.device.messages(unit="once.service", user=True))
+    return sum(
+        "Finished once.service" in line
+        for line in life.device.messages(unit="once.service", user=True)
+    )

@@ -1,8 +1,8 @@
-"""The power goes in the middle of each action of each kind: the agent is stopped behind its nth step, then the plug is
-pulled, and what was not synced is lost.
+"""The power goes in the middle of each action of each kind: the agent is stopped behind its nth
+step, then the plug is pulled, and what was not synced is lost.
 
-A step is a system call that makes something durable, changes a directory, or asks systemd or podman for something. One
-disk a suite; the whole range of steps is spread over the cuts.
+A step is a system call that makes something durable, changes a directory, or asks systemd or podman
+for something. One disk a suite; the whole range of steps is spread over the cuts.
 """
 
 from __future__ import annotations
@@ -25,17 +25,25 @@ CUTS = {"bookworm": range(2, 44, 7), "trixie": range(5, 44, 14)}
 
 
 def scores(number: int) -> tuple[Score, ...]:
-    """Every kind differs with the number: a file that moves, a unit with a drop-in, a container that is made anew."""
+    """Every kind differs with the number: a file that moves, a unit with a drop-in, a container
+    that is made anew.
+    """
     text = f"cut {number}\n" * 5000
     return (
         page(text, path=f"/srv/life/{number % 2}/page"),
-        web(str(number), dropins={"10-more.conf": f"[Service]\nEnvironment=NUMBER={number}\n"}, enabled=True),
+        web(
+            str(number),
+            dropins={"10-more.conf": f"[Service]\nEnvironment=NUMBER={number}\n"},
+            enabled=True,
+        ),
         container("box", env={"NUMBER": str(number)}),
     )
 
 
 def is_exactly(life: Life, number: int) -> bool:
-    """Whether the device is as the manifest of that number says, and nothing else is left of others."""
+    """Whether the device is as the manifest of that number says, and nothing else is left of
+    others.
+    """
     try:
         return looks_exactly(life, number)
     except CommandError:
@@ -47,12 +55,20 @@ def looks_exactly(life: Life, number: int) -> bool:
     path = f"/srv/life/{number % 2}/page"
     if not device.exists(path) or device.read_text(path) != f"cut {number}\n" * 5000:
         return False
-    unit = life.unit("web.service", "Description", "ActiveState", "NeedDaemonReload", "Environment", "UnitFileState")
+    unit = life.unit(
+        "web.service",
+        "Description",
+        "ActiveState",
+        "NeedDaemonReload",
+        "Environment",
+        "UnitFileState",
+    )
     if unit != [str(number), "active", "no", f"NUMBER={number}", "enabled"]:
         return False
     if (
         not life.box()[2]
-        or f"NUMBER={number}" not in device.podman("inspect", "--format={{.Config.Env}}", "box").stdout
+        or f"NUMBER={number}"
+        not in device.podman("inspect", "--format={{.Config.Env}}", "box").stdout
     ):
         return False
     return device.run(["find", "/srv/life", "-type", "f"]).stdout.split() == [path]
@@ -61,14 +77,24 @@ def looks_exactly(life: Life, number: int) -> bool:
 def stopped_behind(life: Life, step: int, trace: Path) -> subprocess.Popen[bytes]:
     """strace, which stops the agent behind its `step`th step from now on."""
     inject = f"inject={STEPS}:signal=STOP:when={step}"
-    argv = ["strace", "-f", "-q", "-p", str(life.device.host_pid(life.device.agent.pid)), "-o", str(trace)]
+    argv = [
+        "strace",
+        "-f",
+        "-q",
+        "-p",
+        str(life.device.host_pid(life.device.agent.pid)),
+        "-o",
+        str(trace),
+    ]
     tracer = subprocess.Popen([*argv, "-e", f"trace={STEPS}", "-e", inject])
     eventually(lambda: traced(life), "strace is there")
     return tracer
 
 
 def traced(life: Life) -> bool:
-    status = Path(f"/proc/{life.device.host_pid(life.device.agent.pid)}/status").read_text(encoding="utf-8")
+    status = Path(f"/proc/{life.device.host_pid(life.device.agent.pid)}/status").read_text(
+        encoding="utf-8"
+    )
     return "TracerPid:\t0\n" not in status
 
 
@@ -93,7 +119,9 @@ def cut_behind(life: Life, number: int, step: int, trace: Path) -> bool:
         tracer.wait(60)
     eventually(lambda: is_exactly(life, number), f"as wanted after a cut behind step {step}", 120)
     eventually(lambda: converged(life, generation), "and it is said")
-    left = life.device.run(["find", "/srv", UNITS, STATE, "-name", ".harmony-*", "-o", "-name", "*.new"]).stdout
+    left = life.device.run(
+        ["find", "/srv", UNITS, STATE, "-name", ".harmony-*", "-o", "-name", "*.new"]
+    ).stdout
     assert left == "", f"left behind step {step}"
     return hit
 
@@ -104,7 +132,10 @@ def test_the_power_goes_in_the_middle_of_everything(lab: Lab, suite: str) -> Non
         device = life.device
         life.converge(*scores(0))
         device.run(["sync"])  # the installation, not what the agent does later
-        hits = [cut_behind(life, n, step, lab.folder / f"trace-{n}") for n, step in enumerate(CUTS[suite], 1)]
+        hits = [
+            cut_behind(life, n, step, lab.folder / f"trace-{n}")
+            for n, step in enumerate(CUTS[suite], 1)
+        ]
         assert sum(hits) > len(hits) / 2
         life.remove()
         assert device.podman("ps", "--all", "--external", "--quiet").stdout == ""

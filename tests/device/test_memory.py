@@ -1,4 +1,6 @@
-"""A device that lost its memory, with real podman and systemd: what it had stands on, it says so, and others decide."""
+"""A device that lost its memory, with real podman and systemd: what it had stands on, it says so,
+and others decide.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +30,13 @@ def one_of_each_runs(life: Life) -> None:
     life.converge(*one_of_each())
 
 
-def decide(life: Life, *scores: Score, removed: bool = False, remains: list[Score] | None = None) -> int:
+def decide(
+    life: Life, *scores: Score, removed: bool = False, remains: list[Score] | None = None
+) -> int:
     """The next generation, with what the operator says of what remains."""
-    manifest = Manifest(deployment="life", scores=scores, removed=removed, remains=remains, allow_prune=3)
+    manifest = Manifest(
+        deployment="life", scores=scores, removed=removed, remains=remains, allow_prune=3
+    )
     return life.control.apply(PI, manifest)
 
 
@@ -43,12 +49,18 @@ def forget(life: Life) -> None:
 def there(life: Life) -> tuple[bool, bool, bool]:
     """Which of the three stand: the file, the unit, the container."""
     active = life.unit("web.service", "ActiveState") == ["active"]
-    return life.device.exists("/srv/life/page"), active and life.device.exists(f"{UNITS}/web.service"), life.box()[2]
+    return (
+        life.device.exists("/srv/life/page"),
+        active and life.device.exists(f"{UNITS}/web.service"),
+        life.box()[2],
+    )
 
 
 def lost(life: Life, generation: int) -> set[str]:
     """Wait until the device says that its memory was lost; of what."""
-    status = life.until(lambda status: status["reason"] == "LedgerLost" and status["generation"] == generation)
+    status = life.until(
+        lambda status: status["reason"] == "LedgerLost" and status["generation"] == generation
+    )
     assert status["phase"] == "Degraded"
     return {key for key, one in status["resources"].items() if one["reason"] == "LedgerLost"}
 
@@ -72,7 +84,9 @@ def test_a_removal_meanwhile_is_not_removed_until_it_was_decided(life: Life) -> 
     assert life.box() == ("", "", False)
 
 
-def test_a_smaller_generation_meanwhile_leaves_remains_that_are_taken_off_by_decision(life: Life) -> None:
+def test_a_smaller_generation_meanwhile_leaves_remains_that_are_taken_off_by_decision(
+    life: Life,
+) -> None:
     runs = life.runs()
     forget(life)
     smaller = decide(life, page("first\n"))
@@ -120,8 +134,14 @@ def test_labels_alone_are_enough_where_nothing_was_told(life: Life) -> None:
     life.device.make_folder(STATE, owner=USER)
 
 
-def test_a_container_with_our_labels_that_nobody_accounts_for_is_told_and_left_alone(life: Life) -> None:
-    labels = {"io.harmony.device": PI, "io.harmony.deployment": "gone", "io.harmony.resource": "Container/stray"}
+def test_a_container_with_our_labels_that_nobody_accounts_for_is_told_and_left_alone(
+    life: Life,
+) -> None:
+    labels = {
+        "io.harmony.device": PI,
+        "io.harmony.deployment": "gone",
+        "io.harmony.resource": "Container/stray",
+    }
     flags = [f"--label={name}={value}" for name, value in labels.items()]
     life.device.podman("run", "--detach", "--name=stray", *flags, BUSYBOX, *SLEEP)
     life.device.agent.restart()  # it looks at its start, then each minute

@@ -1,4 +1,6 @@
-"""The packages on a fresh device: installed by apt, joined, upgraded by hand and by themselves, removed, purged."""
+"""The packages on a fresh device: installed by apt, joined, upgraded by hand and by themselves,
+removed, purged.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +20,28 @@ from tests.device.upgrades import LATER
 
 NEW = ("0.1.1", "0.1.2", "0.1.3")
 THEIRS = (
-    *("/var/lib/dpkg", "/var/lib/apt", "/var/lib/systemd", "/etc/apt", "/usr/share/keyrings", "/var/lib/harmony-test"),
-    *("/etc/passwd-", "/etc/group-", "/etc/shadow", "/etc/gshadow", "/etc/subuid-", "/etc/subgid-", "/etc/.pwd.lock"),
+    *(
+        "/var/lib/dpkg",
+        "/var/lib/apt",
+        "/var/lib/systemd",
+        "/etc/apt",
+        "/usr/share/keyrings",
+        "/var/lib/harmony-test",
+    ),
+    *(
+        "/etc/passwd-",
+        "/etc/group-",
+        "/etc/shadow",
+        "/etc/gshadow",
+        "/etc/subuid-",
+        "/etc/subgid-",
+        "/etc/.pwd.lock",
+    ),
     *("/etc/tmpfiles.d/synchronised.conf", "/etc/systemd/system/timers.target.wants"),
 )
-"""Apt's, the accounts' copies, what the tests put there, and an empty folder that deb-systemd-helper tidies away."""
+"""Apt's, the accounts' copies, what the tests put there, and an empty folder that
+deb-systemd-helper tidies away.
+"""
 
 
 def everything(site: Installed) -> dict[str, str]:
@@ -71,7 +90,9 @@ def test_the_life_of_a_device_with_the_packages(lab: Lab, suite: str) -> None:
 
 def nothing_runs_before_it_joins(site: Installed) -> None:
     for unit in (AGENT, UPDATER, "harmony-updater.socket"):
-        shown = site.device.systemctl("show", "--property=ActiveState,UnitFileState,Result", unit).stdout.split()
+        shown = site.device.systemctl(
+            "show", "--property=ActiveState,UnitFileState,Result", unit
+        ).stdout.split()
         assert sorted(shown) == ["ActiveState=inactive", "Result=success", "UnitFileState=enabled"]
     assert site.device.uid(USER) >= 1000
     assert site.device.read_text("/etc/subuid") == f"{USER}:100000:65536\n"
@@ -82,18 +103,27 @@ def a_root_that_is_not_opened_yet_is_named(site: Installed) -> None:
     site.device.write("/etc/harmony/agent.toml", config.replace(ROOTS[1], "/var/other"))
     said = site.device.run(["harmony-agent", "check"], check=False)
     assert said.rc == 5
-    assert "sandbox: harmony-agent.service can't write /var/other yet: systemctl daemon-reload" in said.stdout
+    assert (
+        "sandbox: harmony-agent.service can't write /var/other yet: systemctl daemon-reload"
+        in said.stdout
+    )
     site.device.write("/etc/harmony/agent.toml", config)
 
 
 def the_sandbox_is_tight(site: Installed) -> None:
     for unit, most in ((AGENT, 2.0), (UPDATER, 1.7)):
-        said = site.device.run(["systemd-analyze", "security", "--no-pager", unit]).stdout.strip().splitlines()[-1]
+        said = (
+            site.device.run(["systemd-analyze", "security", "--no-pager", unit])
+            .stdout.strip()
+            .splitlines()[-1]
+        )
         assert float(said.split(": ")[1].split()[0]) <= most
 
 
 def every_kind_converges(site: Installed, suite: str, lab: Lab) -> None:
-    """The fourth kind upgrades the packages themselves, the updater's own too, by the updater, and reboots."""
+    """The fourth kind upgrades the packages themselves, the updater's own too, by the updater, and
+    reboots.
+    """
     assert "MISSING" not in site.device.run(["harmony-agent", "check"]).stdout
     site.converge(*one_of_each())
     with tempfile.TemporaryDirectory(prefix="hp-") as folder:
@@ -150,7 +180,11 @@ def removed_it_leaves_the_workloads_running(site: Installed, suite: str, lab: La
 
 def only_what_the_scores_made_is_there(site: Installed, found: set[str]) -> None:
     assert site.device.read("/srv/life/page") == b"first\n"
-    theirs = ("/srv/life", f"{HOME}/.config/systemd/user/web.service", f"{HOME}/.local/share/containers")
+    theirs = (
+        "/srv/life",
+        f"{HOME}/.config/systemd/user/web.service",
+        f"{HOME}/.local/share/containers",
+    )
     assert all(any(path.startswith(start) for path in found) for start in theirs)
     folders = [str(folder) for start in theirs for folder in Path(start).parents]
     assert {path for path in found if not path.startswith(theirs) and path not in folders} == set()

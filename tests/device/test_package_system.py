@@ -1,4 +1,6 @@
-"""The system profile: what the agent can do with it, what polkit lets nobody do all the same, and the way back."""
+"""The system profile: what the agent can do with it, what polkit lets nobody do all the same, and
+the way back.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,13 @@ from tests.device.prepare import USER
 RULES = "/etc/polkit-1/rules.d/60-harmony-agent.rules"
 UNITS = ["web.service", "free.service", "wild-*.service"]
 CAPABILITIES = {"CapEff": 0b1011, "CapBnd": 0b1011, "CapAmb": 0b1011}  # CHOWN, DAC_OVERRIDE, FOWNER
-BUS = ["busctl", "call", "org.freedesktop.systemd1", "/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager"]
+BUS = [
+    "busctl",
+    "call",
+    "org.freedesktop.systemd1",
+    "/org/freedesktop/systemd1",
+    "org.freedesktop.systemd1.Manager",
+]
 
 
 @pytest.fixture(scope="module", params=SUITES)
@@ -26,7 +34,8 @@ def site(request: pytest.FixtureRequest, lab: Lab) -> Iterator[Installed]:
         said = made.install(agent, system)
         assert "NEAR TO ROOT" in said
         made.configure(
-            agent={"device_id": "pi-01", "kinds": ["File", "SystemdUnit"]}, systemd={"scope": "system", "units": UNITS}
+            agent={"device_id": "pi-01", "kinds": ["File", "SystemdUnit"]},
+            systemd={"scope": "system", "units": UNITS},
         )
         made.device.systemctl("start", AGENT)
         made.converge(unit("web.service"), page())
@@ -35,12 +44,16 @@ def site(request: pytest.FixtureRequest, lab: Lab) -> Iterator[Installed]:
 
 def unit(name: str) -> SystemdUnit:
     return SystemdUnit(
-        name=name, content=SLEEP.format("a").replace("default.target", "multi-user.target"), enabled=True
+        name=name,
+        content=SLEEP.format("a").replace("default.target", "multi-user.target"),
+        enabled=True,
     )
 
 
 def page() -> File:
-    return File(name="page", path="/srv/page", content="page\n", owner="root", group="root", mode="0600")
+    return File(
+        name="page", path="/srv/page", content="page\n", owner="root", group="root", mode="0600"
+    )
 
 
 def capabilities(site: Installed) -> dict[str, int]:
@@ -54,8 +67,14 @@ def test_it_manages_units_of_the_system_and_files_of_others(site: Installed) -> 
     assert capabilities(site) == CAPABILITIES
     site.converge(unit("free.service"), deployment="more")
     assert device.systemctl("is-active", "web.service", "free.service").stdout == "active\nactive\n"
-    assert device.systemctl("is-enabled", "web.service", "free.service").stdout == "enabled\nenabled\n"
-    for path in ("/srv/page", "/etc/systemd/system/web.service", "/etc/systemd/system/free.service"):
+    assert (
+        device.systemctl("is-enabled", "web.service", "free.service").stdout == "enabled\nenabled\n"
+    )
+    for path in (
+        "/srv/page",
+        "/etc/systemd/system/web.service",
+        "/etc/systemd/system/free.service",
+    ):
         assert (device.stat(path).owner, device.stat(path).group) == ("root", "root")
     site.remove("more")
     assert device.run(["find", "/etc/systemd/system", "-name", "free.service"]).stdout == ""
@@ -65,7 +84,14 @@ def test_it_manages_units_of_the_system_and_files_of_others(site: Installed) -> 
 def test_its_capabilities_end_at_the_roots(site: Installed) -> None:
     """Root itself in the agent's view of the file system, with every capability."""
     inside = ["nsenter", f"--mount=/proc/{site.main_pid()}/ns/mnt", "--"]
-    for path in ("/etc/harmony/a", "/opt/harmony/a", "/usr/bin/a", "/etc/a", "/var/lib/a", "/usr/lib/systemd/system/a"):
+    for path in (
+        "/etc/harmony/a",
+        "/opt/harmony/a",
+        "/usr/bin/a",
+        "/etc/a",
+        "/var/lib/a",
+        "/usr/lib/systemd/system/a",
+    ):
         said = site.device.run([*inside, "touch", path], check=False)
         assert "Read-only file system" in said.stderr, path
     for path in ("/srv/a", "/etc/systemd/system/a.service"):
@@ -84,20 +110,33 @@ def test_its_capabilities_end_at_the_roots(site: Installed) -> None:
         ["systemctl", "--no-ask-password", "stop", AGENT],
         ["systemctl", "--no-ask-password", "start", "wild-1.service"],
         ["systemctl", "--no-ask-password", "kill", "web.service"],
-        ["systemctl", "--no-ask-password", "set-property", "--runtime", "web.service", "CPUWeight=50"],
+        [
+            "systemctl",
+            "--no-ask-password",
+            "set-property",
+            "--runtime",
+            "web.service",
+            "CPUWeight=50",
+        ],
         ["systemctl", "--no-ask-password", "enable", "systemd-networkd.service"],
         ["systemctl", "--no-ask-password", "reboot"],
         [*BUS, "LinkUnitFiles", "asbb", "1", "/tmp/evil.service", "true", "false"],
         [*BUS, "MaskUnitFiles", "asbb", "1", "harmony-updater.service", "true", "true"],
         [*BUS, "SetEnvironment", "as", "1", "LD_PRELOAD=/tmp/evil.so"],
     ],
-    ids=lambda argv: " ".join(argv).replace("org.freedesktop.systemd1", "").replace("--no-ask-password ", "")[:60],
+    ids=lambda argv: (
+        " ".join(argv)
+        .replace("org.freedesktop.systemd1", "")
+        .replace("--no-ask-password ", "")[:60]
+    ),
 )
 def test_what_polkit_lets_nobody_do(site: Installed, argv: list[str]) -> None:
     done = site.device.run_unit(argv, user=USER, check=False)
     assert done.rc != 0
     said = (done.stdout + done.stderr).lower()
-    assert any(word in said for word in ("denied", "authentication", "not authorized", "access")), said
+    assert any(word in said for word in ("denied", "authentication", "not authorized", "access")), (
+        said
+    )
     assert not site.device.exists("/pwned")
     rules = site.device.read_text(RULES)
     assert '["web.service", "free.service"]' in rules

@@ -1,4 +1,5 @@
-"""What an enemy tries on a device, as a workload and through manifests: each refused, and each would be noticed if not.
+"""What an enemy tries on a device, as a workload and through manifests: each refused, and each
+would be noticed if not.
 
 One device for each Debian and profile. `attacks` is the program that runs there.
 """
@@ -63,16 +64,26 @@ def unseen(found: Mapping[str, str]) -> set[str]:
 
 def container(name: str = "box", **fields: Any) -> Container:
     """A container of busybox."""
-    base = {"name": name, "image": BUSYBOX, "command": ["/bin/true"], "restart": "never", "stop_grace_seconds": 0}
+    base = {
+        "name": name,
+        "image": BUSYBOX,
+        "command": ["/bin/true"],
+        "restart": "never",
+        "stop_grace_seconds": 0,
+    }
     return Container.model_validate({**base, **fields})
 
 
 def binds(*pairs: tuple[str, str], read_only: bool = True) -> list[dict[str, Any]]:
     """Mounts of these sources at these targets."""
-    return [{"type": "bind", "source": source, "target": target, "read_only": read_only} for source, target in pairs]
+    return [
+        {"type": "bind", "source": source, "target": target, "read_only": read_only}
+        for source, target in pairs
+    ]
 
 
-# -- as a workload ---------------------------------------------------------------------------------------------------
+# -- as a workload
+# ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.timeout(300)
@@ -99,7 +110,8 @@ def test_a_container_of_a_manifest_sees_nothing_of_it(user: Site) -> None:
     mounts = [*libraries, *binds((FOLDER, FOLDER), read_only=False)]
     command = user.argv("container", "secrets,process,updater")
     user.converge(
-        container(command=command, mounts=mounts, cap_add=["ALL"], network="host", user="0"), deployment="box"
+        container(command=command, mounts=mounts, cap_add=["ALL"], network="host", user="0"),
+        deployment="box",
     )
     found = user.outcome("container")
     user.remove("box")
@@ -109,10 +121,14 @@ def test_a_container_of_a_manifest_sees_nothing_of_it(user: Site) -> None:
 @pytest.mark.timeout(300)
 def test_what_it_says_of_itself_is_no_secret(user: Site) -> None:
     """Its command line may be read by all; nobody but root and the agent asks it how it is."""
-    assert SECRET not in user.as_workload("cat", f"/proc/{user.main_pid()}/cmdline", f"/proc/{user.main_pid()}/status")
+    assert SECRET not in user.as_workload(
+        "cat", f"/proc/{user.main_pid()}/cmdline", f"/proc/{user.main_pid()}/status"
+    )
     for verb in ("status", "plan", "check"):
         said = user.as_workload("harmony-agent", verb, check=False)
-        assert "cannot read the configuration /etc/harmony/agent.toml: Permission denied" in said, said
+        assert "cannot read the configuration /etc/harmony/agent.toml: Permission denied" in said, (
+            said
+        )
     assert user.device.run(["harmony-agent", "status"], check=False).rc in (0, 1)
 
 
@@ -125,20 +141,30 @@ def test_killed_by_a_workload_it_is_back(user: Site) -> None:
     user.control.resync(PI, 60)
 
 
-# -- as the agent itself, were it taken over -------------------------------------------------------------------------
+# -- as the agent itself, were it taken over
+# -------------------------------------------------------------------------
 
 
 def as_the_agent(site: Site) -> set[str]:
-    """What the attacks that are run in the agent's own sandbox achieve, but for what is its own memory and reading."""
+    """What the attacks that are run in the agent's own sandbox achieve, but for what is its own
+    memory and reading.
+    """
     dropin = f"/run/systemd/system/{AGENT}.d/attack.conf"
-    site.device.write(dropin, f"[Service]\nExecStartPre=-{' '.join(site.argv('agent', 'secrets,places'))}\n")
+    site.device.write(
+        dropin, f"[Service]\nExecStartPre=-{' '.join(site.argv('agent', 'secrets,places'))}\n"
+    )
     site.device.systemctl("daemon-reload")
     site.device.systemctl("restart", AGENT)
     could = done(site.outcome("agent"))
     site.device.remove(dropin)
     site.device.systemctl("daemon-reload")
-    assert {"secrets: read /etc/harmony/device.creds", "secrets: write /var/lib/harmony-agent"} <= could
-    memory = {name for name in could if "/var/lib/harmony-agent" in name} | {"secrets: speak at the agent's socket"}
+    assert {
+        "secrets: read /etc/harmony/device.creds",
+        "secrets: write /var/lib/harmony-agent",
+    } <= could
+    memory = {name for name in could if "/var/lib/harmony-agent" in name} | {
+        "secrets: speak at the agent's socket"
+    }
     return {name for name in could - memory if not name.startswith("secrets: read /etc/harmony")}
 
 
@@ -149,11 +175,14 @@ def test_taken_over_the_agent_can_change_nothing_of_its_own(user: Site) -> None:
 
 @pytest.mark.timeout(300)
 def test_taken_over_in_the_system_profile_it_can_write_units_alone(system: Site) -> None:
-    """Which is as much as root, and said to be; but what it may write is bounded, whatever its capabilities."""
+    """Which is as much as root, and said to be; but what it may write is bounded, whatever its
+    capabilities.
+    """
     assert as_the_agent(system) == {"places: write /etc/systemd/system"}
 
 
-# -- through manifests -----------------------------------------------------------------------------------------------
+# -- through manifests
+# -----------------------------------------------------------------------------------------------
 
 OUTSIDE, CLOSED = ("scores[0].path", "PathOutsideRoots"), ("scores[0].path", "PathForbidden")
 RELATED = "[Unit]\nConflicts={0}\n[Service]\nExecStart=/bin/true\n"
@@ -184,20 +213,44 @@ def mount(*sources: str) -> Container:
 
 def forbidden() -> list[tuple[AnyScore, list[tuple[str, str]]]]:
     """Scores, and what is said of them with `/` as a root: fields and codes."""
-    own = ("/etc/harmony/agent.toml", "/var/lib/harmony-agent/manifests.db", "/run/harmony-updater/updater.sock")
-    power = (f"{UNIT_FOLDER}/ssh.service", f"{HOME}/.config/containers/storage.conf", f"{HOME}/.ssh/authorized_keys")
+    own = (
+        "/etc/harmony/agent.toml",
+        "/var/lib/harmony-agent/manifests.db",
+        "/run/harmony-updater/updater.sock",
+    )
+    power = (
+        f"{UNIT_FOLDER}/ssh.service",
+        f"{HOME}/.config/containers/storage.conf",
+        f"{HOME}/.ssh/authorized_keys",
+    )
     code = (
         "/etc/systemd/system/harmony-agent.service",
         "/opt/harmony/agent/bin/harmony-agent",
         "/etc/systemd",
         "/etc/polkit-1/rules.d/1.rules",
     )
-    sources = ("/etc/harmony", "/var/lib/harmony-agent", "/run/harmony-updater", "/run/user", "/var/lib", HOME)
-    found: list[tuple[AnyScore, list[tuple[str, str]]]] = [(file(path), [CLOSED]) for path in (*own, *power, *code)]
+    sources = (
+        "/etc/harmony",
+        "/var/lib/harmony-agent",
+        "/run/harmony-updater",
+        "/run/user",
+        "/var/lib",
+        HOME,
+    )
+    found: list[tuple[AnyScore, list[tuple[str, str]]]] = [
+        (file(path), [CLOSED]) for path in (*own, *power, *code)
+    ]
     found += [(file("/etc/harmony", type="absent", content=None), [CLOSED])]
-    found += [(file("/srv/x", mode=mode), [("scores[0].mode", "SetuidRefused")]) for mode in ("4755", "2755", "6755")]
-    found += [(unit(name, state="stopped"), [("scores[0].name", "UnitForbidden")]) for name in OWN_UNITS]
-    found += [(unit(name, masked=True), [("scores[0].name", "UnitForbidden")]) for name in OWN_UNITS]
+    found += [
+        (file("/srv/x", mode=mode), [("scores[0].mode", "SetuidRefused")])
+        for mode in ("4755", "2755", "6755")
+    ]
+    found += [
+        (unit(name, state="stopped"), [("scores[0].name", "UnitForbidden")]) for name in OWN_UNITS
+    ]
+    found += [
+        (unit(name, masked=True), [("scores[0].name", "UnitForbidden")]) for name in OWN_UNITS
+    ]
     found += [(unit("ssh.service", state="stopped"), [("scores[0].name", "UnitNotAllowed")])]
     for text, reason in (
         (RELATED.format(AGENT), "UnitForbidden"),
@@ -206,8 +259,15 @@ def forbidden() -> list[tuple[AnyScore, list[tuple[str, str]]]]:
     ):
         found += [(unit(content=text, enabled=True), [("scores[0].content", reason)])]
         found += [(unit(dropins={"1.conf": text}), [("scores[0].dropins.1.conf", reason)])]
-    found += [(mount(source), [("scores[0].mounts[0].source", "MountForbidden")]) for source in sources]
-    found += [(container(env_files=["/etc/harmony/device.creds"]), [("scores[0].env_files[0]", "PathForbidden")])]
+    found += [
+        (mount(source), [("scores[0].mounts[0].source", "MountForbidden")]) for source in sources
+    ]
+    found += [
+        (
+            container(env_files=["/etc/harmony/device.creds"]),
+            [("scores[0].env_files[0]", "PathForbidden")],
+        )
+    ]
     return found
 
 
@@ -215,9 +275,14 @@ def manifests_are_refused(site: Site) -> None:
     """By the roots; and even where these hold all of the device."""
     assert site.rejected(file("/etc/passwd")) == [OUTSIDE]
     assert site.rejected(file("/srv")) == [OUTSIDE]
-    assert site.rejected(container(env_files=["/etc/hostname"])) == [("scores[0].env_files[0]", "PathOutsideRoots")]
+    assert site.rejected(container(env_files=["/etc/hostname"])) == [
+        ("scores[0].env_files[0]", "PathOutsideRoots")
+    ]
     site.start(roots=["/etc", "/opt", "/run", "/var", "/srv"])
-    said = {score.model_dump_json(exclude_unset=True): (site.rejected(score), right) for score, right in forbidden()}
+    said = {
+        score.model_dump_json(exclude_unset=True): (site.rejected(score), right)
+        for score, right in forbidden()
+    }
     site.start()
     assert {score: told for score, (told, right) in said.items() if told != right} == {}
 
@@ -234,13 +299,21 @@ def test_what_no_manifest_may_ask_for_in_the_system_profile(system: Site) -> Non
 
 @pytest.mark.timeout(300)
 def test_no_log_of_a_unit_that_is_none_of_a_manifests(user: Site) -> None:
-    for resource in ("SystemdUnit/ssh.service", f"SystemdUnit/{AGENT}", "SystemdUnit/*", "File/../../etc/harmony"):
+    for resource in (
+        "SystemdUnit/ssh.service",
+        f"SystemdUnit/{AGENT}",
+        "SystemdUnit/*",
+        "File/../../etc/harmony",
+    ):
         request = json.dumps({"resource": resource}).encode()
-        answer = user.control.do(user.control.client.request(command_subject(PI, "logs"), request, timeout=30))
+        answer = user.control.do(
+            user.control.client.request(command_subject(PI, "logs"), request, timeout=30)
+        )
         assert json.loads(answer.data)["error"]["code"] == "unknown-resource", resource
 
 
-# -- links and mounts ------------------------------------------------------------------------------------------------
+# -- links and mounts
+# ------------------------------------------------------------------------------------------------
 
 SWAP = """\
 import ctypes, os, sys
@@ -295,7 +368,10 @@ def test_no_link_leads_out_of_a_root(user: Site) -> None:
     )
     assert device.stat(f"{evil}/creds").kind == "regular file"
     assert device.read_text("/etc/harmony/device.creds") == f"{SECRET}\n"
-    assert (device.read("/etc/debian_version"), device.stat("/etc/debian_version").mode) == (release, 0o644)
+    assert (device.read("/etc/debian_version"), device.stat("/etc/debian_version").mode) == (
+        release,
+        0o644,
+    )
     assert not device.exists(f"{UNIT_FOLDER}/ssh.service")
     assert SECRET not in json.dumps(user.control.raw_status(PI, "links"))
     user.remove("links")
@@ -303,20 +379,40 @@ def test_no_link_leads_out_of_a_root(user: Site) -> None:
 
 def tried(generation: int, status: DeploymentStatus) -> bool:
     """Whether the agent has got as far as it can with that generation."""
-    return status.generation == generation and status.resources["File/evil"].phase in ("Ready", "Blocked", "Degraded")
+    return status.generation == generation and status.resources["File/evil"].phase in (
+        "Ready",
+        "Blocked",
+        "Degraded",
+    )
 
 
 @pytest.mark.timeout(300)
 def test_a_directory_that_is_swapped_for_a_link_all_the_time(user: Site) -> None:
-    """Into the one other directory that the agent may write: there a file would be a unit outside the list."""
+    """Into the one other directory that the agent may write: there a file would be a unit outside
+    the list.
+    """
     device, evil, stolen = user.device, f"{FOLDER}/race", f"{UNIT_FOLDER}/stolen.service"
     user.as_workload("mkdir", "--parents", evil)
     user.as_workload("ln", "--symbolic", UNIT_FOLDER, f"{FOLDER}/way")
-    start = ["systemd-run", "--user", "--quiet", "--unit=swap", "python3", "-c", SWAP, evil, f"{FOLDER}/way"]
+    start = [
+        "systemd-run",
+        "--user",
+        "--quiet",
+        "--unit=swap",
+        "python3",
+        "-c",
+        SWAP,
+        evil,
+        f"{FOLDER}/way",
+    ]
     device.run(start, user=USER)
     for turn in range(8):
         generation = user.control.apply(
-            PI, Manifest(deployment="race", scores=[file(f"{evil}/stolen.service", content=f"{turn}\n", adopt=True)])
+            PI,
+            Manifest(
+                deployment="race",
+                scores=[file(f"{evil}/stolen.service", content=f"{turn}\n", adopt=True)],
+            ),
         )
         user.control.until(PI, "race", partial(tried, generation), 60)
         assert not device.exists(stolen)
@@ -337,7 +433,18 @@ def test_a_mount_in_a_namespace_of_a_workload_is_its_own_alone(user: Site) -> No
     inside = ["unshare", "--map-root-user", "--mount", "--propagation=shared"]
     code = "import os,subprocess,sys,time; subprocess.run(['mount','--bind',*sys.argv[1:]],check=True); " \
            "open(sys.argv[2]+'/mounted.txt','w').close(); time.sleep(600)"  # fmt: skip
-    start = ["systemd-run", "--user", "--quiet", "--unit=mounts", *inside, "python3", "-c", code, UNIT_FOLDER, evil]
+    start = [
+        "systemd-run",
+        "--user",
+        "--quiet",
+        "--unit=mounts",
+        *inside,
+        "python3",
+        "-c",
+        code,
+        UNIT_FOLDER,
+        evil,
+    ]
     device.run(start, user=USER)
     eventually(lambda: device.exists(f"{UNIT_FOLDER}/mounted.txt"), "the workload has its mount")
     user.converge(file(f"{evil}/ssh.service"), deployment="mounted")
@@ -366,7 +473,8 @@ def test_a_root_that_a_workload_puts_a_link_for(user: Site) -> None:
     user.start()
 
 
-# -- the system profile ----------------------------------------------------------------------------------------------
+# -- the system profile
+# ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.timeout(300)
@@ -383,8 +491,14 @@ def test_root_would_succeed_in_all_of_it(user: Site) -> None:
     """So that each refusal is one: last, for it restarts things."""
     found = user.attack("root", ALL)
     refused = {name for name, outcome in found.items() if outcome.startswith("refused")}
-    # The updater's operations are fixed for root as well; newgidmap asks who is in its table, and a container has no
-    # CAP_SYS_RESOURCE.
-    fixed = {name for name in found if name.startswith("updater: ")} - {"updater: its journals by the socket's folder"}
-    others = {"identity: map the group", "identity: map a subordinate group", "process: change its limits"}
+    # The updater's operations are fixed for root as well; newgidmap asks who is in its table, and a
+    # container has no CAP_SYS_RESOURCE.
+    fixed = {name for name in found if name.startswith("updater: ")} - {
+        "updater: its journals by the socket's folder"
+    }
+    others = {
+        "identity: map the group",
+        "identity: map a subordinate group",
+        "process: change its limits",
+    }
     assert refused == (fixed | others) - {"updater: capabilities"}, found

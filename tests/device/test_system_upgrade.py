@@ -1,4 +1,6 @@
-"""SystemUpgrade end to end: agent and updater as installed services, real apt, a signed repository, a real reboot."""
+"""SystemUpgrade end to end: agent and updater as installed services, real apt, a signed repository,
+a real reboot.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,9 @@ def site(request: pytest.FixtureRequest, lab: Lab) -> Iterator[Site]:
     device = lab.device(request.param, lan)
     with tempfile.TemporaryDirectory(prefix="hu-") as folder, Control(lan.nats.host_url) as control:
         upgrading = Upgrading(device, Path(folder) / "apt")
-        upgrading.has(Package("harmony-sample", "1.0", {"/usr/share/harmony-sample/version": "1.0\n"}))
+        upgrading.has(
+            Package("harmony-sample", "1.0", {"/usr/share/harmony-sample/version": "1.0\n"})
+        )
         device.agent.install(CONFIG, service_type="notify")
         yield Site(device, control, upgrading)
     device.close()
@@ -67,7 +71,9 @@ def site(request: pytest.FixtureRequest, lab: Lab) -> Iterator[Site]:
 
 def test_a_manifest_moves_a_package_reboots_and_ends_completed(site: Site):
     before = site.device.boot_id()
-    site.upgrading.offers(Package("harmony-sample", "2.0", {"/usr/share/harmony-sample/version": "2.0\n"}))
+    site.upgrading.offers(
+        Package("harmony-sample", "2.0", {"/usr/share/harmony-sample/version": "2.0\n"})
+    )
     site.want("attempt-1")
     site.upgrading.reboots()
 
@@ -94,7 +100,10 @@ def test_a_manifest_moves_a_package_reboots_and_ends_completed(site: Site):
 def test_the_device_tells_what_its_updater_offers(site: Site):
     info = told(site.control)
     assert info.capabilities.updater is not None
-    assert (info.capabilities.updater.protocol, list(info.capabilities.updater.operations)) == (1, ["AptFullUpgradeV1"])
+    assert (info.capabilities.updater.protocol, list(info.capabilities.updater.operations)) == (
+        1,
+        ["AptFullUpgradeV1"],
+    )
 
 
 def told(control: Control, seconds: float = 20) -> DeviceInfo:
@@ -102,7 +111,9 @@ def told(control: Control, seconds: float = 20) -> DeviceInfo:
     deadline = time.monotonic() + seconds
     while True:
         try:
-            entry = control.do(control.jetstream.get_last_msg(f"KV_{INFO}", f"$KV.{INFO}.{info_key(PI)}"))
+            entry = control.do(
+                control.jetstream.get_last_msg(f"KV_{INFO}", f"$KV.{INFO}.{info_key(PI)}")
+            )
             return DeviceInfo.model_validate_json(entry.data or b"")
         except NotFoundError:
             assert time.monotonic() < deadline, "the device told nothing of itself"
@@ -114,7 +125,10 @@ def test_without_its_score_an_active_upgrade_ends_and_is_reported(site: Site):
     site.upgrading.offers(Package("harmony-sample", "2.0", scripts={"postinst": script}))
     site.want("attempt-1")
     site.control.until(
-        PI, "upgrade", lambda s: s.resources.get(KEY) and s.resources[KEY].reason == "UpgradeApplying", 60
+        PI,
+        "upgrade",
+        lambda s: s.resources.get(KEY) and s.resources[KEY].reason == "UpgradeApplying",
+        60,
     )
     site.control.apply(PI, Manifest(deployment="upgrade", removed=True))
     removing = site.control.until(PI, "upgrade", lambda s: s.phase == "Removing", 20)
@@ -128,7 +142,9 @@ def test_without_its_score_an_active_upgrade_ends_and_is_reported(site: Site):
 
 
 def test_a_failing_package_is_repair_required_and_terminal(site: Site):
-    site.upgrading.offers(Package("harmony-sample", "2.0", scripts={"postinst": "#!/bin/sh\nexit 1\n"}))
+    site.upgrading.offers(
+        Package("harmony-sample", "2.0", scripts={"postinst": "#!/bin/sh\nexit 1\n"})
+    )
     site.want("attempt-1")
     status = site.until("Failed")
     assert status.phase == "Failed"

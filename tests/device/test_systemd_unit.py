@@ -1,4 +1,6 @@
-"""SystemdUnit through the whole agent, on fleet-agent's own manager: every field set, changed, drifted and removed."""
+"""SystemdUnit through the whole agent, on fleet-agent's own manager: every field set, changed,
+drifted and removed.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +78,9 @@ class Site:
         deadline = time.monotonic() + 20
         while True:
             try:
-                request = self.control.client.request(f"device-commands.{PI}.{verb}", data, timeout=5)
+                request = self.control.client.request(
+                    f"device-commands.{PI}.{verb}", data, timeout=5
+                )
                 return self.control.do(request).data.decode()
             except (NoRespondersError, NatsTimeoutError):
                 assert time.monotonic() < deadline, f"no answer to {verb}"
@@ -108,12 +112,16 @@ class Site:
 
     def jobs(self, unit: str) -> int:
         """How often the manager said that it started or stopped the unit."""
-        return sum(1 for entry in self.device.journal(unit=unit, user=True) if entry.get("JOB_TYPE"))
+        return sum(
+            1 for entry in self.device.journal(unit=unit, user=True) if entry.get("JOB_TYPE")
+        )
 
     def starts(self, unit: str) -> int:
         """How often the manager said that it has started the unit."""
         entries = self.device.journal(unit=unit, user=True)
-        return sum(1 for entry in entries if entry.get("MESSAGE_ID") == "39f53479d3a045ac8e11786248231fbf")
+        return sum(
+            1 for entry in entries if entry.get("MESSAGE_ID") == "39f53479d3a045ac8e11786248231fbf"
+        )
 
     def wait(self, condition: Callable[[], bool], seconds: float = 10) -> None:
         deadline = time.monotonic() + seconds
@@ -153,7 +161,9 @@ def files(site: Site) -> list[str]:
 
 
 def web(**fields: Any) -> SystemdUnit:
-    return SystemdUnit.model_validate({"name": "web.service", "content": SLEEP.format("web"), **fields})
+    return SystemdUnit.model_validate(
+        {"name": "web.service", "content": SLEEP.format("web"), **fields}
+    )
 
 
 def reason(key: str, phase: str, code: str) -> Callable[[dict[str, Any]], bool]:
@@ -168,7 +178,9 @@ def test_every_field_is_set_changed_and_removed(site: Site) -> None:
     status = site.converge(web(dropins={"10-a.conf": "[Service]\nNice=5\n"}, enabled=True))
     found = status["resources"]["SystemdUnit/web.service"]
     assert found["phase"] == "Ready"
-    shown = site.show("web.service", "MainPID", "ActiveState", "SubState", "NRestarts", "Nice", "NeedDaemonReload")
+    shown = site.show(
+        "web.service", "MainPID", "ActiveState", "SubState", "NRestarts", "Nice", "NeedDaemonReload"
+    )
     detail = found["status"]
     assert detail.pop("since").endswith("Z")
     assert detail == {
@@ -187,7 +199,9 @@ def test_every_field_is_set_changed_and_removed(site: Site) -> None:
     first = site.run_id("web.service")
     site.converge(web(dropins={"10-a.conf": "[Service]\nNice=5\n"}, enabled=False))
     assert (site.enabled("web.service"), site.run_id("web.service")) == ("disabled", first)
-    site.converge(web(dropins={"10-a.conf": "[Service]\nNice=6\n", "20-b.conf": "[Unit]\nDescription=b\n"}))
+    site.converge(
+        web(dropins={"10-a.conf": "[Service]\nNice=6\n", "20-b.conf": "[Unit]\nDescription=b\n"})
+    )
     assert site.show("web.service", "Nice", "Description") == {"Nice": "6", "Description": "b"}
     second = site.run_id("web.service")
     assert second != first
@@ -202,10 +216,18 @@ def test_every_field_is_set_changed_and_removed(site: Site) -> None:
     site.converge(web(content=SLEEP.format("new")))
     assert site.run_id("web.service") == third
     site.converge(SystemdUnit(name="web.service", masked=True, state="stopped"))
-    assert site.show("web.service", "LoadState", "ActiveState") == {"LoadState": "masked", "ActiveState": "inactive"}
+    assert site.show("web.service", "LoadState", "ActiveState") == {
+        "LoadState": "masked",
+        "ActiveState": "inactive",
+    }
     site.remove()
     assert site.show("web.service", "LoadState")["LoadState"] == "not-found"
-    assert site.device.systemctl("list-units", "--all", "web.service", user=True).stdout.count("web.service") == 0
+    assert (
+        site.device.systemctl("list-units", "--all", "web.service", user=True).stdout.count(
+            "web.service"
+        )
+        == 0
+    )
 
 
 def test_every_drift_is_repaired_and_told(site: Site) -> None:
@@ -223,7 +245,8 @@ def test_every_drift_is_repaired_and_told(site: Site) -> None:
         break_it()
         status = site.until(
             lambda status, count=count: (
-                (status["resources"]["SystemdUnit/web.service"]["drift"] or {}).get("count") == count
+                (status["resources"]["SystemdUnit/web.service"]["drift"] or {}).get("count")
+                == count
                 and status["phase"] == "Converged"
             )
         )
@@ -239,17 +262,28 @@ def test_every_drift_is_repaired_and_told(site: Site) -> None:
 
 
 def test_a_mask_by_hand_is_undone(site: Site) -> None:
-    site.device.write(f"{HOME}/.local/share/systemd/user/sys.service", SLEEP.format("sys"), owner=USER)
+    site.device.write(
+        f"{HOME}/.local/share/systemd/user/sys.service", SLEEP.format("sys"), owner=USER
+    )
     site.by_hand("daemon-reload")
     site.converge(SystemdUnit(name="sys.service"))
     site.by_hand("mask", "--now", "sys.service")
     status = site.until(
-        lambda status: bool(status["resources"]["SystemdUnit/sys.service"]["drift"]) and status["phase"] == "Converged"
+        lambda status: (
+            bool(status["resources"]["SystemdUnit/sys.service"]["drift"])
+            and status["phase"] == "Converged"
+        )
     )
     assert "masked" in status["resources"]["SystemdUnit/sys.service"]["drift"]["fields"]
-    assert site.show("sys.service", "LoadState", "ActiveState") == {"LoadState": "loaded", "ActiveState": "active"}
+    assert site.show("sys.service", "LoadState", "ActiveState") == {
+        "LoadState": "loaded",
+        "ActiveState": "active",
+    }
     site.remove()
-    assert site.show("sys.service", "LoadState", "ActiveState") == {"LoadState": "loaded", "ActiveState": "inactive"}
+    assert site.show("sys.service", "LoadState", "ActiveState") == {
+        "LoadState": "loaded",
+        "ActiveState": "inactive",
+    }
 
 
 def test_drift_is_only_told_where_that_is_wanted(site: Site) -> None:
@@ -270,7 +304,10 @@ def test_a_second_pass_does_nothing(site: Site) -> None:
         SystemdUnit(name="x@.service", content=SLEEP.format("%i")),
     ]
     site.converge(*specs)
-    paths = [f"{UNITS}/{name}" for name in ("web.service", "web.service.d/10-a.conf", "no.service", "x@.service")]
+    paths = [
+        f"{UNITS}/{name}"
+        for name in ("web.service", "web.service.d/10-a.conf", "no.service", "x@.service")
+    ]
 
     def picture() -> Any:
         return (
@@ -321,7 +358,9 @@ def test_names(site: Site) -> None:
     }
     for name in ("a b.service", "../x.service", "x", "x.service/y", "harmony-agent.service"):
         generation = site.put_raw({"kind": "SystemdUnit", "name": name, "content": "[Unit]\n"})
-        status = site.until(lambda status, number=generation: (status["rejected"] or {}).get("generation") == number)
+        status = site.until(
+            lambda status, number=generation: (status["rejected"] or {}).get("generation") == number
+        )
         assert status["rejected"]["errors"][0]["field"] == "scores[0].name"
         assert status["phase"] == "Rejected"
     assert site.show("x@a\\x2db.service", "ActiveState")["ActiveState"] == "active"
@@ -332,8 +371,13 @@ def test_names(site: Site) -> None:
 def test_a_condition_and_a_start_that_hangs_hold_up_nothing_else(site: Site) -> None:
     """Known fault 23."""
     site.put(
-        SystemdUnit(name="hang.service", content="[Service]\nType=oneshot\nExecStart=/bin/sleep infinity\n"),
-        SystemdUnit(name="cond.service", content="[Unit]\nConditionPathExists=/nope\n" + SLEEP.format("")[7:]),
+        SystemdUnit(
+            name="hang.service", content="[Service]\nType=oneshot\nExecStart=/bin/sleep infinity\n"
+        ),
+        SystemdUnit(
+            name="cond.service",
+            content="[Unit]\nConditionPathExists=/nope\n" + SLEEP.format("")[7:],
+        ),
         web(),
     )
     began = time.monotonic()
@@ -351,11 +395,11 @@ def test_a_condition_and_a_start_that_hangs_hold_up_nothing_else(site: Site) -> 
 
 
 def test_a_oneshot_completes_once(site: Site) -> None:
-    """Known fault 17. Not again after the agent was killed, nor after a reboot; again for another spec."""
+    """Known fault 17. Not again after the agent was killed, nor after a reboot; again for another
+    spec.
+    """
     path = "/srv/ran"
-    content = (
-        f"[Service]\nType=oneshot\nExecStart=/bin/dd if=/dev/urandom of={path} bs=1 count=1 oflag=append conv=notrunc\n"
-    )
+    content = f"[Service]\nType=oneshot\nExecStart=/bin/dd if=/dev/urandom of={path} bs=1 count=1 oflag=append conv=notrunc\n"
     spec = SystemdUnit(name="once.service", content=content)
     after = File(name="after", path="/srv/after", content="x", after=["SystemdUnit/once.service"])
     status = site.converge(spec, after)
@@ -458,7 +502,11 @@ def test_a_killed_agent_restarts_nothing_twice(site: Site) -> None:
         generation = site.put(web(content=SLEEP.format(number)))
         time.sleep(0.012 * number)
         agent.await_new_pid(agent.kill())
-        site.until(lambda status, number=generation: (status["generation"], status["phase"]) == (number, "Converged"))
+        site.until(
+            lambda status, number=generation: (
+                (status["generation"], status["phase"]) == (number, "Converged")
+            )
+        )
         shown = site.show("web.service", "Description", "NeedDaemonReload")
         assert shown == {"Description": str(number), "NeedDaemonReload": "no"}
         assert site.starts("web.service") == before + 1
@@ -472,7 +520,9 @@ def test_the_bus_is_lost_and_comes_back(site: Site) -> None:
     site.device.run(["pkill", "-9", "-u", USER, "-f", "dbus-daemon --session"])
     time.sleep(0.5)
     site.device.run(["systemctl", "--user", "start", "dbus.service"], user=USER, check=False)
-    site.wait(lambda: site.device.systemctl("stop", "web.service", user=True, check=False).rc == 0, 15)
+    site.wait(
+        lambda: site.device.systemctl("stop", "web.service", user=True, check=False).rc == 0, 15
+    )
     site.wait(lambda: site.show("web.service", "ActiveState")["ActiveState"] == "active", 15)
     site.until(lambda status: status["phase"] == "Converged")
 
@@ -489,14 +539,23 @@ def test_a_manager_that_hangs_holds_up_nothing_else(site: Site) -> None:
     finally:
         site.device.run(["kill", "-CONT", manager])
     site.control.wait(PI, "web", timeout=40)
-    assert site.show("web.service", "Description", "ActiveState") == {"Description": "new", "ActiveState": "active"}
+    assert site.show("web.service", "Description", "ActiveState") == {
+        "Description": "new",
+        "ActiveState": "active",
+    }
 
 
 def test_logs(site: Site) -> None:
-    site.converge(SystemdUnit(name="say.service", content="[Service]\nExecStart=/bin/sh -c 'echo heard; sleep inf'\n"))
+    site.converge(
+        SystemdUnit(
+            name="say.service", content="[Service]\nExecStart=/bin/sh -c 'echo heard; sleep inf'\n"
+        )
+    )
 
     def heard() -> bool:
-        return "heard" in str(site.ask("logs", {"resource": "SystemdUnit/say.service", "lines": 10}))
+        return "heard" in str(
+            site.ask("logs", {"resource": "SystemdUnit/say.service", "lines": 10})
+        )
 
     site.wait(heard)
 

@@ -1,4 +1,6 @@
-"""A unit in every state that systemd has, taken over and removed: as before by `is-enabled` and files, also later."""
+"""A unit in every state that systemd has, taken over and removed: as before by `is-enabled` and
+files, also later.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +23,21 @@ STATES: dict[str, tuple[str, list[list[str]], str]] = {
     "indirect": (f"{VENDOR}/indirect.service", [], "indirect"),
     "enabled": (f"{VENDOR}/enabled.service", [["enable", "enabled.service"]], "enabled"),
     "aliased": (f"{VENDOR}/aliased.service", [["enable", "aliased.service"]], "enabled"),
-    "runtime": (f"{VENDOR}/runtime.service", [["enable", "--runtime", "runtime.service"]], "enabled-runtime"),
+    "runtime": (
+        f"{VENDOR}/runtime.service",
+        [["enable", "--runtime", "runtime.service"]],
+        "enabled-runtime",
+    ),
     "both": (
         f"{VENDOR}/both.service",
         [["enable", "both.service"], ["enable", "--runtime", "both.service"]],
         "enabled",
     ),
-    "wanted": (f"{VENDOR}/wanted.service", [["add-wants", "default.target", "wanted.service"]], "enabled"),
+    "wanted": (
+        f"{VENDOR}/wanted.service",
+        [["add-wants", "default.target", "wanted.service"]],
+        "enabled",
+    ),
     "masked": (f"{VENDOR}/masked.service", [["mask", "masked.service"]], "masked"),
     "enabledmasked": (
         f"{VENDOR}/enabledmasked.service",
@@ -54,7 +64,11 @@ STATES: dict[str, tuple[str, list[list[str]], str]] = {
     "global": (f"{VENDOR}/global.service", [], "enabled"),
     "generated": ("", [], "generated"),
 }
-REBOOTED = {"enabled-runtime": "disabled", "masked-runtime": "disabled", "linked-runtime": "not-found"}
+REBOOTED = {
+    "enabled-runtime": "disabled",
+    "masked-runtime": "disabled",
+    "linked-runtime": "not-found",
+}
 AT_BOOT = {"enabled", "aliased", "both", "wanted", "linkedenabled", "own", "global"}
 CONTENT: dict[str, str] = {
     "static": PLAIN,
@@ -105,19 +119,32 @@ def states(site: Site) -> dict[str, str]:
 def tree(site: Site, *, runtime: bool = True) -> list[str]:
     """Every file and link, and where it leads."""
     places = [UNITS, *(["/run/user/1000/systemd/user"] if runtime else [])]
-    lines = site.device.run(["find", *places, "-not", "-type", "d", "-printf", "%p %y %l\n"], check=False).stdout
+    lines = site.device.run(
+        ["find", *places, "-not", "-type", "d", "-printf", "%p %y %l\n"], check=False
+    ).stdout
     return sorted(lines.splitlines())
 
 
 def running(site: Site) -> set[str]:
-    return {name for name in STATES if site.show(f"{name}.service", "ActiveState")["ActiveState"] == "active"}
+    return {
+        name
+        for name in STATES
+        if site.show(f"{name}.service", "ActiveState")["ActiveState"] == "active"
+    }
 
 
 def spec(name: str, form: str) -> SystemdUnit:
     fields: dict[str, object] = {
         "content": {"content": SLEEP.format("ours"), "enabled": True},
-        "enabling": {"enabled": name not in ("static", "indirect", "wanted", "generated"), "masked": False},
-        "disabling": {"enabled": None if name == "global" else False, "masked": True, "state": "stopped"},
+        "enabling": {
+            "enabled": name not in ("static", "indirect", "wanted", "generated"),
+            "masked": False,
+        },
+        "disabling": {
+            "enabled": None if name == "global" else False,
+            "masked": True,
+            "state": "stopped",
+        },
     }[form]  # type: ignore[assignment]
     if form == "enabling" and not fields["enabled"]:
         fields["enabled"] = None

@@ -1,4 +1,6 @@
-"""The updater as it is installed, on a real Debian: an upgrade from a signed repository, and what can come between."""
+"""The updater as it is installed, on a real Debian: an upgrade from a signed repository, and what
+can come between.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,17 @@ import pytest
 from tests.device.aptrepo import Package
 from tests.device.lab import Lab
 from tests.device.prepare import USER
-from tests.device.upgrades import APT_UNIT, JOURNALS, PI, SOCKET, UNITS, Upgrading, names, sample, script
+from tests.device.upgrades import (
+    APT_UNIT,
+    JOURNALS,
+    PI,
+    SOCKET,
+    UNITS,
+    Upgrading,
+    names,
+    sample,
+    script,
+)
 
 Make = Callable[..., Upgrading]
 
@@ -38,9 +50,14 @@ def test_an_upgrade_reboots_and_ends_complete_with_the_lists_right(make: Make) -
     site = make(sample("1.0"), Package("harmony-old", "1.0"), Package("harmony-held", "1.0"))
     site.device.run(["apt-mark", "hold", "harmony-held"])
     new = {"Depends": "harmony-new", "Conflicts": "harmony-old"}
-    site.offers(sample("2.0", fields=new), Package("harmony-new", "0.5"), Package("harmony-held", "2.0"))
+    site.offers(
+        sample("2.0", fields=new), Package("harmony-new", "0.5"), Package("harmony-held", "2.0")
+    )
     before = site.device.boot_id()
-    assert site.say(op="capabilities")["status"] == {"protocol": 1, "operations": ["AptFullUpgradeV1"]}
+    assert site.say(op="capabilities")["status"] == {
+        "protocol": 1,
+        "operations": ["AptFullUpgradeV1"],
+    }
     assert site.ask()["status"]["phase"] == "preflight"
     assert site.ask()["ok"]  # delivered twice while it runs
     assert site.ask(run="run-2")["error"]["code"] == "attempt-conflict"
@@ -56,9 +73,14 @@ def test_an_upgrade_reboots_and_ends_complete_with_the_lists_right(make: Make) -
         "keptConffiles": [],
         "dpkgAudit": [],
     }
-    assert (site.version("harmony-sample"), site.version("harmony-held"), site.upgrades()) == ("2.0", "1.0", 1)
+    assert (site.version("harmony-sample"), site.version("harmony-held"), site.upgrades()) == (
+        "2.0",
+        "1.0",
+        1,
+    )
     assert "Setting up harmony-sample (2.0)" in site.log()
-    # Delivered again, also to an updater that has started again: the same result, and nothing is done.
+    # Delivered again, also to an updater that has started again: the same result, and nothing is
+    # done.
     for _ in range(2):
         assert site.ask()["status"] == status
         site.restart()
@@ -90,14 +112,22 @@ def test_the_agent_s_user_is_admitted_and_another_is_not(make: Make) -> None:
     assert shown == f"660 root {USER}"
 
     def told(*setpriv: str) -> dict[str, Any]:
-        return dict(json.loads(device.run(["setpriv", *setpriv, "python3", "-c", _ASK, SOCKET]).stdout))
+        return dict(
+            json.loads(device.run(["setpriv", *setpriv, "python3", "-c", _ASK, SOCKET]).stdout)
+        )
 
     gid = device.run(["id", "--group", USER]).stdout.strip()
     assert json.loads(device.run(["python3", "-c", _ASK, SOCKET], user=USER).stdout)["ok"]
     assert told("--reuid=65534", "--regid=65534", f"--groups={gid}")["ok"]
-    assert told("--reuid=65534", "--regid=65534", "--clear-groups")["error"]["code"] == "PermissionError"
+    assert (
+        told("--reuid=65534", "--regid=65534", "--clear-groups")["error"]["code"]
+        == "PermissionError"
+    )
     device.run(["chmod", "0666", SOCKET])  # were the file's mode not there
-    assert told("--reuid=65534", "--regid=65534", "--clear-groups")["error"]["code"] in {"forbidden", "BrokenPipeError"}
+    assert told("--reuid=65534", "--regid=65534", "--clear-groups")["error"]["code"] in {
+        "forbidden",
+        "BrokenPipeError",
+    }
 
 
 def test_it_is_hardened(make: Make) -> None:
@@ -105,27 +135,45 @@ def test_it_is_hardened(make: Make) -> None:
     said = device.run(["systemd-analyze", "security", "--no-pager", UNITS[1]]).stdout
     exposure = float(said.rsplit("Overall exposure level for", 1)[1].split(":")[1].split()[0])
     assert exposure < 3.0, said
-    pid = device.run(["systemctl", "show", "--property=MainPID", "--value", UNITS[1]]).stdout.strip()
+    pid = device.run(
+        ["systemctl", "show", "--property=MainPID", "--value", UNITS[1]]
+    ).stdout.strip()
     status = device.read_text(f"/proc/{pid}/status")
     assert int(status.split("CapEff:")[1].split()[0], 16) == 1 << 2  # CAP_DAC_READ_SEARCH
     assert "NoNewPrivs:\t1" in status
 
 
-def test_a_postinst_that_restarts_the_updater_the_agent_and_dbus_does_not_cut_apt(make: Make) -> None:
+def test_a_postinst_that_restarts_the_updater_the_agent_and_dbus_does_not_cut_apt(
+    make: Make,
+) -> None:
     site = make()
-    site.device.write("/etc/systemd/system/agent-like.service", "[Service]\nExecStart=/bin/sleep infinity\n")
+    site.device.write(
+        "/etc/systemd/system/agent-like.service", "[Service]\nExecStart=/bin/sleep infinity\n"
+    )
     site.device.systemctl("daemon-reload")
     site.device.systemctl("start", "agent-like.service")
     postinst = script(
-        f"systemctl restart {UNITS[1]} agent-like.service", "sleep 0.3", "systemctl restart dbus.service", "sleep 0.5"
+        f"systemctl restart {UNITS[1]} agent-like.service",
+        "sleep 0.3",
+        "systemctl restart dbus.service",
+        "sleep 0.5",
     )
     site.offers(sample("2.0", scripts={"postinst": postinst}), Package("harmony-last", "1.0"))
     site.ask()
     site.reboots()
     status = site.await_phase()
-    assert (status["phase"], names(status["result"]["upgraded"])) == ("complete", ["harmony-sample"])
+    assert (status["phase"], names(status["result"]["upgraded"])) == (
+        "complete",
+        ["harmony-sample"],
+    )
     assert site.upgrades() == 1
-    assert sum("Started harmony-updater.service" in said for said in site.device.messages(unit=UNITS[1])) >= 3
+    assert (
+        sum(
+            "Started harmony-updater.service" in said
+            for said in site.device.messages(unit=UNITS[1])
+        )
+        >= 3
+    )
 
 
 def test_an_updater_that_is_killed_waits_for_the_apt_that_still_runs(make: Make) -> None:
@@ -156,7 +204,11 @@ def test_expiry_before_it_starts(make: Make) -> None:
     blocked = site.await_phase("blocked")
     assert f"pid {pid}" in blocked["message"]
     ended = site.await_phase(seconds=15)
-    assert (ended["phase"], ended["reason"], site.version("harmony-sample")) == ("failed", "Expired", "1.0")
+    assert (ended["phase"], ended["reason"], site.version("harmony-sample")) == (
+        "failed",
+        "Expired",
+        "1.0",
+    )
 
 
 def test_expiry_after_apt_has_begun_interrupts_nothing(make: Make) -> None:
@@ -178,17 +230,29 @@ def test_an_edited_conffile_stays_and_a_question_is_not_asked(make: Make) -> Non
     site.device.write("/etc/harmony-sample.conf", "mine\n")
     # Whoever prefers the package's version in dpkg's own configuration doesn't get it from here.
     site.device.write("/etc/dpkg/dpkg.cfg.d/new", "force-confnew\n")
-    ask = script(". /usr/share/debconf/confmodule", "db_input critical harmony-sample/which || true", "db_go || true")
+    ask = script(
+        ". /usr/share/debconf/confmodule",
+        "db_input critical harmony-sample/which || true",
+        "db_go || true",
+    )
     template = "Template: harmony-sample/which\nType: select\nChoices: a, b\nDescription: which?\n"
     stdin = script("read -r answer && echo 'GOT AN ANSWER' || echo 'NO STDIN'")
     files = dict.fromkeys(conffiles, "two\n") | {"/DEBIAN/templates": template}
     site.offers(
-        sample("2.0", files=files, conffiles=conffiles, scripts={"config": ask, "postinst": ask, "preinst": stdin})
+        sample(
+            "2.0",
+            files=files,
+            conffiles=conffiles,
+            scripts={"config": ask, "postinst": ask, "preinst": stdin},
+        )
     )
     site.ask()
     site.reboots()
     status = site.await_phase()
-    assert (status["phase"], status["result"]["keptConffiles"]) == ("complete", ["/etc/harmony-sample.conf"])
+    assert (status["phase"], status["result"]["keptConffiles"]) == (
+        "complete",
+        ["/etc/harmony-sample.conf"],
+    )
     assert site.device.read_text("/etc/harmony-sample.conf") == "mine\n"
     assert site.device.read_text("/etc/harmony-other.conf") == "two\n"
     assert "NO STDIN" in site.log()
@@ -199,7 +263,11 @@ def test_where_nothing_is_to_be_upgraded_nothing_is_rebooted(make: Make) -> None
     boot = site.device.boot_id()
     site.ask()
     status = site.await_phase()
-    assert (status["phase"], status["reason"], status["bootIdAfter"]) == ("complete", "NothingToUpgrade", None)
+    assert (status["phase"], status["reason"], status["bootIdAfter"]) == (
+        "complete",
+        "NothingToUpgrade",
+        None,
+    )
     assert names(status["result"]["upgraded"]) == []
     site.device.write("/run/reboot-required", "")
     site.ask(attempt="attempt-2")
@@ -224,13 +292,19 @@ def test_what_the_device_has_that_could_spoil_it_has_no_effect(make: Make) -> No
         site.device.write(name, run)
         site.device.run(["chmod", "0755", name])
     site.device.write("/srv/evil.conf", _EVIL + 'Acquire::AllowInsecureRepositories "1";')
-    variables = ["APT_CONFIG=/srv/evil.conf", "LD_PRELOAD=/srv/evil.so", "PATH=/usr/local/bin:/usr/bin", "SOMETHING=x"]
+    variables = [
+        "APT_CONFIG=/srv/evil.conf",
+        "LD_PRELOAD=/srv/evil.so",
+        "PATH=/usr/local/bin:/usr/bin",
+        "SOMETHING=x",
+    ]
     site.device.systemctl("set-environment", *variables)
     site.restart()
     site.device.write("/etc/apt/apt.conf.d/99x", _RUINOUS)
     postinst = script("env >/srv/environment")
     site.offers(
-        sample("2.0", scripts={"postinst": postinst}, fields={"Depends": "harmony-new"}), Package("harmony-new", "1")
+        sample("2.0", scripts={"postinst": postinst}, fields={"Depends": "harmony-new"}),
+        Package("harmony-new", "1"),
     )
     site.ask()
     site.reboots()
@@ -238,7 +312,9 @@ def test_what_the_device_has_that_could_spoil_it_has_no_effect(make: Make) -> No
     assert (site.version("harmony-sample"), site.version("harmony-new")) == ("2.0", "1")
     assert not site.device.exists("/srv/ran")
     environment = site.device.read_text("/srv/environment")
-    assert not any(word in environment for word in ("APT_CONFIG", "LD_PRELOAD", "SOMETHING", "/usr/local"))
+    assert not any(
+        word in environment for word in ("APT_CONFIG", "LD_PRELOAD", "SOMETHING", "/usr/local")
+    )
 
 
 _DRIP = """
@@ -268,7 +344,9 @@ def test_a_workload_that_keeps_connections_busy_keeps_nobody_out(make: Make) -> 
         assert time.monotonic() - since < 5
 
 
-def test_a_workload_has_a_bounded_number_of_attempts_accepted_and_reboots_nothing(make: Make) -> None:
+def test_a_workload_has_a_bounded_number_of_attempts_accepted_and_reboots_nothing(
+    make: Make,
+) -> None:
     site = make(attempts_per_hour=3)
     boot, accepted = site.device.boot_id(), []
     for number in range(40):
@@ -292,7 +370,11 @@ def test_what_apt_did_not_do_though_it_ended_well_has_failed(make: Make) -> None
     site.offers(sample("2.0"))
     site.ask()
     status = site.await_phase()
-    assert (status["phase"], status["reason"], site.version("harmony-sample")) == ("failed", "UpgradeIncomplete", "1.0")
+    assert (status["phase"], status["reason"], site.version("harmony-sample")) == (
+        "failed",
+        "UpgradeIncomplete",
+        "1.0",
+    )
     assert "harmony-sample is 1.0, planned was 2.0" in status["message"]
 
 
@@ -338,11 +420,15 @@ def test_apt_that_fails_and_leaves_the_packages_healthy_has_failed(make: Make) -
 
 
 @pytest.mark.parametrize(("moment", "state"), [("preinst", "iH"), ("postinst", "iF")])
-def test_apt_killed_while_unpacking_or_configuring_is_never_run_again(make: Make, moment: str, state: str) -> None:
+def test_apt_killed_while_unpacking_or_configuring_is_never_run_again(
+    make: Make, moment: str, state: str
+) -> None:
     site = make()
     site.offers(sample("2.0", scripts={moment: script("sleep 60")}))
     site.ask()
-    site.wait_for(lambda: site.processes("dpkg/", moment) or site.processes(f"harmony-sample.{moment}"))
+    site.wait_for(
+        lambda: site.processes("dpkg/", moment) or site.processes(f"harmony-sample.{moment}")
+    )
     site.device.systemctl("kill", "--signal=KILL", "--kill-whom=all", APT_UNIT)
     status = site.await_phase()
     assert status["phase"] == "repair-required"
@@ -382,7 +468,9 @@ def test_a_power_cut_while_applying_loses_no_journal(make: Make) -> None:
 
 def test_a_power_cut_right_after_the_answer_loses_no_attempt(make: Make) -> None:
     site = make(durable=True)
-    site.device.write("/etc/tmpfiles.d/synchronised.conf", "")  # the clock isn't synchronised after the cut
+    site.device.write(
+        "/etc/tmpfiles.d/synchronised.conf", ""
+    )  # the clock isn't synchronised after the cut
     site.offers(sample("2.0"))
     site.device.run(["sync"])
     assert site.ask()["ok"]
@@ -405,7 +493,11 @@ def test_a_reboot_that_does_not_happen_is_asked_for_a_bounded_number_of_times(ma
         site.restart()
         assert site.record()["rebootsAsked"] == asked == 1
     status = site.await_phase(seconds=60)
-    assert (status["phase"], status["reason"], status["bootIdAfter"]) == ("failed", "RebootFailed", None)
+    assert (status["phase"], status["reason"], status["bootIdAfter"]) == (
+        "failed",
+        "RebootFailed",
+        None,
+    )
     assert site.record()["rebootsAsked"] == 2
     assert sum("reboot: (" in said for said in site.device.messages(unit=UNITS[1])) == 2
     assert names(status["result"]["upgraded"]) == ["harmony-sample"]
@@ -426,7 +518,11 @@ def test_a_boot_id_that_cannot_be_read_is_no_reboot(make: Make) -> None:
     hide(True)
     site.ask()
     status = site.await_phase()
-    assert (status["phase"], status["reason"], site.version("harmony-sample")) == ("failed", "BootIdUnreadable", "1.0")
+    assert (status["phase"], status["reason"], site.version("harmony-sample")) == (
+        "failed",
+        "BootIdUnreadable",
+        "1.0",
+    )
     hide(False)
     site.ask(attempt="attempt-2")
     site.await_phase("rebooting", attempt="attempt-2")
@@ -435,7 +531,9 @@ def test_a_boot_id_that_cannot_be_read_is_no_reboot(make: Make) -> None:
     assert (status["phase"], status["reason"]) == ("failed", "RebootFailed")
 
 
-def test_two_active_journals_or_a_corrupt_one_keep_it_from_starting_and_are_named(make: Make) -> None:
+def test_two_active_journals_or_a_corrupt_one_keep_it_from_starting_and_are_named(
+    make: Make,
+) -> None:
     site = make()
     site.device.systemctl("stop", *UNITS)
     site.device.write(f"{JOURNALS}/broken.json", "{")
@@ -446,7 +544,13 @@ def test_two_active_journals_or_a_corrupt_one_keep_it_from_starting_and_are_name
     time.sleep(3)  # RestartSec has passed
     assert site.device.systemctl("is-failed", UNITS[1], check=False).rc == 0
     site.device.remove(f"{JOURNALS}/broken.json")
-    one = {"attemptId": "", "runUid": "r", "deviceId": PI, "phase": "preflight", "expiresAt": "2999-01-01T00:00:00Z"}
+    one = {
+        "attemptId": "",
+        "runUid": "r",
+        "deviceId": PI,
+        "phase": "preflight",
+        "expiresAt": "2999-01-01T00:00:00Z",
+    }
     for name in ("one", "two"):
         site.device.write(f"{JOURNALS}/{name}.json", json.dumps(one | {"attemptId": name}))
     code, said = site.cli("serve")

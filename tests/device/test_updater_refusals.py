@@ -1,4 +1,6 @@
-"""What keeps an upgrade from starting, on a real Debian: each with its phase, its reason, and nothing changed."""
+"""What keeps an upgrade from starting, on a real Debian: each with its phase, its reason, and
+nothing changed.
+"""
 
 from __future__ import annotations
 
@@ -48,9 +50,12 @@ def refused(site: Upgrading, seconds: float = 30) -> tuple[str, str, str]:
 
 
 @pytest.mark.parametrize(
-    "lock", ["lib/dpkg/lock-frontend", "lib/dpkg/lock", "lib/apt/lists/lock", "cache/apt/archives/lock"]
+    "lock",
+    ["lib/dpkg/lock-frontend", "lib/dpkg/lock", "lib/apt/lists/lock", "cache/apt/archives/lock"],
 )
-def test_a_lock_held_beyond_the_bound_names_its_holder_and_kills_it_not(site: Upgrading, lock: str) -> None:
+def test_a_lock_held_beyond_the_bound_names_its_holder_and_kills_it_not(
+    site: Upgrading, lock: str
+) -> None:
     pid = site.holder(f"/var/{lock}")
     attempt = f"attempt-{next(_NUMBERS)}"
     try:
@@ -70,14 +75,19 @@ def test_a_lock_held_beyond_the_bound_names_its_holder_and_kills_it_not(site: Up
     ("path", "text"),
     [
         ("/etc/apt/sources.list.d/x.list", f"deb [trusted=yes] file:{UNSIGNED} ./\n"),
-        ("/etc/apt/sources.list.d/x.sources", f"Types: deb\nURIs: file:{UNSIGNED}\nSuites: ./\nTrusted: yes\n"),
+        (
+            "/etc/apt/sources.list.d/x.sources",
+            f"Types: deb\nURIs: file:{UNSIGNED}\nSuites: ./\nTrusted: yes\n",
+        ),
         ("/etc/apt/sources.list.d/x.list", f"deb [allow-insecure=yes] file:{UNSIGNED} ./\n"),
         ("/etc/apt/apt.conf.d/99x", 'APT::Get::AllowUnauthenticated "true";\n'),
         ("/etc/apt/apt.conf.d/99x", 'Acquire { AllowInsecureRepositories "1"; };\n'),
         ("/etc/apt/apt.conf.d/99x", 'Binary::apt-get::Acquire::AllowWeakRepositories "on";\n'),
     ],
 )
-def test_a_source_without_authentication_is_refused_and_named(site: Upgrading, path: str, text: str) -> None:
+def test_a_source_without_authentication_is_refused_and_named(
+    site: Upgrading, path: str, text: str
+) -> None:
     site.device.write(path, text)
     try:
         phase, reason, message = refused(site)
@@ -108,7 +118,9 @@ def test_an_option_that_changes_what_runs_is_refused_and_named(site: Upgrading) 
 
 
 def test_a_failed_index_fails_it(site: Upgrading) -> None:
-    site.device.write("/etc/apt/sources.list.d/x.list", "deb http://user:secret@127.0.0.1:9/debian stable main\n")
+    site.device.write(
+        "/etc/apt/sources.list.d/x.list", "deb http://user:secret@127.0.0.1:9/debian stable main\n"
+    )
     try:
         _, reason, message = refused(site)
         assert reason == "IndexFailed"
@@ -119,7 +131,9 @@ def test_a_failed_index_fails_it(site: Upgrading) -> None:
         site.device.remove("/etc/apt/sources.list.d/x.list")
 
 
-def test_an_unsigned_repository_fails_it_even_if_it_is_not_configured_as_trusted(site: Upgrading) -> None:
+def test_an_unsigned_repository_fails_it_even_if_it_is_not_configured_as_trusted(
+    site: Upgrading,
+) -> None:
     site.device.run(["mkdir", "-p", UNSIGNED])
     site.device.write(f"{UNSIGNED}/Packages", "")
     site.device.write("/etc/apt/sources.list.d/x.list", f"deb file:{UNSIGNED} ./\n")
@@ -212,8 +226,11 @@ def test_a_clock_that_is_not_synchronised_blocks_and_judges_no_expiry(
 def test_a_clock_far_off_judges_no_expiry_until_it_is_synchronised(
     site: Upgrading, unsynchronised: Callable[[], None], clock: str
 ) -> None:
-    # libfaketime makes Python's sleep fail on Debian 12; this moves the clock that the updater reads, and nothing else.
-    place = site.device.run([PYTHON, "-c", "import site; print(site.getsitepackages()[0])"]).stdout.strip()
+    # libfaketime makes Python's sleep fail on Debian 12; this moves the clock that the updater
+    # reads, and nothing else.
+    place = site.device.run(
+        [PYTHON, "-c", "import site; print(site.getsitepackages()[0])"]
+    ).stdout.strip()
     module, offset = f"{place}/moved_clock", "/etc/harmony-test-offset"
     away = time.mktime(time.strptime(f"{clock} UTC", "%Y-%m-%d %H:%M:%S %Z")) - time.time()
     site.device.write(offset, str(away))
@@ -224,7 +241,9 @@ def test_a_clock_far_off_judges_no_expiry_until_it_is_synchronised(
     attempt = f"clock-{clock[:4]}"
     try:
         soon = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 6))
-        assert site.ask(attempt=attempt, expires=soon)["ok"]  # in 1970 far ahead, in 2036 long ago: it can't be told
+        assert site.ask(attempt=attempt, expires=soon)[
+            "ok"
+        ]  # in 1970 far ahead, in 2036 long ago: it can't be told
         blocked = site.await_phase("blocked", attempt=attempt)
         assert (blocked["reason"], blocked["startedAt"][:4]) == ("ClockUnsynchronised", clock[:4])
         time.sleep(7)
@@ -241,7 +260,9 @@ def test_a_clock_far_off_judges_no_expiry_until_it_is_synchronised(
 def test_another_mutation_blocks_and_is_named(site: Upgrading) -> None:
     holder = "/var/lib/harmony-fleet-updater/mutation.holder"
     site.device.write(holder, "agent-upgrade 7")
-    site.device.write("/etc/apt/apt.conf.d/99x", 'APT::Get::AllowUnauthenticated "true";\n')  # so that it won't go on
+    site.device.write(
+        "/etc/apt/apt.conf.d/99x", 'APT::Get::AllowUnauthenticated "true";\n'
+    )  # so that it won't go on
     try:
         attempt = f"attempt-{next(_NUMBERS)}"
         site.ask(attempt=attempt)
@@ -258,19 +279,32 @@ def test_another_mutation_blocks_and_is_named(site: Upgrading) -> None:
 
 
 def test_the_socket_under_fire(site: Upgrading) -> None:
-    pid = site.device.run(["systemctl", "show", "--property=MainPID", "--value", UNITS[1]]).stdout.strip()
+    pid = site.device.run(
+        ["systemctl", "show", "--property=MainPID", "--value", UNITS[1]]
+    ).stdout.strip()
 
     def memory() -> int:
         return int(site.device.read_text(f"/proc/{pid}/status").split("VmRSS:")[1].split()[0])
 
-    for line in (b"\n", b"\xff\xfe\n", b"[]\n", b'{"v":1,"op":"sh"}\n', b'{"v":1,"op":"capabilities","x":1}\n'):
+    for line in (
+        b"\n",
+        b"\xff\xfe\n",
+        b"[]\n",
+        b'{"v":1,"op":"sh"}\n',
+        b'{"v":1,"op":"capabilities","x":1}\n',
+    ):
         assert b'"ok":false' in site.talk(line)
     site.device.run(["python3", "-c", _FIRE], timeout=120)
     warm = memory()
     site.device.run(["python3", "-c", _FIRE], timeout=120)
     assert memory() < warm + 4096
     site.wait_for(lambda: site.say(op="capabilities").get("ok"), 60)
-    assert site.device.run(["systemctl", "show", "--property=MainPID", "--value", UNITS[1]]).stdout.strip() == pid
+    assert (
+        site.device.run(
+            ["systemctl", "show", "--property=MainPID", "--value", UNITS[1]]
+        ).stdout.strip()
+        == pid
+    )
 
 
 _FIRE = """

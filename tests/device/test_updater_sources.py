@@ -1,7 +1,8 @@
 """Where authentication is off, by the real apt's deeds and by the updater's checks, on each Debian.
 
-apt is given an unsigned repository by each line, stanza and option in turn. Where it takes the index, the updater must
-refuse, and before it fetches anything. Where a signed one is given, it must not.
+apt is given an unsigned repository by each line, stanza and option in turn. Where it takes the
+index, the updater must refuse, and before it fetches anything. Where a signed one is given, it must
+not.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ URI = f"file:{REPOSITORY}"
 PYTHON = "/opt/harmony/bin/python"
 PLAIN = f"deb {URI} stable main\n"
 
-# Each case is three texts: a .list, a .sources, an apt.conf. The answer: did apt take it, and what the updater says.
-# Of an unsigned repository that apt doesn't take, the updater isn't asked.
+# Each case is three texts: a .list, a .sources, an apt.conf. The answer: did apt take it, and what
+# the updater says. Of an unsigned repository that apt doesn't take, the updater isn't asked.
 _TRY = """
 import json, os, shutil, subprocess, sys
 from harmony_updater.host import Host
@@ -111,7 +112,9 @@ def texts(lines: Sequence[str], uri: str) -> list[str]:
     return [line.replace("{uri}", uri) for line in lines]
 
 
-def test_what_apt_takes_unsigned_the_updater_refuses_in_every_spelling(lab: Lab, suite: str) -> None:
+def test_what_apt_takes_unsigned_the_updater_refuses_in_every_spelling(
+    lab: Lab, suite: str
+) -> None:
     device = with_repository(lab.device(suite))
     cases: list[Case] = [(line + "\n", "", "") for line in texts(LINES, URI)]
     cases += [("", stanza, "") for stanza in texts(STANZAS, URI)]
@@ -160,7 +163,11 @@ def test_a_signed_repository_is_taken_whatever_else_the_device_has(signed: Devic
         (line + line, "", ""),  # apt warns of it
         ("", stanza, ""),
         ("", stanza + "\n" + stanza, ""),
-        (line, f"Enabled: no\nTypes: deb\nURIs: {URI}\nSuites: stable\nComponents: main\nTrusted: yes\n", ""),
+        (
+            line,
+            f"Enabled: no\nTypes: deb\nURIs: {URI}\nSuites: stable\nComponents: main\nTrusted: yes\n",
+            "",
+        ),
         (f"# {off}{line}", "", ""),
         ("", "", ""),
         *((line, "", option + "\n") for option in HARMLESS),
@@ -213,10 +220,17 @@ def test_what_a_replaced_verifier_let_in_is_verified_anew(signed: Device) -> Non
     signed.run(["sed", "-i", "s/^Suite: test/Suite: another/", f"{PLACE}/InRelease"])
     signed.write("/srv/good", _ALWAYS_GOOD)
     signed.run(["chmod", "0755", "/srv/good"])
-    signed.write("/srv/evil.conf", "".join(f'Dir::Bin::methods::{name} "/srv/good";\n' for name in ("gpgv", "sqv")))
+    signed.write(
+        "/srv/evil.conf",
+        "".join(f'Dir::Bin::methods::{name} "/srv/good";\n' for name in ("gpgv", "sqv")),
+    )
     assert signed.run(["apt-get", "update"], check=False).rc == 100
-    assert signed.run(["env", "APT_CONFIG=/srv/evil.conf", "apt-get", "update"], check=False).rc == 0
+    assert (
+        signed.run(["env", "APT_CONFIG=/srv/evil.conf", "apt-get", "update"], check=False).rc == 0
+    )
     as_it_is = _TRY.replace("def lay(case):\n", "def lay(case):\n    return\n")
-    ((_, said),) = json.loads(signed.run([PYTHON, "-c", as_it_is, ""], input='[["", "", ""]]').stdout)
+    ((_, said),) = json.loads(
+        signed.run([PYTHON, "-c", as_it_is, ""], input='[["", "", ""]]').stdout
+    )
     assert said
     assert said[0] == "IndexFailed"

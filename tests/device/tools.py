@@ -1,4 +1,5 @@
-"""Runs the host's tools for the device harness: fixed argument lists, a time limit on each, output in the error.
+"""Runs the host's tools for the device harness: fixed argument lists, a time limit on each, output
+in the error.
 
 Must not know what a device is, and must not use a shell.
 """
@@ -20,13 +21,17 @@ def call(
 ) -> str:
     """Run a tool of the host to its end and return its standard output.
 
-    Raises HarnessError when the tool is missing, ends with a code that is not in `ok`, or takes longer than `timeout`
-    seconds (it is then killed).
+    Raises HarnessError when the tool is missing, ends with a code that is not in `ok`, or takes
+    longer than `timeout` seconds (it is then killed).
     """
     try:
-        done = subprocess.run(argv, input=stdin, env=env, capture_output=True, timeout=timeout, check=False)
+        done = subprocess.run(
+            argv, input=stdin, env=env, capture_output=True, timeout=timeout, check=False
+        )
     except FileNotFoundError as error:
-        raise HarnessError(f"cannot run {argv[0]}: not installed; see tests/device/apt-packages.txt") from error
+        raise HarnessError(
+            f"cannot run {argv[0]}: not installed; see tests/device/apt-packages.txt"
+        ) from error
     except subprocess.TimeoutExpired as error:
         raise HarnessError(f"cannot finish {' '.join(argv)}: no end after {timeout:g} s") from error
     if done.returncode not in ok:

@@ -1,4 +1,5 @@
-"""A device with the root updater installed as its units say, and a signed repository to upgrade from.
+"""A device with the root updater installed as its units say, and a signed repository to upgrade
+from.
 
     site = Upgrading(device, folder)
     site.has(Package("harmony-sample", "1.0"))
@@ -44,9 +45,13 @@ class Upgrading:
 
     def __init__(self, device: Device, folder: Path, **settings: Any) -> None:
         self.device, self.repository = device, Repository(folder)
-        device.run(["ln", "--symbolic", "/usr/local/bin/harmony-updater", "/usr/bin/harmony-updater"])
+        device.run(
+            ["ln", "--symbolic", "/usr/local/bin/harmony-updater", "/usr/bin/harmony-updater"]
+        )
         for unit in UNITS:
-            device.write(f"/etc/systemd/system/{unit}", (FILES / "systemd/system" / unit).read_text())
+            device.write(
+                f"/etc/systemd/system/{unit}", (FILES / "systemd/system" / unit).read_text()
+            )
         for kind in ("sysusers.d", "tmpfiles.d"):
             path = f"/etc/{kind}/harmony-updater.conf"
             device.write(path, (FILES / kind / "harmony-updater.conf").read_text())
@@ -99,7 +104,9 @@ class Upgrading:
 
     def state(self, package: str) -> str:
         """What dpkg makes of the package, as `ii` or `iF`."""
-        return self.device.run(["dpkg-query", "-W", "-f=${db:Status-Abbrev}", package]).stdout.strip()
+        return self.device.run(
+            ["dpkg-query", "-W", "-f=${db:Status-Abbrev}", package]
+        ).stdout.strip()
 
     # -- the socket
 
@@ -118,19 +125,28 @@ class Upgrading:
         answer = self.talk(json.dumps({"v": 1, **asked}).encode() + b"\n")
         return dict(json.loads(answer)) if answer else {}
 
-    def ask(self, attempt: str = "attempt-1", expires: str = LATER, run: str = "run-1") -> dict[str, Any]:
+    def ask(
+        self, attempt: str = "attempt-1", expires: str = LATER, run: str = "run-1"
+    ) -> dict[str, Any]:
         """Ask for an upgrade; the answer."""
         request = {"attemptId": attempt, "runUid": run, "deviceId": PI, "expiresAt": expires}
         return self.say(op="AptFullUpgradeV1", request=request)
 
     def status(self, attempt: str = "attempt-1") -> dict[str, Any]:
-        """How the attempt stands, by the updater's word; empty when it doesn't answer or doesn't know it."""
+        """How the attempt stands, by the updater's word; empty when it doesn't answer or doesn't
+        know it.
+        """
         try:
             return dict(self.say(op="status", attemptId=attempt).get("status") or {})
         except OSError:
             return {}
 
-    def until(self, good: Callable[[dict[str, Any]], bool], seconds: float = 30, attempt: str = "attempt-1") -> Any:
+    def until(
+        self,
+        good: Callable[[dict[str, Any]], bool],
+        seconds: float = 30,
+        attempt: str = "attempt-1",
+    ) -> Any:
         """The first status that is good."""
         deadline, status = time.monotonic() + seconds, {}
         while time.monotonic() < deadline:
@@ -140,7 +156,9 @@ class Upgrading:
             time.sleep(0.02)
         raise AssertionError(f"not within {seconds:g} s: {status}")
 
-    def await_phase(self, *phases: str, seconds: float = 30, attempt: str = "attempt-1") -> dict[str, Any]:
+    def await_phase(
+        self, *phases: str, seconds: float = 30, attempt: str = "attempt-1"
+    ) -> dict[str, Any]:
         """The first status in one of the phases; any end, when none is given."""
         found = self.until(lambda status: status["phase"] in (phases or ENDS), seconds, attempt)
         return dict(found)
@@ -186,11 +204,19 @@ class Upgrading:
         return found
 
     def holder(self, path: str) -> int:
-        """Let a process of the device hold a lock as dpkg and apt do, until it is killed; its id."""
+        """Let a process of the device hold a lock as dpkg and apt do, until it is killed; its
+        id.
+        """
         code = "import fcntl,sys,time; f=open(sys.argv[1],'w'); fcntl.lockf(f,fcntl.LOCK_EX); time.sleep(600)"
-        self.device.run(["systemd-run", "--quiet", "--unit=lock-holder", "python3", "-c", code, path])
+        self.device.run(
+            ["systemd-run", "--quiet", "--unit=lock-holder", "python3", "-c", code, path]
+        )
         self.wait_for(lambda: self.device.run(["python3", "-c", _HELD, path], check=False).rc == 1)
-        return int(self.device.run(["systemctl", "show", "--property=MainPID", "--value", "lock-holder"]).stdout)
+        return int(
+            self.device.run(
+                ["systemctl", "show", "--property=MainPID", "--value", "lock-holder"]
+            ).stdout
+        )
 
     def close(self) -> None:
         """Remove the repository from the host."""

@@ -1,4 +1,5 @@
-"""A Clock that stands still until a test moves it: whoever sleeps is woken in the order in which they are due.
+"""A Clock that stands still until a test moves it: whoever sleeps is woken in the order in which
+they are due.
 
 Nothing here waits for real time, so a test of an hour takes none.
 """
@@ -10,11 +11,15 @@ import heapq
 import itertools
 
 TURNS = 50
-"""Turns of the event loop in which everything that can run has run; chains of wake-ups are shorter than this."""
+"""Turns of the event loop in which everything that can run has run; chains of wake-ups are shorter
+than this.
+"""
 
 
 class FakeClock:
-    """Implements `topology.Clock`. `wall` and `synced` may be set freely: a machine's wall clock may jump."""
+    """Implements `topology.Clock`. `wall` and `synced` may be set freely: a machine's wall clock
+    may jump.
+    """
 
     def __init__(self, monotonic: float = 1000.0, wall: float = 1_796_000_000.0) -> None:
         self.wall = wall
@@ -56,7 +61,9 @@ class FakeClock:
             await asyncio.sleep(0)
 
     async def advance(self, seconds: float) -> None:
-        """Let `seconds` pass, stopping wherever somebody is due; all of them have run when it returns."""
+        """Let `seconds` pass, stopping wherever somebody is due; all of them have run when it
+        returns.
+        """
         await self.settle()
         end = self._monotonic + seconds
         while self._sleepers and self._sleepers[0][0] <= end:

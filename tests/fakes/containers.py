@@ -1,7 +1,8 @@
 """A container engine in memory that behaves as podman does where the Container kind leans on it.
 
-Also what tests do behind the agent's back: `exits`, `kill`, `reboot`, `power_cut`, `lose_storage`; and `refuse`, which
-makes one operation fail with podman's words. `calls` lists every change that was asked for, oldest first.
+Also what tests do behind the agent's back: `exits`, `kill`, `reboot`, `power_cut`, `lose_storage`;
+and `refuse`, which makes one operation fail with podman's words. `calls` lists every change that
+was asked for, oldest first.
 """
 
 from __future__ import annotations
@@ -64,7 +65,9 @@ class FakeContainers:
 
     # What a test does.
 
-    def refuse(self, operation: str, text: str = "refused", status: int = 500, times: int = 1) -> None:
+    def refuse(
+        self, operation: str, text: str = "refused", status: int = 500, times: int = 1
+    ) -> None:
         """The next calls of `operation` are answered with an error."""
         self._refusals.setdefault(operation, []).extend([EngineRefused(status, text)] * times)
 
@@ -113,9 +116,13 @@ class FakeContainers:
         del self.made[one.id]
         self.leftovers[one.id] = name
 
-    def foreign(self, name: str, *, running: bool = True, labels: Mapping[str, str] | None = None) -> Made:
+    def foreign(
+        self, name: str, *, running: bool = True, labels: Mapping[str, str] | None = None
+    ) -> Made:
         """A container that somebody else made."""
-        one = self._add(name, {"name": name, "labels": dict(labels or {})}, _image("localhost/theirs"))
+        one = self._add(
+            name, {"name": name, "labels": dict(labels or {})}, _image("localhost/theirs")
+        )
         if running:
             self._run(one)
         return one
@@ -148,7 +155,9 @@ class FakeContainers:
         if one is None:
             return None
         if one.lost:
-            raise EngineRefused(500, "getting graph driver info: stat /x/overlay/abc: no such file or directory")
+            raise EngineRefused(
+                500, "getting graph driver info: stat /x/overlay/abc: no such file or directory"
+            )
         return ContainerState(
             id=one.id,
             name=one.name,
@@ -190,11 +199,15 @@ class FakeContainers:
         self._change("create", name)
         if self.named(name) is not None:
             raise EngineRefused(
-                500, f'container name "{name}" is already in use by {self.get(name).id}. Choose another'
+                500,
+                f'container name "{name}" is already in use by {self.get(name).id}. Choose another',
             )
         if name in self.leftovers.values():
             ident = next(ident for ident, held in self.leftovers.items() if held == name)
-            raise EngineRefused(500, f'the container name "{name}" is already in use by {ident}. You have to remove it')
+            raise EngineRefused(
+                500,
+                f'the container name "{name}" is already in use by {ident}. You have to remove it',
+            )
         if payload["image"] not in self.images:
             raise EngineRefused(500, f"{payload['image']}: image not known")
         return self._add(name, dict(payload), self.images[payload["image"]]).id
@@ -207,10 +220,15 @@ class FakeContainers:
         one = self._need(ident)
         self._change("start", one.name)
         if one.lost:
-            raise EngineRefused(500, "mounting storage for container: stat /x/overlay/abc: no such file or directory")
+            raise EngineRefused(
+                500,
+                "mounting storage for container: stat /x/overlay/abc: no such file or directory",
+            )
         command = [*one.payload.get("entrypoint", []), *one.payload.get("command", [])]
         if command and command[0] in self.missing_commands:
-            raise EngineRefused(500, f'runc create failed: exec: "{command[0]}": no such file or directory')
+            raise EngineRefused(
+                500, f'runc create failed: exec: "{command[0]}": no such file or directory'
+            )
         if one.state != "running":
             self._run(one)
 
@@ -220,7 +238,10 @@ class FakeContainers:
             return
         self._change("stop", one.name, str(grace))
         if one.state == "paused":
-            raise EngineRefused(500, "container is running or paused, refusing to clean up: container state improper")
+            raise EngineRefused(
+                500,
+                "container is running or paused, refusing to clean up: container state improper",
+            )
         if one.state in ("running", "stopping"):
             self.exits(one.name, 0)
 
@@ -337,4 +358,6 @@ def _digest(content: bytes | None) -> str | None:
 
 def _image(name: str) -> Image:
     ident = hashlib.sha256(name.encode()).hexdigest()
-    return Image(id=ident, digest=f"sha256:{ident}", entrypoint=("/entry",) if "entry" in name else ())
+    return Image(
+        id=ident, digest=f"sha256:{ident}", entrypoint=("/entry",) if "entry" in name else ()
+    )

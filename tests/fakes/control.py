@@ -1,4 +1,6 @@
-"""The buckets of a control plane in memory, with compare-and-set as JetStream does it, and faults on demand."""
+"""The buckets of a control plane in memory, with compare-and-set as JetStream does it, and faults
+on demand.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,8 @@ from harmony_agent.topology.control_plane import BucketMissing, Conflict, Entry,
 class FakeBuckets:
     """What `engine.value.Value` needs of `topology.control.ControlPlane`.
 
-    `fail` is called ahead of each call with its name, and may raise; `lost_answers` makes so many next writes succeed
-    and then say that nobody answered.
+    `fail` is called ahead of each call with its name, and may raise; `lost_answers` makes so many
+    next writes succeed and then say that nobody answered.
     """
 
     def __init__(self, *buckets: str) -> None:
@@ -27,7 +29,11 @@ class FakeBuckets:
 
     async def newest(self, bucket: str, keys: str) -> Entry | None:
         self._called("newest", bucket)
-        found = [entry for key, entry in self.entries[bucket].items() if key.startswith(keys.removesuffix("*"))]
+        found = [
+            entry
+            for key, entry in self.entries[bucket].items()
+            if key.startswith(keys.removesuffix("*"))
+        ]
         return max(found, key=lambda entry: entry.revision, default=None)
 
     async def put(self, bucket: str, key: str, data: bytes, revision: int | None) -> int:

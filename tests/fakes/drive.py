@@ -1,6 +1,8 @@
-"""The engine's pass over one resource, without loops, time or a ledger: for the unit and contract tests of a kind.
+"""The engine's pass over one resource, without loops, time or a ledger: for the unit and contract
+tests of a kind.
 
-It follows `core.reconcile`: observe, plan, ownership, claim durably, apply each action, observe and plan anew.
+It follows `core.reconcile`: observe, plan, ownership, claim durably, apply each action, observe and
+plan anew.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ ROUNDS = 6
 
 @dataclass
 class Pass:
-    """What a pass did: the last plan (Blocked/OwnershipConflict as a Wait), the actions taken, the fields named."""
+    """What a pass did: the last plan (Blocked/OwnershipConflict as a Wait), the actions taken, the
+    fields named.
+    """
 
     plan: Plan[Any]
     actions: list[Any] = field(default_factory=list)
@@ -29,8 +33,12 @@ class Cut(BaseException):
     """The agent is killed here. Raised by tests from `before`; no handler may catch it."""
 
 
-async def run(kind: Any, store: FakeStore, name: str, before: Callable[[Any], None] = lambda _action: None) -> Pass:
-    """One pass over `name`. `before` is called ahead of each action, and may raise Cut to play a SIGKILL."""
+async def run(
+    kind: Any, store: FakeStore, name: str, before: Callable[[Any], None] = lambda _action: None
+) -> Pass:
+    """One pass over `name`. `before` is called ahead of each action, and may raise Cut to play a
+    SIGKILL.
+    """
     desired = store.desired(name)
     kind = kind if isinstance(kind, KindInstance) else KindInstance(kind)
     kind.batch_begin([name])
@@ -42,14 +50,18 @@ async def run(kind: Any, store: FakeStore, name: str, before: Callable[[Any], No
         kind.batch_end(name)
 
 
-async def _converge(kind: Any, store: FakeStore, desired: Desired[Any], before: Callable[[Any], None]) -> Pass:
+async def _converge(
+    kind: Any, store: FakeStore, desired: Desired[Any], before: Callable[[Any], None]
+) -> Pass:
     spec, name = desired.spec, desired.spec.name
     claims = kind.claims(spec)
     observed = await kind.observe(name)
     plan = kind.plan(name, desired, observed)
     record = store.record(name)
     taken = kind.taken(name, desired, observed)
-    held = [store.record(other).claims for other in taken] + ([record.claims] if record is not None else [])
+    held = [store.record(other).claims for other in taken] + (
+        [record.claims] if record is not None else []
+    )
     owned = bool(held) and claims <= frozenset().union(*held)
     disturbs = isinstance(plan, Act) and any(action.is_disruptive for action in plan.actions)
     if not owned and disturbs and not spec.adopt:

@@ -1,7 +1,9 @@
-"""A file tree in memory: implements topology.files.Files, and lets a test do by hand what people and programs do.
+"""A file tree in memory: implements topology.files.Files, and lets a test do by hand what people
+and programs do.
 
-It keeps what the real adapter promises (nothing is followed, nothing that holds something goes, what isn't as expected
-is left alone) and counts changes, so that "the second pass does nothing" can be asked.
+It keeps what the real adapter promises (nothing is followed, nothing that holds something goes,
+what isn't as expected is left alone) and counts changes, so that "the second pass does nothing" can
+be asked.
 """
 
 from __future__ import annotations
@@ -82,7 +84,9 @@ class FakeFiles:
 
     def drop(self, path: str) -> None:
         """Remove it and all below."""
-        for other in [other for other in self.things if other == path or other.startswith(path + "/")]:
+        for other in [
+            other for other in self.things if other == path or other.startswith(path + "/")
+        ]:
             del self.things[other]
             self._tell(other)
 
@@ -120,7 +124,9 @@ class FakeFiles:
         self.leftovers.discard(path)
         self._store(path, Thing(node.type, 0, mode, uid, gid, content, node.target))
 
-    async def set_attributes(self, path: str, attributes: Attributes, expect: StatFingerprint) -> None:
+    async def set_attributes(
+        self, path: str, attributes: Attributes, expect: StatFingerprint
+    ) -> None:
         old = self._expect("amend", path, expect)
         assert old is not None
         assert old.type in ("file", "directory")
@@ -241,11 +247,15 @@ class FakeFiles:
             unknown = f"user {spot.owner}"
         elif spot.group is not None and gid is None:
             unknown = f"group {spot.group}"
-        sight = PathState(spot.path, has_backup=spot.backup in self.formers, uid=uid, gid=gid, unknown=unknown)
+        sight = PathState(
+            spot.path, has_backup=spot.backup in self.formers, uid=uid, gid=gid, unknown=unknown
+        )
         trouble = self.troubles.get(spot.path) or self._in_the_way(spot.path)
         if trouble is not None:
             return replace(sight, error=trouble)
-        missing = [parent for parent in reversed(self._parents(spot.path)) if parent not in self.things]
+        missing = [
+            parent for parent in reversed(self._parents(spot.path)) if parent not in self.things
+        ]
         if missing:
             return replace(sight, missing=tuple(missing))
         thing = self.things.get(spot.path)
@@ -283,7 +293,9 @@ class FakeObjects:
     def __init__(self) -> None:
         self.contents: dict[tuple[str, str], bytes] = {}
 
-    async def fetch(self, bucket: str, name: str, limit: int, write: Callable[[bytes], Awaitable[None]]) -> None:
+    async def fetch(
+        self, bucket: str, name: str, limit: int, write: Callable[[bytes], Awaitable[None]]
+    ) -> None:
         content = self.contents.get((bucket, name))
         if content is None:
             raise Transient("ObjectMissing", f"cannot fetch {bucket}/{name}")

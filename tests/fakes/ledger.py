@@ -1,4 +1,6 @@
-"""A ledger in memory: what is in `stored` and `owned` survives the agent. Writes can be made to fail."""
+"""A ledger in memory: what is in `stored` and `owned` survives the agent. Writes can be made to
+fail.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ class FakeLedger:
     def intact(self) -> bool:
         return True
 
-    async def rebuild(self, manifests: Sequence[StoredManifest], records: Sequence[OwnershipRecord]) -> None:
+    async def rebuild(
+        self, manifests: Sequence[StoredManifest], records: Sequence[OwnershipRecord]
+    ) -> None:
         self.stored = {stored.deployment: stored for stored in manifests}
         self.owned = {record.key: record for record in records}
 

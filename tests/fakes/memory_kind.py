@@ -1,6 +1,8 @@
-"""A whole kind on a dict: Files that exist in memory. For tests of the engine, where the device itself isn't the point.
+"""A whole kind on a dict: Files that exist in memory. For tests of the engine, where the device
+itself isn't the point.
 
-It is a real Reconciler with the usual faults on order: a call can be made to fail, to hang, or to be seen by a hook.
+It is a real Reconciler with the usual faults on order: a call can be made to fail, to hang, or to
+be seen by a hook.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ class Drop(Action):
 
 
 class MemoryFiles:
-    """Implements Reconciler for File. `disk` is path -> content; `writes` counts what was done to it."""
+    """Implements Reconciler for File. `disk` is path -> content; `writes` counts what was done to
+    it.
+    """
 
     kind = "File"
     spec_type = File
@@ -72,7 +76,9 @@ class MemoryFiles:
     def cached(self, name: str) -> bytes | None:
         return self.remembered.get(name)
 
-    def plan(self, name: str, desired: Desired[File] | None, observed: bytes | None) -> Plan[Put | Drop]:
+    def plan(
+        self, name: str, desired: Desired[File] | None, observed: bytes | None
+    ) -> Plan[Put | Drop]:
         if desired is None:
             if observed is None:
                 return Converged()
@@ -81,7 +87,11 @@ class MemoryFiles:
         if observed == wanted:
             return Converged()
         put = Put(
-            name=name, reason="content differs", path=desired.spec.path, data=wanted, is_disruptive=observed is not None
+            name=name,
+            reason="content differs",
+            path=desired.spec.path,
+            data=wanted,
+            is_disruptive=observed is not None,
         )
         return Act((put,), ("content",))
 

@@ -1,4 +1,6 @@
-"""A whole control plane in memory: buckets with compare-and-set, a watch that may miss things, a link that breaks."""
+"""A whole control plane in memory: buckets with compare-and-set, a watch that may miss things, a
+link that breaks.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,15 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 
-from harmony_agent.topology.control_plane import BucketMissing, Entry, Event, Lost, Snapshot, Unreachable, Update
+from harmony_agent.topology.control_plane import (
+    BucketMissing,
+    Entry,
+    Event,
+    Lost,
+    Snapshot,
+    Unreachable,
+    Update,
+)
 from scores.keys import BUCKETS, DESIRED
 from tests.fakes.control import FakeBuckets
 
@@ -80,7 +90,12 @@ class FakePlane(FakeBuckets):
         """Until there is a doubt."""
         while True:
             heard = await self._wait()
-            if self._stale or not self.reachable or DESIRED not in self.entries or self.births[DESIRED] != born:
+            if (
+                self._stale
+                or not self.reachable
+                or DESIRED not in self.entries
+                or self.births[DESIRED] != born
+            ):
                 return
             found = self.entries[DESIRED]
             missed = {key: entry for key, entry in found.items() if seen.get(key) != entry}

@@ -1,7 +1,8 @@
-"""A Store in memory: what the engine's ledger is to one kind, with helpers that say what is wanted and owned.
+"""A Store in memory: what the engine's ledger is to one kind, with helpers that say what is wanted
+and owned.
 
-It keeps no bytes and crashes never; facts are copied through JSON, as the real ledger does, so that a kind that
-records something else than JSON fails here already.
+It keeps no bytes and crashes never; facts are copied through JSON, as the real ledger does, so that
+a kind that records something else than JSON fails here already.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from scores.base import Score
 
 
 class FakeStore:
-    """Implements `core.reconcile.Store` for one kind. `noted` lists every note: (name, facts), oldest first."""
+    """Implements `core.reconcile.Store` for one kind. `noted` lists every note: (name, facts),
+    oldest first.
+    """
 
     def __init__(self, kind: str, deployment: str = "web") -> None:
         self.kind = kind
@@ -54,9 +57,16 @@ class FakeStore:
     # What a test (or the fake engine) does.
 
     def set_desired(
-        self, spec: Score, *, generation: int | None = None, restart_token: str = "", reload_token: str = ""
+        self,
+        spec: Score,
+        *,
+        generation: int | None = None,
+        restart_token: str = "",
+        reload_token: str = "",
     ) -> Desired[Any]:
-        """Want `spec`. The generation goes up by one when the spec is another, unless it is given."""
+        """Want `spec`. The generation goes up by one when the spec is another, unless it is
+        given.
+        """
         old = self._desired.get(spec.name)
         digest = spec.spec_digest()
         if generation is None:
@@ -77,8 +87,11 @@ class FakeStore:
         """Want `name` no more; what the ledger holds of it stays until `forget`."""
         self._desired.pop(name, None)
 
-    def claim(self, name: str, facts: Facts | None = None, claims: Iterable[str] | None = None) -> OwnershipRecord:
-        """Own `name` by the spec that is wanted of it, as the engine does before it applies anything.
+    def claim(
+        self, name: str, facts: Facts | None = None, claims: Iterable[str] | None = None
+    ) -> OwnershipRecord:
+        """Own `name` by the spec that is wanted of it, as the engine does before it applies
+        anything.
 
         Without `facts` or `claims`, those of an older record stay. `applied` stays as it was.
         """
@@ -91,7 +104,11 @@ class FakeStore:
             spec_digest=desired.digest,
             generation=desired.generation,
             on_remove=desired.spec.on_remove,
-            claims=frozenset(claims) if claims is not None else old.claims if old is not None else frozenset(),
+            claims=frozenset(claims)
+            if claims is not None
+            else old.claims
+            if old is not None
+            else frozenset(),
             applied=old.applied if old is not None else "",
             facts=_json(facts) if facts is not None else old.facts if old is not None else {},
         )
@@ -105,12 +122,16 @@ class FakeStore:
     def give_up(self, name: str, facts: Facts, claims: frozenset[str]) -> None:
         """`name` keeps `facts`, and `claims` no more: another has them."""
         old = self._records[name]
-        self._records[name] = replace(old, facts=_json(facts), claims=old.claims - claims, applied="")
+        self._records[name] = replace(
+            old, facts=_json(facts), claims=old.claims - claims, applied=""
+        )
 
     def settled(self, name: str, claims: Iterable[str]) -> None:
         """`name` converged on what is wanted: it is applied, and older claims are let go."""
         record = self._records[name]
-        self._records[name] = replace(record, applied=self._desired[name].version, claims=frozenset(claims))
+        self._records[name] = replace(
+            record, applied=self._desired[name].version, claims=frozenset(claims)
+        )
 
     def forget(self, name: str) -> None:
         """The record goes, as it does after removal and for on_remove: orphan."""

@@ -1,9 +1,10 @@
 """Units in memory: a small service manager with a unit directory, as `topology.units` asks for.
 
-It understands of a unit file: Type, RemainAfterExit, ExecStart, ExecReload, ConditionPathExists, AssertPathExists,
-Restart, Requires and whether there is an [Install]. ExecStart is `/bin/true` (ends well), `/bin/false` (fails) or
-anything else (stays). Like systemd it works from what it loaded last, and forgets what is inactive and not held.
-Every change is a line of `calls`, so that a test sees that a second pass does nothing.
+It understands of a unit file: Type, RemainAfterExit, ExecStart, ExecReload, ConditionPathExists,
+AssertPathExists, Restart, Requires and whether there is an [Install]. ExecStart is `/bin/true`
+(ends well), `/bin/false` (fails) or anything else (stays). Like systemd it works from what it
+loaded last, and forgets what is inactive and not held. Every change is a line of `calls`, so that a
+test sees that a second pass does nothing.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ class Loaded:
 
 
 class FakeUnits:
-    """Implements `Units`. The attributes are for tests: what is on disk, what the vendor brings, what happened."""
+    """Implements `Units`. The attributes are for tests: what is on disk, what the vendor brings,
+    what happened.
+    """
 
     def __init__(self, directory: str = "/units") -> None:
         self._directory = directory
@@ -110,16 +113,29 @@ class FakeUnits:
 
     async def look(self, name: str) -> Unit | None:
         self._forget()
-        files = {place: self._shown(text) for place, text in self.disk.items() if self._of(place, name)}
+        files = {
+            place: self._shown(text) for place, text in self.disk.items() if self._of(place, name)
+        }
         kept = frozenset(self.kept.get(name, ()))
         linked = name in self.enabled
-        enabled_by = f"/etc/{name}" if name in self.enabled_for_all and name not in self.enabled else ""
+        enabled_by = (
+            f"/etc/{name}" if name in self.enabled_for_all and name not in self.enabled else ""
+        )
         state = self._file_state(name)
         loaded = self.loaded.get(name) or self._load(name)
-        if not (files or kept or linked or state or loaded.load_state != "not-found" or loaded.active != "inactive"):
+        if not (
+            files
+            or kept
+            or linked
+            or state
+            or loaded.load_state != "not-found"
+            or loaded.active != "inactive"
+        ):
             return None
         if "@." in name:
-            return Unit(name, files, kept, linked, self._links(name), enabled_by, state, load_state="")
+            return Unit(
+                name, files, kept, linked, self._links(name), enabled_by, state, load_state=""
+            )
         text = loaded.text
         service = name.endswith(".service")
         return Unit(
@@ -134,7 +150,9 @@ class FakeUnits:
             active_state=loaded.active,
             sub_state=loaded.active,
             fragment=loaded.fragment,
-            loaded_dropins=tuple(f"{self._directory}/{place}" for place in sorted(loaded.files) if "/" in place),
+            loaded_dropins=tuple(
+                f"{self._directory}/{place}" for place in sorted(loaded.files) if "/" in place
+            ),
             loaded_file_state=loaded.file_state,
             stale=loaded.load_state != "not-found" and loaded.files != self._files(name),
             condition=loaded.condition,
@@ -188,9 +206,13 @@ class FakeUnits:
         ]
 
     def _links(self, name: str) -> dict[str, str]:
-        links = {path: f"{VENDOR}/{name}" for among, path in self._link_places(name) if name in among}
+        links = {
+            path: f"{VENDOR}/{name}" for among, path in self._link_places(name) if name in among
+        }
         stands = self.disk.get(name, "")
-        return links | ({f"{self._directory}/{name}": stands[5:]} if stands.startswith("link:") else {})
+        return links | (
+            {f"{self._directory}/{name}": stands[5:]} if stands.startswith("link:") else {}
+        )
 
     async def restore(self, name: str, place: str, former: str) -> None:
         self.calls.append(f"restore {place}")
@@ -271,7 +293,9 @@ class FakeUnits:
         return self._begin(name, loaded)
 
     def _begin(self, name: str, loaded: Loaded) -> str:
-        condition, assertion = (self._value(loaded.text, key) for key in ("ConditionPathExists", "AssertPathExists"))
+        condition, assertion = (
+            self._value(loaded.text, key) for key in ("ConditionPathExists", "AssertPathExists")
+        )
         loaded.rested = False
         loaded.condition = not condition or condition in self.paths
         loaded.assertion = not assertion or assertion in self.paths
@@ -356,7 +380,12 @@ class FakeUnits:
 
     def _enter(self, loaded: Loaded, state: str, result: str = "success") -> None:
         self._now += 1
-        loaded.active, loaded.result, loaded.since, loaded.changed = state, result, self._now, self._now
+        loaded.active, loaded.result, loaded.since, loaded.changed = (
+            state,
+            result,
+            self._now,
+            self._now,
+        )
 
     def _load(self, name: str) -> Loaded:
         """What the manager would have in mind if it loaded the unit now."""
@@ -376,7 +405,11 @@ class FakeUnits:
         return Loaded(files={})
 
     def _files(self, name: str) -> dict[str, str]:
-        found = {place: text for place, text in self.disk.items() if self._of(place, name) and text != OTHER}
+        found = {
+            place: text
+            for place, text in self.disk.items()
+            if self._of(place, name) and text != OTHER
+        }
         return found if name in self.disk or name in self.vendor else {}
 
     def _file_state(self, name: str) -> str:
@@ -393,7 +426,9 @@ class FakeUnits:
             return "enabled"
         if name in self.enabled_runtime:
             return "enabled-runtime"
-        whole = text + "".join(other for place, other in self.disk.items() if place.startswith(f"{name}.d/"))
+        whole = text + "".join(
+            other for place, other in self.disk.items() if place.startswith(f"{name}.d/")
+        )
         return "disabled" if "[Install]" in whole else "static"
 
     @staticmethod
@@ -408,5 +443,7 @@ class FakeUnits:
 
     @staticmethod
     def _value(text: str, key: str) -> str:
-        values = [line.partition("=")[2] for line in text.splitlines() if line.startswith(f"{key}=")]
+        values = [
+            line.partition("=")[2] for line in text.splitlines() if line.startswith(f"{key}=")
+        ]
         return values[-1] if values else ""

@@ -1,6 +1,8 @@
-"""A root updater in memory: attempts by id, in whatever phase a test puts them; and one that isn't there.
+"""A root updater in memory: attempts by id, in whatever phase a test puts them; and one that isn't
+there.
 
-Follows contract section 8: the same request again gets the same attempt, another content is a conflict.
+Follows contract section 8: the same request again gets the same attempt, another content is a
+conflict.
 """
 
 from __future__ import annotations
@@ -11,7 +13,9 @@ from scores.status import UpgradeDetail
 
 
 class FakeUpdater:
-    """Implements `topology.updater.Updater`. `asked` lists every request, `refuse` is the code of the next answers."""
+    """Implements `topology.updater.Updater`. `asked` lists every request, `refuse` is the code of
+    the next answers.
+    """
 
     def __init__(self, device: str = "pi-01") -> None:
         self.device = device
@@ -27,7 +31,13 @@ class FakeUpdater:
         """Put an attempt into a phase."""
         ask = self.asks[attempt_id]
         detail = UpgradeDetail.model_validate(
-            {"attemptId": attempt_id, "runUid": ask.run_uid, "deviceId": ask.device_id, "phase": phase, **more}
+            {
+                "attemptId": attempt_id,
+                "runUid": ask.run_uid,
+                "deviceId": ask.device_id,
+                "phase": phase,
+                **more,
+            }
         )
         self.attempts[attempt_id] = Attempt(detail)
 
@@ -46,7 +56,9 @@ class FakeUpdater:
         if ask.device_id != self.device:
             raise UpdaterRefused("wrong-device", "this is another device")
         if self.asks.setdefault(ask.attempt_id, ask) != ask:
-            raise UpdaterRefused("attempt-conflict", "the attempt was asked for with another content")
+            raise UpdaterRefused(
+                "attempt-conflict", "the attempt was asked for with another content"
+            )
         if self.busy:
             del self.asks[ask.attempt_id]
             detail = UpgradeDetail(

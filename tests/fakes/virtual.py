@@ -1,6 +1,8 @@
-"""An event loop whose time passes only when everybody waits: a day of timers takes as long as the work in it.
+"""An event loop whose time passes only when everybody waits: a day of timers takes as long as the
+work in it.
 
-For code that waits with the loop's own timers (anyio's and asyncio's). No threads, no sockets: only time wakes it.
+For code that waits with the loop's own timers (anyio's and asyncio's). No threads, no sockets: only
+time wakes it.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ class _Jumping(selectors.BaseSelector):
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None:
-            raise AssertionError("everybody waits for somebody else, and no timer is set: nothing can go on")
+            raise AssertionError(
+                "everybody waits for somebody else, and no timer is set: nothing can go on"
+            )
         if timeout > 0:
             self._loop.passed += timeout
         return self._inner.select(0)
@@ -49,7 +53,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 class VirtualClock:
-    """`topology.Clock` on the loop's time; the wall clock is `offset` ahead of it, and may be set."""
+    """`topology.Clock` on the loop's time; the wall clock is `offset` ahead of it, and may be
+    set.
+    """
 
     def __init__(self, loop: VirtualLoop, offset: float = 1_796_000_000.0) -> None:
         self._loop = loop

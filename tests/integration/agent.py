@@ -1,4 +1,6 @@
-"""An agent in this process on a real nats-server, with the kind File in memory; and the control plane's hand."""
+"""An agent in this process on a real nats-server, with the kind File in memory; and the control
+plane's hand.
+"""
 
 from __future__ import annotations
 
@@ -39,10 +41,11 @@ SECRET = "hunter2"
 
 
 class Agent:
-    """The engine with its loops; `run` it. Stopping and running again is a restart with the same state directory.
+    """The engine with its loops; `run` it. Stopping and running again is a restart with the same
+    state directory.
 
-    `disk` is path -> content, and outlives the agent. `url` is where it connects, if not to the server itself;
-    `machine` tells two devices of one id apart.
+    `disk` is path -> content, and outlives the agent. `url` is where it connects, if not to the
+    server itself; `machine` tells two devices of one id apart.
     """
 
     def __init__(
@@ -78,7 +81,9 @@ class Agent:
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[Agent]:
-        """The agent, alive; what it dies of is raised at the end. It has its own task: a fixture may hold it."""
+        """The agent, alive; what it dies of is raised at the end. It has its own task: a fixture
+        may hold it.
+        """
         ready, end = asyncio.Event(), asyncio.Event()
         task = asyncio.create_task(self._run(ready, end))
         task.add_done_callback(lambda _task: ready.set())
@@ -91,11 +96,15 @@ class Agent:
 
     async def _run(self, ready: asyncio.Event, end: asyncio.Event) -> None:
         clock = SystemClock()
-        times = Times(clock, lambda: format_time(datetime.fromtimestamp(clock.now(), UTC)), random.random)
+        times = Times(
+            clock, lambda: format_time(datetime.fromtimestamp(clock.now(), UTC)), random.random
+        )
         ledger = SqliteLedger(self.state)
         book = DeviceState(ledger, times.wire_now)
         known = lambda: list(book.deployments)  # noqa: E731
-        self.control = NatsControl(self.device, self.machine, self.urls, poll=self.poll, known=known, **self.link)
+        self.control = NatsControl(
+            self.device, self.machine, self.urls, poll=self.poll, known=known, **self.link
+        )
         self.files = MemoryFiles(book.store("File"))
         self.files.disk, self.files.writes = self.disk, self.applied
         self.prepare(self.files)
@@ -130,7 +139,9 @@ class Agent:
             os=OsInfo(id="debian", version_id="12", arch="x86_64", kernel="6"),
             kinds=["File"],
             capabilities=Capabilities(),
-            trust=TrustInfo(require=self.trust.require, keys=sorted(self.trust.keys)) if self.trust.keys else None,
+            trust=TrustInfo(require=self.trust.require, keys=sorted(self.trust.keys))
+            if self.trust.keys
+            else None,
         )
 
     async def repairs(self, path: str = "/srv/web/f0", seconds: float = 40.0) -> None:
@@ -161,7 +172,10 @@ class Plane:
         for bucket in names or BUCKETS:
             await self.js.create_key_value(
                 KeyValueConfig(
-                    bucket=bucket, history=HISTORY.get(bucket, 1), storage=StorageType.FILE, replicas=replicas
+                    bucket=bucket,
+                    history=HISTORY.get(bucket, 1),
+                    storage=StorageType.FILE,
+                    replicas=replicas,
                 )
             )
 
@@ -170,7 +184,11 @@ class Plane:
             await self.js.delete_key_value(bucket)
 
     async def put(self, value: Any, deployment: str = "web", device: str = "") -> int:
-        data = value if isinstance(value, bytes) else json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+        data = (
+            value
+            if isinstance(value, bytes)
+            else json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+        )
         ack = await self.js.publish(f"$KV.{DESIRED}.{device or self.device}.{deployment}", data)
         return ack.seq
 
@@ -205,18 +223,27 @@ class Plane:
         return [info.name for info in await self.js.consumers_info(f"KV_{DESIRED}")]
 
     async def until(
-        self, condition: Callable[[dict[str, Any]], bool], deployment: str = "web", seconds: float = 40.0
+        self,
+        condition: Callable[[dict[str, Any]], bool],
+        deployment: str = "web",
+        seconds: float = 40.0,
     ) -> dict[str, Any]:
         """The first status that fulfils the condition; the last one in the error otherwise."""
         return await self.until_value(ACTUAL, f"{self.device}.{deployment}", condition, seconds)
 
     async def until_value(
-        self, bucket: str, key: str, condition: Callable[[dict[str, Any]], bool], seconds: float = 40.0
+        self,
+        bucket: str,
+        key: str,
+        condition: Callable[[dict[str, Any]], bool],
+        seconds: float = 40.0,
     ) -> dict[str, Any]:
         value: dict[str, Any] | None = None
         with anyio.move_on_after(seconds):
             while True:
-                with contextlib.suppress(nats.errors.Error, TimeoutError):  # a server that is coming up
+                with contextlib.suppress(
+                    nats.errors.Error, TimeoutError
+                ):  # a server that is coming up
                     value = await self.get(bucket, key)
                 if value is not None and condition(value):
                     return value
@@ -225,7 +252,9 @@ class Plane:
 
 
 @asynccontextmanager
-async def live(server: NatsServer, state: Path, **options: Any) -> AsyncIterator[tuple[Agent, Plane]]:
+async def live(
+    server: NatsServer, state: Path, **options: Any
+) -> AsyncIterator[tuple[Agent, Plane]]:
     """An agent and the control plane, with all buckets made."""
     async with server.client() as client:
         plane = Plane(client)
@@ -236,23 +265,34 @@ async def live(server: NatsServer, state: Path, **options: Any) -> AsyncIterator
 
 
 def enforces(generation: int, status: dict[str, Any]) -> None:
-    """The status is about `generation` of the first lineage, and nothing of a newcomer leaked into it."""
+    """The status is about `generation` of the first lineage, and nothing of a newcomer leaked into
+    it.
+    """
     assert (status["lineage"], status["generation"]) == (LINEAGE, generation)
     assert SECRET not in json.dumps(status)
     assert {resource["phase"] for resource in status["resources"].values()} == {"Ready"}
 
 
 def rejected(status: dict[str, Any]) -> tuple[int | None, str, list[tuple[str, str]]]:
-    """What a status tells of a newcomer: its generation, the reason, and each field with its code."""
+    """What a status tells of a newcomer: its generation, the reason, and each field with its
+    code.
+    """
     rejection = status["rejected"]
     errors = [(error["field"], error["code"]) for error in rejection["errors"]]
     return rejection["generation"], rejection["reason"], errors
 
 
-def manifest(generation: int, *contents: str, lineage: str = LINEAGE, deployment: str = "web", **more: Any) -> Any:
+def manifest(
+    generation: int, *contents: str, lineage: str = LINEAGE, deployment: str = "web", **more: Any
+) -> Any:
     """A manifest of one File per content, named f0, f1, …"""
     scores = [
-        {"kind": "File", "name": f"f{number}", "path": f"/srv/{deployment}/f{number}", "content": content}
+        {
+            "kind": "File",
+            "name": f"f{number}",
+            "path": f"/srv/{deployment}/f{number}",
+            "content": content,
+        }
         for number, content in enumerate(contents)
     ]
     fields = {"api": "harmony/v1", "device": DEVICE, "deployment": deployment, "lineage": lineage}

@@ -1,7 +1,8 @@
-"""Forks real agents, `harmony-agent run` with all imports done, so that a test can kill a hundred of them.
+"""Forks real agents, `harmony-agent run` with all imports done, so that a test can kill a hundred
+of them.
 
-A program: its arguments are the configuration and the log; for each line on standard input it runs one agent to its
-end, telling ``started <pid>`` and ``ended <exit code, or minus the signal>``.
+A program: its arguments are the configuration and the log; for each line on standard input it runs
+one agent to its end, telling ``started <pid>`` and ``ended <exit code, or minus the signal>``.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ _PR_SET_PDEATHSIG: Final = 1
 def agent(config: str, log: str) -> int:
     """The forked child: as the console script would be started by a service manager."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    null, out = os.open(os.devnull, os.O_RDWR), os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    null, out = (
+        os.open(os.devnull, os.O_RDWR),
+        os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600),
+    )
     os.dup2(null, 0)
     os.dup2(null, 1)
     os.dup2(out, 2)

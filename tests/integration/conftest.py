@@ -1,4 +1,6 @@
-"""A nats-server for integration tests: a fresh one a test, and one shared by the tests of a module."""
+"""A nats-server for integration tests: a fresh one a test, and one shared by the tests of a
+module.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from tests.natsserver import NatsServer
 
 @pytest.fixture
 def nats_server(tmp_path: Path) -> Iterator[NatsServer]:
-    """A server of this test's own, with an empty store: it may be stopped, killed, paused, wiped."""
+    """A server of this test's own, with an empty store: it may be stopped, killed, paused,
+    wiped.
+    """
     with NatsServer(tmp_path / "nats") as server:
         yield server
 

@@ -1,7 +1,9 @@
-"""Many agents' adapters in one process, each with its device's own credentials; told of and seen by lines of JSON.
+"""Many agents' adapters in one process, each with its device's own credentials; told of and seen by
+lines of JSON.
 
-Run as ``python -m tests.integration.crowd URL CA POLL CREDS…``. Says ``{"ready": n}`` once that many have a snapshot,
-and ``{"device", "deployment", "data", "at"}`` for each value that one of them is given, by the monotonic clock.
+Run as ``python -m tests.integration.crowd URL CA POLL CREDS…``. Says ``{"ready": n}`` once that
+many have a snapshot, and ``{"device", "deployment", "data", "at"}`` for each value that one of them
+is given, by the monotonic clock.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ from harmony_agent.topology.control_plane import Entry, Lost, Snapshot
 
 
 class Crowd:
-    """The adapters, and how many of them have read desired state since they were last without it."""
+    """The adapters, and how many of them have read desired state since they were last without
+    it.
+    """
 
     def __init__(self, url: str, ca: str, poll: float) -> None:
         self._options = {"servers": [url], "tls_ca": ca, "poll": poll}
@@ -53,7 +57,12 @@ class Crowd:
 
 def _say(device: str, entry: Entry) -> None:
     data = base64.b64encode(entry.data or b"").decode()
-    told = {"device": device, "deployment": entry.key.partition(".")[2], "data": data, "at": time.monotonic()}
+    told = {
+        "device": device,
+        "deployment": entry.key.partition(".")[2],
+        "data": data,
+        "at": time.monotonic(),
+    }
     print(json.dumps(told), flush=True)
 
 

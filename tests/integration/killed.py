@@ -1,10 +1,13 @@
-"""Forks real commands of the fleet, with all imports done, and ends each by SIGKILL at the step that it is told.
+"""Forks real commands of the fleet, with all imports done, and ends each by SIGKILL at the step
+that it is told.
 
-A step is the first time at a line of the code that acts (`TRACED`), or the moment before or after a request to NATS,
-each time. The kill is a real one, so what is left is what a kill leaves: children of the command live on.
+A step is the first time at a line of the code that acts (`TRACED`), or the moment before or after a
+request to NATS, each time. The kill is a real one, so what is left is what a kill leaves: children
+of the command live on.
 
-A program: each line on standard input is ``{"words": ["apply"], "at": n, "what": "steps"}``; it runs the command to its
-end and tells ``{"code": …, "steps": …}``, with minus the signal as code, and the steps that it got to.
+A program: each line on standard input is ``{"words": ["apply"], "at": n, "what": "steps"}``; it
+runs the command to its end and tells ``{"code": …, "steps": …}``, with minus the signal as code,
+and the steps that it got to.
 """
 
 from __future__ import annotations
@@ -35,7 +38,10 @@ from scores.manifest import Manifest, WireManifest
 from scores.status import DeploymentStatus, DeviceInfo
 from scores.task_run import TaskRun
 
-TRACED: Final = {module.__file__ for module in (fleet, fleet_apply, apply, bounded, file, lock, durable, follow, store)}
+TRACED: Final = {
+    module.__file__
+    for module in (fleet, fleet_apply, apply, bounded, file, lock, durable, follow, store)
+}
 _PR_SET_PDEATHSIG: Final = 1
 What = Literal["steps", "writes"]
 
@@ -67,7 +73,9 @@ class Steps:
 
 
 def watch_messages(steps: Steps, what: What) -> None:
-    """Have the moments before and after each request counted; of `writes`, only those that write a key."""
+    """Have the moments before and after each request counted; of `writes`, only those that write a
+    key.
+    """
     original = Connection.request
 
     async def request(self: Connection, subject: str, *words: Any, **named: Any) -> bytes:
@@ -111,7 +119,13 @@ def run(verb: str, *words: str) -> int:
         return int(guarded(common, lambda: fleet.doctor(common, verify=True)))
     if verb == "watch":
         return int(guarded(common, lambda: upgrade.watch(common, *words)))
-    bounds = {"deadline": 600.0, "max_unavailable": 2, "canary": 1, "dry_run": False, "watch": False}
+    bounds = {
+        "deadline": 600.0,
+        "max_unavailable": 2,
+        "canary": 1,
+        "dry_run": False,
+        "watch": False,
+    }
     start = upgrade.Start(devices=(), selectors=(), device_class=None, everywhere=True, **bounds)  # type: ignore[arg-type]
     return int(guarded(common, lambda: upgrade.start(common, start)))
 
@@ -134,7 +148,10 @@ def main() -> None:
             finally:
                 os._exit(code)
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        print(json.dumps({"code": code, "steps": int.from_bytes(os.pread(seen, 4, 0), "big")}), flush=True)
+        print(
+            json.dumps({"code": code, "steps": int.from_bytes(os.pread(seen, 4, 0), "big")}),
+            flush=True,
+        )
 
 
 class Killer:

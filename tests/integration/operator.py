@@ -1,4 +1,6 @@
-"""Runs the command `harmony` for integration tests: in this process, or as one of its own where two shall race."""
+"""Runs the command `harmony` for integration tests: in this process, or as one of its own where two
+shall race.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Many devices that speak the contract by themselves: they take what is desired, say what is so, beat, and upgrade.
+"""Many devices that speak the contract by themselves: they take what is desired, say what is so,
+beat, and upgrade.
 
-No agent runs: what an agent would say of a device that works is said at once. A device may be unplugged, may break, may
-take its time; what it was asked for is counted.
+No agent runs: what an agent would say of a device that works is said at once. A device may be
+unplugged, may break, may take its time; what it was asked for is counted.
 """
 
 from __future__ import annotations
@@ -58,7 +59,9 @@ class Sim:
 
 
 class SimFleet:
-    """Use as ``async with SimFleet(client, names) as fleet``; `fleet["pi-01"].plugged = False` unplugs one."""
+    """Use as ``async with SimFleet(client, names) as fleet``; `fleet["pi-01"].plugged = False`
+    unplugs one.
+    """
 
     def __init__(self, client: Client, names: Iterable[str], *, beat: float = 0.3) -> None:
         self.client = client
@@ -77,7 +80,10 @@ class SimFleet:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         for task in list(self._tasks):
             task.cancel()
@@ -96,7 +102,9 @@ class SimFleet:
         await self.client.flush()
 
     async def _info(self, device: Sim) -> None:
-        updater = UpdaterInfo(protocol=1, operations=["AptFullUpgradeV1"]) if device.updater else None
+        updater = (
+            UpdaterInfo(protocol=1, operations=["AptFullUpgradeV1"]) if device.updater else None
+        )
         info = DeviceInfo(
             device=device.name,
             labels={},
@@ -119,7 +127,9 @@ class SimFleet:
             relist_age_seconds=1,
             clock_synchronized=True,
         )
-        await self.client.publish(kv_subject(HEARTBEAT, heartbeat_key(device.name)), beat.canonical())
+        await self.client.publish(
+            kv_subject(HEARTBEAT, heartbeat_key(device.name)), beat.canonical()
+        )
 
     async def _heart(self) -> None:
         while True:
@@ -161,10 +171,14 @@ class SimFleet:
             resources=told,
         )
         self.said += 1
-        await self.client.publish(kv_subject(ACTUAL, f"{wire.device}.{wire.deployment}"), status.canonical())
+        await self.client.publish(
+            kv_subject(ACTUAL, f"{wire.device}.{wire.deployment}"), status.canonical()
+        )
 
     async def _upgrade(self, device: Sim, wire: WireManifest, score: SystemUpgrade) -> None:
-        """As updater and agent would: apply, reboot, come back, and say how it ended; the same attempt only once."""
+        """As updater and agent would: apply, reboot, come back, and say how it ended; the same
+        attempt only once.
+        """
         detail = device.ended.get(score.attempt_id)
         if detail is None:
             device.asked[score.run_uid] += 1
@@ -179,7 +193,9 @@ class SimFleet:
             await self._info(device)
             await self._relay(wire, score, detail, phase)
 
-    async def _end(self, device: Sim, wire: WireManifest, score: SystemUpgrade) -> UpgradeDetail | None:
+    async def _end(
+        self, device: Sim, wire: WireManifest, score: SystemUpgrade
+    ) -> UpgradeDetail | None:
         if device.upgrade in ("failed", "repair-required"):
             return self._detail(device, score, device.upgrade)
         before = device.boot
@@ -193,7 +209,9 @@ class SimFleet:
             device.boot = str(uuid.uuid4())
         return self._detail(device, score, "complete", before)
 
-    def _detail(self, device: Sim, score: SystemUpgrade, phase: Any, before: str = "") -> UpgradeDetail:
+    def _detail(
+        self, device: Sim, score: SystemUpgrade, phase: Any, before: str = ""
+    ) -> UpgradeDetail:
         return UpgradeDetail(
             attemptId=score.attempt_id,
             runUid=score.run_uid,
@@ -201,10 +219,14 @@ class SimFleet:
             phase=phase,
             bootIdBefore=before or device.boot,
             bootIdAfter=device.boot if before else None,
-            result=UpgradeResult(upgraded=["harmony-sample (1.0 => 2.0)"]) if phase == "complete" else None,
+            result=UpgradeResult(upgraded=["harmony-sample (1.0 => 2.0)"])
+            if phase == "complete"
+            else None,
         )
 
-    async def _relay(self, wire: WireManifest, score: SystemUpgrade, detail: UpgradeDetail, phase: Any) -> None:
+    async def _relay(
+        self, wire: WireManifest, score: SystemUpgrade, detail: UpgradeDetail, phase: Any
+    ) -> None:
         if not device_has(self, wire):
             return  # taken off meanwhile
         told = resource(wire, score).model_copy(update={"phase": phase, "status": detail})
@@ -220,7 +242,11 @@ def device_has(fleet: SimFleet, wire: WireManifest) -> bool:
 def resource(wire: WireManifest, score: Score) -> ResourceStatus:
     """A resource that is as its Score wants it."""
     return ResourceStatus(
-        phase="Ready", generation=wire.generation, since=SINCE, spec_digest=score.spec_digest(), status=detail_of(score)
+        phase="Ready",
+        generation=wire.generation,
+        since=SINCE,
+        spec_digest=score.spec_digest(),
+        status=detail_of(score),
     )
 
 

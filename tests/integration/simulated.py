@@ -1,4 +1,6 @@
-"""A device as the buckets show it, written by the test itself: what an agent would say, when the test says it."""
+"""A device as the buckets show it, written by the test itself: what an agent would say, when the
+test says it.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +12,26 @@ from typing import Any
 from nats.aio.client import Client
 
 from scores.canonical import canonical
-from scores.keys import ACTUAL, DESIRED, HEARTBEAT, HISTORY, INFO, heartbeat_key, info_key, kv_subject
+from scores.keys import (
+    ACTUAL,
+    DESIRED,
+    HEARTBEAT,
+    HISTORY,
+    INFO,
+    heartbeat_key,
+    info_key,
+    kv_subject,
+)
 from scores.manifest import WireManifest, decode, wire_digest
-from scores.status import Capabilities, DeploymentStatus, DeviceInfo, Heartbeat, OsInfo, Rejection, ResourceStatus
+from scores.status import (
+    Capabilities,
+    DeploymentStatus,
+    DeviceInfo,
+    Heartbeat,
+    OsInfo,
+    Rejection,
+    ResourceStatus,
+)
 
 BOOT = "5b0e62a2-5f1c-4e6b-9a0c-1f2d3c4b5a69"
 SINCE = "2026-11-29T17:00:00.000Z"
@@ -75,8 +94,12 @@ class SimulatedDevice:
 
     async def desired(self, deployment: str) -> WireManifest | None:
         """What is desired of a deployment here."""
-        request = json.dumps({"last_by_subj": kv_subject(DESIRED, f"{self.name}.{deployment}")}).encode()
-        answer = await self.client.request(f"$JS.API.STREAM.MSG.GET.KV_{DESIRED}", request, timeout=5)
+        request = json.dumps(
+            {"last_by_subj": kv_subject(DESIRED, f"{self.name}.{deployment}")}
+        ).encode()
+        answer = await self.client.request(
+            f"$JS.API.STREAM.MSG.GET.KV_{DESIRED}", request, timeout=5
+        )
         message = json.loads(answer.data).get("message")
         if message is None or ("hdrs" in message and "data" not in message):
             return None
@@ -100,9 +123,11 @@ class SimulatedDevice:
         return wire
 
 
-def status_of(wire: WireManifest, phase: Any = None, resources: Any = None, **more: Any) -> DeploymentStatus:
-    """A status of `wire`: Converged with all its resources Ready, Removed, or as told. `resources` maps key to phase
-    or to a tuple of phase and reason."""
+def status_of(
+    wire: WireManifest, phase: Any = None, resources: Any = None, **more: Any
+) -> DeploymentStatus:
+    """A status of `wire`: Converged with all its resources Ready, Removed, or as told. `resources`
+    maps key to phase or to a tuple of phase and reason."""
     told = {score.key: "Ready" for score in wire.scores} if resources is None else resources
     specs = {score.key: score.spec_digest() for score in wire.scores}
     return DeploymentStatus(
@@ -113,14 +138,18 @@ def status_of(wire: WireManifest, phase: Any = None, resources: Any = None, **mo
         digest=wire_digest(wire),
         phase=phase or ("Removed" if wire.removed else "Converged"),
         resources={
-            key: resource(*([value] if isinstance(value, str) else value), wire=wire, spec=specs.get(key))
+            key: resource(
+                *([value] if isinstance(value, str) else value), wire=wire, spec=specs.get(key)
+            )
             for key, value in told.items()
         },
         **more,
     )
 
 
-def resource(phase: Any, reason: str = "", *, wire: WireManifest, spec: str | None, **more: Any) -> ResourceStatus:
+def resource(
+    phase: Any, reason: str = "", *, wire: WireManifest, spec: str | None, **more: Any
+) -> ResourceStatus:
     """One resource's status."""
     return ResourceStatus(
         phase=phase,

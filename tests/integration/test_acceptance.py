@@ -1,4 +1,6 @@
-"""The contract's acceptance table, row by row, against a real nats-server: what arrives. What goes is beside it."""
+"""The contract's acceptance table, row by row, against a real nats-server: what arrives. What goes
+is beside it.
+"""
 
 from __future__ import annotations
 
@@ -93,10 +95,14 @@ async def test_another_lineage_is_fenced_until_it_supersedes(pair: Pair) -> None
     enforces(3, status)
     assert rejected(status) == (7, "LineageChanged", [])
     await plane.put(manifest(8, "new", lineage=OTHER, supersedes=OTHER))
-    status = await plane.until(lambda status: status["rejected"] is not None and status["rejected"]["generation"] == 8)
+    status = await plane.until(
+        lambda status: status["rejected"] is not None and status["rejected"]["generation"] == 8
+    )
     assert (status["phase"], status["reason"]) == ("Fenced", "LineageChanged")
     await agent.repairs()
-    await plane.put(manifest(2, "new", lineage=OTHER, supersedes=LINEAGE))  # superseding doesn't go back
+    await plane.put(
+        manifest(2, "new", lineage=OTHER, supersedes=LINEAGE)
+    )  # superseding doesn't go back
     await plane.until(said("Fenced", "StaleGeneration"))
     await plane.put(manifest(9, "new", lineage=OTHER, supersedes=LINEAGE))
     assert (await plane.until(converged(9)))["lineage"] == OTHER
@@ -112,20 +118,32 @@ FILE = {"kind": "File", "name": "f0", "path": "/srv/web/f0", "content": SECRET}
 TWO = [FILE, {**FILE, "name": "f1", "path": "/srv/web/f1"}]
 BAD = {
     "not JSON": (b"{" + SECRET.encode(), "NotJson", [("", "NotJson")]),
-    "an unknown field": ([{**FILE, "sh": SECRET}], "UnknownField", [("scores[0].sh", "UnknownField")]),
+    "an unknown field": (
+        [{**FILE, "sh": SECRET}],
+        "UnknownField",
+        [("scores[0].sh", "UnknownField")],
+    ),
     "an unknown kind": ([{**FILE, "kind": "Shell"}], "UnknownKind", [("scores[0]", "UnknownKind")]),
     "a kind not allowed here": (
         [{"kind": "SystemdUnit", "name": "web.service"}],
         "KindNotAllowed",
         [("scores[0].kind", "KindNotAllowed")],
     ),
-    "a path outside": ([{**FILE, "path": "/etc/shadow"}], "PathOutsideRoots", [("scores[0].path", "PathOutsideRoots")]),
+    "a path outside": (
+        [{**FILE, "path": "/etc/shadow"}],
+        "PathOutsideRoots",
+        [("scores[0].path", "PathOutsideRoots")],
+    ),
     "two of one key": (
         [FILE, {**FILE, "path": "/srv/x"}],
         "DuplicateResource",
         [("scores[1].name", "DuplicateResource")],
     ),
-    "two of one path": ([FILE, {**FILE, "name": "f1"}], "DuplicatePath", [("scores[1].path", "DuplicatePath")]),
+    "two of one path": (
+        [FILE, {**FILE, "name": "f1"}],
+        "DuplicatePath",
+        [("scores[1].path", "DuplicatePath")],
+    ),
     "after that names nothing": (
         [{**FILE, "after": ["File/none"]}],
         "AfterUnknown",
@@ -178,15 +196,25 @@ async def test_too_large(tmp_path: Path) -> None:
 
 async def test_a_name_and_a_path_that_another_deployment_owns(pair: Pair) -> None:
     agent, plane = pair
-    await plane.put({**manifest(1, deployment="db"), "scores": [{**FILE, "path": "/srv/db/f0"}]}, "db")
+    await plane.put(
+        {**manifest(1, deployment="db"), "scores": [{**FILE, "path": "/srv/db/f0"}]}, "db"
+    )
     status = await plane.until(said("Rejected", "OwnedByAnotherDeployment"), "db")
-    assert rejected(status) == (1, "OwnedByAnotherDeployment", [("scores[0].name", "OwnedByAnotherDeployment")])
+    assert rejected(status) == (
+        1,
+        "OwnedByAnotherDeployment",
+        [("scores[0].name", "OwnedByAnotherDeployment")],
+    )
     assert (status["generation"], status["resources"]) == (None, {})
     await plane.put({**manifest(1, deployment="db"), "scores": [{**FILE, "name": "mine"}]}, "db")
     status = await plane.until(
         lambda status: status["rejected"]["errors"][0]["field"] == "scores[0].path", deployment="db"
     )
-    assert rejected(status) == (1, "OwnedByAnotherDeployment", [("scores[0].path", "OwnedByAnotherDeployment")])
+    assert rejected(status) == (
+        1,
+        "OwnedByAnotherDeployment",
+        [("scores[0].path", "OwnedByAnotherDeployment")],
+    )
     await agent.repairs()
     await plane.put(
         {**manifest(4), "scores": [TWO[1]]}

@@ -1,4 +1,6 @@
-"""The contract's acceptance table against a real nats-server: keys, buckets, NATS and the device's memory that go."""
+"""The contract's acceptance table against a real nats-server: keys, buckets, NATS and the device's
+memory that go.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ async def test_key_gone(pair: Pair, operation: str) -> None:
     await plane.until(converged(3))
 
 
-async def test_key_gone_over_a_restart_of_the_agent(nats_server: NatsServer, tmp_path: Path) -> None:
+async def test_key_gone_over_a_restart_of_the_agent(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
     async with nats_server.client() as client:
         plane, agent = Plane(client), Agent(nats_server, tmp_path)
         await plane.make_buckets()
@@ -68,7 +72,10 @@ async def test_key_of_what_was_never_accepted_gone(pair: Pair) -> None:
     await plane.mark("DEL", "db")
     status = await plane.until(said("Held", "DesiredStateMissing"), "db")
     assert (status["generation"], status["rejected"]) == (None, None)
-    await plane.put({**manifest(1, deployment="db"), "scores": [{**FILE, "name": "db", "path": "/srv/db"}]}, "db")
+    await plane.put(
+        {**manifest(1, deployment="db"), "scores": [{**FILE, "name": "db", "path": "/srv/db"}]},
+        "db",
+    )
     await plane.until(converged(1), "db")
 
 
@@ -77,7 +84,9 @@ async def test_bucket_deleted(pair: Pair) -> None:
     writes = await plane.writes(ACTUAL)
     await plane.delete_buckets(DESIRED)
     lost = lambda: agent.engine.intake.lost  # noqa: E731
-    await eventually(lambda: lost() is not None and lost().reason == "BucketMissing", "the loss was not noticed")
+    await eventually(
+        lambda: lost() is not None and lost().reason == "BucketMissing", "the loss was not noticed"
+    )
     await agent.repairs()
     status = await plane.status()
     assert status is not None
@@ -89,7 +98,9 @@ async def test_bucket_recreated(pair: Pair) -> None:
     agent, plane = pair
     await plane.delete_buckets(DESIRED)
     await plane.make_buckets(DESIRED)
-    status = await plane.until(said("Held", "DesiredStateMissing"), seconds=agent.poll + 1 + 10)  # 10: a loaded machine
+    status = await plane.until(
+        said("Held", "DesiredStateMissing"), seconds=agent.poll + 1 + 10
+    )  # 10: a loaded machine
     enforces(3, status)
     await agent.repairs()
     assert agent.disk == {"/srv/web/f0": SECRET.encode(), "/srv/web/f1": b"b"}
@@ -129,7 +140,9 @@ async def test_nats_unreachable_at_start(nats_server: NatsServer, tmp_path: Path
     nats_server.stop()
     del agent.disk["/srv/web/f1"]  # a reboot lost it
     async with agent.run():
-        await eventually(lambda: agent.disk.get("/srv/web/f1") == b"b", "nothing is done without NATS")
+        await eventually(
+            lambda: agent.disk.get("/srv/web/f1") == b"b", "nothing is done without NATS"
+        )
         await agent.repairs()
         shown = lambda: [(status.phase, status.generation) for status in agent.engine.statuses()]  # noqa: E731
         await eventually(lambda: shown() == [("Converged", 1)], "it is not converged without NATS")
@@ -165,7 +178,9 @@ async def test_keys_that_name_no_deployment_are_told_in_device_info(pair: Pair) 
         await plane.mark("PURGE", key)
     await eventually(lambda: not agent.engine.intake.ignored(), "they are forgotten")
     agent.engine.heartbeats.invalidate()
-    await plane.until_value("device-info", "info.pi-01", lambda info: "api" in info and "ignored_keys" not in info)
+    await plane.until_value(
+        "device-info", "info.pi-01", lambda info: "api" in info and "ignored_keys" not in info
+    )
 
 
 # -- actual-state is the device's to keep
@@ -173,7 +188,10 @@ async def test_keys_that_name_no_deployment_are_told_in_device_info(pair: Pair) 
 
 async def test_a_status_that_others_took_away_comes_back_with_a_heartbeat(pair: Pair) -> None:
     agent, plane = pair
-    await plane.put({**manifest(1, deployment="db"), "scores": [{**FILE, "name": "db", "path": "/srv/db/f0"}]}, "db")
+    await plane.put(
+        {**manifest(1, deployment="db"), "scores": [{**FILE, "name": "db", "path": "/srv/db/f0"}]},
+        "db",
+    )
     await plane.until(converged(1), "db")
     before = {name: await plane.status(name) for name in ("web", "db")}
     stream, subject = f"KV_{ACTUAL}", f"$KV.{ACTUAL}.pi-01."
@@ -278,7 +296,9 @@ async def test_an_object_that_is_not_ours(pair: Pair) -> None:
 # -- removed
 
 
-async def test_removed_takes_all_off_and_leaves_a_tombstone(nats_server: NatsServer, tmp_path: Path) -> None:
+async def test_removed_takes_all_off_and_leaves_a_tombstone(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
     async with nats_server.client() as client:
         plane, agent = Plane(client), Agent(nats_server, tmp_path)
         await plane.make_buckets()
@@ -328,7 +348,9 @@ async def test_removed_of_what_was_never_here(pair: Pair) -> None:
 
 @asynccontextmanager
 async def reborn(server: NatsServer, tmp_path: Path, arrives: Any) -> AsyncIterator[Pair]:
-    """The device accepted generation 7, lost its state directory, and finds `arrives` in desired-state."""
+    """The device accepted generation 7, lost its state directory, and finds `arrives` in
+    desired-state.
+    """
     async with server.client() as client:
         plane, agent = Plane(client), Agent(server, tmp_path / "one")
         await plane.make_buckets()
@@ -341,11 +363,15 @@ async def reborn(server: NatsServer, tmp_path: Path, arrives: Any) -> AsyncItera
             yield again, plane
 
 
-async def test_fresh_state_directory_is_fenced_by_actual_state(nats_server: NatsServer, tmp_path: Path) -> None:
+async def test_fresh_state_directory_is_fenced_by_actual_state(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
     async with reborn(nats_server, tmp_path, manifest(6, "six")) as (agent, plane):
         status = await plane.until(said("Fenced", "StaleGeneration"))
         assert (status["generation"], status["lineage"]) == (7, LINEAGE)
-        assert {key: one["reason"] for key, one in status["resources"].items()} == {"File/f0": "LedgerLost"}
+        assert {key: one["reason"] for key, one in status["resources"].items()} == {
+            "File/f0": "LedgerLost"
+        }
         assert agent.disk == {"/srv/web/f0": b"seven"}
     again = Agent(nats_server, tmp_path / "two", agent.disk)
     async with nats_server.client() as client, again.run():  # and it is not forgotten by being said
@@ -358,7 +384,9 @@ async def test_fresh_state_directory_is_fenced_by_actual_state(nats_server: Nats
         await plane.until(converged(8))
 
 
-async def test_fresh_state_directory_with_the_same_generation(nats_server: NatsServer, tmp_path: Path) -> None:
+async def test_fresh_state_directory_with_the_same_generation(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
     async with reborn(nats_server, tmp_path, manifest(7, "seven")) as (agent, _plane):
         await eventually(lambda: agent.engine.state.records != {}, "it was not taken back")
         await agent.repairs()  # taken back, for it was exactly as wanted
@@ -373,7 +401,9 @@ async def test_fresh_state_directory_with_the_same_generation_of_other_bytes(
         assert agent.disk == {"/srv/web/f0": b"seven"}
 
 
-async def test_fresh_state_directory_with_another_lineage(nats_server: NatsServer, tmp_path: Path) -> None:
+async def test_fresh_state_directory_with_another_lineage(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
     async with reborn(nats_server, tmp_path, manifest(8, "eight", lineage=OTHER)) as (agent, plane):
         assert (await plane.until(said("Fenced", "LineageChanged")))["lineage"] == LINEAGE
         assert agent.disk == {"/srv/web/f0": b"seven"}

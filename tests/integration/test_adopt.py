@@ -1,4 +1,6 @@
-"""`harmony adopt` and `harmony delete --remains`: what becomes of what a device that lost its memory had."""
+"""`harmony adopt` and `harmony delete --remains`: what becomes of what a device that lost its
+memory had.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ WAIT = ("--wait", "--timeout", "40s")
 
 
 @asynccontextmanager
-async def forgetful(server: NatsServer, tmp_path: Path) -> AsyncIterator[tuple[Operator, Agent, Plane]]:
+async def forgetful(
+    server: NatsServer, tmp_path: Path
+) -> AsyncIterator[tuple[Operator, Agent, Plane]]:
     """A device that had two Files and lost its memory; it isn't running."""
     operator = Operator(server, tmp_path / "operator")
     async with server.client() as client:
@@ -45,7 +49,11 @@ async def test_delete_says_what_remains_and_takes_it_off_when_that_is_said(
             assert "--remains" in ran.err
             told = (await operator("status", "-o", "json")).json
             row = next(iter(told["deployments"] if isinstance(told, dict) else told))
-            assert (row["phase"], row["reason"], len(row["status"]["resources"])) == ("Degraded", "LedgerLost", 2)
+            assert (row["phase"], row["reason"], len(row["status"]["resources"])) == (
+                "Degraded",
+                "LedgerLost",
+                2,
+            )
             assert len(agent.disk) == 2
             ran = await operator("adopt", "pi-01/web")
             assert ran.code == 2, ran
@@ -71,7 +79,9 @@ async def test_adopt_takes_back_what_is_wanted(nats_server: NatsServer, tmp_path
             assert (ran.code, "nothing to do" in ran.err) == (0, True)
 
 
-async def test_adopt_takes_nothing_off_unless_that_is_said(nats_server: NatsServer, tmp_path: Path) -> None:
+async def test_adopt_takes_nothing_off_unless_that_is_said(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
     async with forgetful(nats_server, tmp_path) as (operator, agent, plane):
         await operator("apply", wanted(operator, "a"), "-d", "pi-01", "--no-wait")
         async with agent.run():
@@ -85,7 +95,9 @@ async def test_adopt_takes_nothing_off_unless_that_is_said(nats_server: NatsServ
             assert agent.disk == {"/srv/f0": b"a"}
 
 
-async def test_what_nobody_knows_any_more_has_to_be_looked_for(nats_server: NatsServer, tmp_path: Path) -> None:
+async def test_what_nobody_knows_any_more_has_to_be_looked_for(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
     async with forgetful(nats_server, tmp_path) as (operator, agent, plane):
         await plane.mark("PURGE")
         await operator("delete", "web", "-d", "pi-01", "--no-wait")

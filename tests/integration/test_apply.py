@@ -1,4 +1,6 @@
-"""`harmony apply`, `diff` and `delete` against a real server, with a device that the test simulates."""
+"""`harmony apply`, `diff` and `delete` against a real server, with a device that the test
+simulates.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,9 @@ async def test_dry_run_and_diff_write_nothing(operator: Operator, device: Simula
     assert await device.desired("web") is None
     await operator("apply", path, "-d", device.name)
     assert (await operator("diff", path, "-d", device.name)).code == 0
-    assert (await operator("diff", operator.file("web", a_file(mode="0600")), "-d", device.name)).code == 1
+    assert (
+        await operator("diff", operator.file("web", a_file(mode="0600")), "-d", device.name)
+    ).code == 1
 
 
 async def test_no_value_is_ever_shown(operator: Operator, device: SimulatedDevice) -> None:
@@ -85,11 +89,22 @@ async def test_no_value_is_ever_shown(operator: Operator, device: SimulatedDevic
 
     said = []
     for extra in ("1", "2"):
-        for words in (["diff"], ["apply", "--no-wait"], ["apply", "-o", "json"], ["apply", "-o", "yaml", "--dry-run"]):
-            said.append(await operator(words[0], operator.file("web", *scores(extra)), "-d", device.name, *words[1:]))
+        for words in (
+            ["diff"],
+            ["apply", "--no-wait"],
+            ["apply", "-o", "json"],
+            ["apply", "-o", "yaml", "--dry-run"],
+        ):
+            said.append(
+                await operator(
+                    words[0], operator.file("web", *scores(extra)), "-d", device.name, *words[1:]
+                )
+            )
     broken = [score | {"unknown": SECRET} for score in scores("3")]
     said.append(await operator("apply", operator.file("web", *broken), "-d", device.name))
-    said.append(await operator("apply", operator.file("web", *broken), "-d", device.name, "-o", "json"))
+    said.append(
+        await operator("apply", operator.file("web", *broken), "-d", device.name, "-o", "json")
+    )
     for form in ("table", "json", "yaml"):
         said.append(await operator("get", "web", "-d", device.name, "-o", form))
         said.append(await operator("status", "web", "-d", device.name, "-o", form))
@@ -102,14 +117,20 @@ async def test_no_value_is_ever_shown(operator: Operator, device: SimulatedDevic
     ("answer", "code", "reason"),
     [
         (status_of, 0, ""),
-        (lambda wire: status_of(wire, "Failed", {"File/motd": ("Failed", "PathOutsideRoots")}), 1, ""),
+        (
+            lambda wire: status_of(wire, "Failed", {"File/motd": ("Failed", "PathOutsideRoots")}),
+            1,
+            "",
+        ),
         (lambda wire: rejection(wire, "Rejected", "Invalid"), 1, "Invalid"),
         (lambda wire: rejection(wire, "Fenced", "LineageChanged"), 3, "LineageChanged"),
         (lambda wire: rejection(wire, "Fenced", "StaleGeneration"), 3, "StaleGeneration"),
         (lambda wire: rejection(wire, "Held", "PruneGuard"), 5, "PruneGuard"),
         (lambda wire: rejection(wire, "Rejected", "KindNotAllowed"), 5, "KindNotAllowed"),
         (
-            lambda wire: status_of(wire, "Degraded", {"File/motd": ("Blocked", "OwnershipConflict")}),
+            lambda wire: status_of(
+                wire, "Degraded", {"File/motd": ("Blocked", "OwnershipConflict")}
+            ),
             5,
             "OwnershipConflict",
         ),
@@ -127,12 +148,18 @@ async def test_every_outcome_has_its_code(
 
 async def test_progress_is_told_on_the_way(operator: Operator, device: SimulatedDevice) -> None:
     path = operator.file("web", a_file("a"), a_file("b"))
-    running = asyncio.create_task(operator("apply", path, "-d", device.name, "--wait", "--timeout", "60s"))
+    running = asyncio.create_task(
+        operator("apply", path, "-d", device.name, "--wait", "--timeout", "60s")
+    )
     wire = await device.when_desired("web")
     async with asyncio.timeout(60):  # else the first would be overwritten before anybody looked
-        while not (await device.client.jetstream().stream_info("KV_actual-state")).state.consumer_count:
+        while not (
+            await device.client.jetstream().stream_info("KV_actual-state")
+        ).state.consumer_count:
             await asyncio.sleep(0.02)
-    await device.say(status_of(wire, "Degraded", {"File/a": "Ready", "File/b": ("Degraded", "NoSpace")}))
+    await device.say(
+        status_of(wire, "Degraded", {"File/a": "Ready", "File/b": ("Degraded", "NoSpace")})
+    )
     await asyncio.sleep(0.5)
     await device.say(status_of(wire))
     ran = await running
@@ -144,14 +171,24 @@ async def test_progress_is_told_on_the_way(operator: Operator, device: Simulated
     assert ran.out.splitlines()[-1].split() == [device.name, "web", "created", "1", "Converged"]
 
 
-async def test_an_older_verdict_is_not_taken_for_this_one_s(operator: Operator, device: SimulatedDevice) -> None:
+async def test_an_older_verdict_is_not_taken_for_this_one_s(
+    operator: Operator, device: SimulatedDevice
+) -> None:
     await operator("apply", operator.file("web", a_file()), "-d", device.name)
     wire = await device.desired("web")
     assert wire is not None
-    failed = status_of(wire, "Rejected", {}, rejected=Rejection(generation=None, reason="NotJson"), reason="NotJson")
+    failed = status_of(
+        wire,
+        "Rejected",
+        {},
+        rejected=Rejection(generation=None, reason="NotJson"),
+        reason="NotJson",
+    )
     await device.say(failed)
     path = operator.file("web", a_file(content="2"))
-    running = asyncio.create_task(operator("apply", path, "-d", device.name, "--wait", "--timeout", "60s"))
+    running = asyncio.create_task(
+        operator("apply", path, "-d", device.name, "--wait", "--timeout", "60s")
+    )
     await device.when_desired("web", 2)
     await asyncio.sleep(0.3)
     assert not running.done()
@@ -159,9 +196,13 @@ async def test_an_older_verdict_is_not_taken_for_this_one_s(operator: Operator, 
     assert (await running).code == 0
 
 
-async def test_time_is_up_and_the_device_works_on(operator: Operator, device: SimulatedDevice) -> None:
+async def test_time_is_up_and_the_device_works_on(
+    operator: Operator, device: SimulatedDevice
+) -> None:
     path = operator.file("web", a_file())
-    running = asyncio.create_task(operator("apply", path, "-d", device.name, "--wait", "--timeout", "1s", "-o", "json"))
+    running = asyncio.create_task(
+        operator("apply", path, "-d", device.name, "--wait", "--timeout", "1s", "-o", "json")
+    )
     wire = await device.when_desired("web")
     await device.say(status_of(wire, "Progressing", {"File/motd": "Progressing"}))
     ran = await running
@@ -169,21 +210,29 @@ async def test_time_is_up_and_the_device_works_on(operator: Operator, device: Si
     assert ran.json["results"][0]["reason"] == "Timeout"
 
 
-async def test_time_is_up_and_the_device_lives_but_never_answered(operator: Operator, device: SimulatedDevice) -> None:
-    ran = await operator("apply", operator.file("web", a_file()), "-d", device.name, "--wait", "--timeout", "500ms")
+async def test_time_is_up_and_the_device_lives_but_never_answered(
+    operator: Operator, device: SimulatedDevice
+) -> None:
+    ran = await operator(
+        "apply", operator.file("web", a_file()), "-d", device.name, "--wait", "--timeout", "500ms"
+    )
     assert ran.code == 1
     assert "not settled after 0.5 s" in ran.out
 
 
 async def test_time_is_up_and_the_device_never_answered(operator: Operator) -> None:
-    ran = await operator("apply", operator.file("web", a_file()), "-d", "nobody", "--wait", "--timeout", "500ms")
+    ran = await operator(
+        "apply", operator.file("web", a_file()), "-d", "nobody", "--wait", "--timeout", "500ms"
+    )
     assert ran.code == 4
     assert "warning: nobody never told of itself" in ran.out
     assert "DeviceSilent" in ran.out
     assert "hint:" in ran.err
 
 
-async def test_the_next_generation_counts_what_the_device_shows(operator: Operator, device: SimulatedDevice) -> None:
+async def test_the_next_generation_counts_what_the_device_shows(
+    operator: Operator, device: SimulatedDevice
+) -> None:
     path = operator.file("web", a_file())
     await operator("apply", path, "-d", device.name)
     wire = await device.desired("web")
@@ -194,24 +243,32 @@ async def test_the_next_generation_counts_what_the_device_shows(operator: Operat
     assert ran.json["results"][0]["generation"] == 7
 
 
-async def test_a_recreated_bucket_is_written_above_what_the_device_has(nats_server: NatsServer, tmp_path: Path) -> None:
+async def test_a_recreated_bucket_is_written_above_what_the_device_has(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
     operator = Operator(nats_server, tmp_path / "operator")
     async with nats_server.client() as client:
         device = SimulatedDevice(client, "pi-01")
         path = operator.file("web", a_file())
         for content in ("1", "2", "3"):
-            await operator("apply", operator.file("web", a_file(content=content)), "-d", device.name)
+            await operator(
+                "apply", operator.file("web", a_file(content=content)), "-d", device.name
+            )
         wire = await device.desired("web")
         assert wire is not None
         await device.say(status_of(wire))
         await client.jetstream().delete_key_value("desired-state")
-        assert (await operator("apply", path, "-d", device.name, "-o", "json")).json["results"][0]["generation"] == 4
+        assert (await operator("apply", path, "-d", device.name, "-o", "json")).json["results"][0][
+            "generation"
+        ] == 4
         again = await device.desired("web")
         assert again is not None
         assert again.generation == 4
 
 
-async def test_another_lineage_is_not_written_over(operator: Operator, device: SimulatedDevice, tmp_path: Path) -> None:
+async def test_another_lineage_is_not_written_over(
+    operator: Operator, device: SimulatedDevice, tmp_path: Path
+) -> None:
     await operator("apply", operator.file("web", a_file()), "-d", device.name)
     stranger = Operator(operator.server, tmp_path / "stranger")
     path = stranger.file("web", a_file(content="other"))
@@ -239,7 +296,9 @@ async def test_the_lineage_option_and_variable(
     assert wire is not None
     assert wire.lineage == OTHER
     own = OTHER.replace("1", "2")
-    assert (await operator("apply", operator.file("b", a_file()), "-d", device.name, "--lineage", own)).code == 0
+    assert (
+        await operator("apply", operator.file("b", a_file()), "-d", device.name, "--lineage", own)
+    ).code == 0
     other = await device.desired("b")
     assert other is not None
     assert other.lineage == own
@@ -247,7 +306,12 @@ async def test_the_lineage_option_and_variable(
 
 @pytest.mark.parametrize(
     ("fields", "code"),
-    [({"device": "pi-other"}, 2), ({"lineage": OTHER}, 3), ({"generation": 5}, 3), ({"generation": 1}, 0)],
+    [
+        ({"device": "pi-other"}, 2),
+        ({"lineage": OTHER}, 3),
+        ({"generation": 5}, 3),
+        ({"generation": 1}, 0),
+    ],
 )
 async def test_a_file_is_held_to_what_it_carries(
     operator: Operator, device: SimulatedDevice, fields: dict[str, Any], code: int
@@ -264,8 +328,12 @@ async def test_a_file_may_name_its_device(operator: Operator, device: SimulatedD
     assert await device.desired("web") is not None
 
 
-async def test_prune_guard_before_anything_is_written(operator: Operator, device: SimulatedDevice) -> None:
-    await operator("apply", operator.file("web", *(a_file(name) for name in "abcd")), "-d", device.name)
+async def test_prune_guard_before_anything_is_written(
+    operator: Operator, device: SimulatedDevice
+) -> None:
+    await operator(
+        "apply", operator.file("web", *(a_file(name) for name in "abcd")), "-d", device.name
+    )
     fewer = operator.file("web", a_file("a"))
     ran = await operator("apply", fewer, "-d", device.name)
     assert (ran.code, ran.out) == (5, "")
@@ -278,7 +346,9 @@ async def test_prune_guard_before_anything_is_written(operator: Operator, device
     assert (wire.generation, wire.allow_prune) == (2, 3)
 
 
-async def test_a_missing_capability_before_anything_is_written(operator: Operator, device: SimulatedDevice) -> None:
+async def test_a_missing_capability_before_anything_is_written(
+    operator: Operator, device: SimulatedDevice
+) -> None:
     await device.tell(kinds=("File", "Container"), podman=None)
     container = {"kind": "Container", "name": "c", "image": "localhost/c"}
     ran = await operator("apply", operator.file("web", container), "-d", device.name, "-o", "json")
@@ -290,11 +360,15 @@ async def test_a_missing_capability_before_anything_is_written(operator: Operato
     assert await device.desired("web") is None
 
 
-async def test_one_refusal_refuses_all_before_anything_is_written(operator: Operator, device: SimulatedDevice) -> None:
+async def test_one_refusal_refuses_all_before_anything_is_written(
+    operator: Operator, device: SimulatedDevice
+) -> None:
     other = SimulatedDevice(device.client, f"{device.name}-b")
     await other.tell(labels={"site": device.name})
     await other.put(
-        "desired-state", f"{other.name}.web", Manifest(deployment="web").bind(other.name, OTHER, 1).canonical()
+        "desired-state",
+        f"{other.name}.web",
+        Manifest(deployment="web").bind(other.name, OTHER, 1).canonical(),
     )
     ran = await operator("apply", operator.file("web", a_file()), "--select", f"site={device.name}")
     assert ran.code == 3
@@ -302,7 +376,9 @@ async def test_one_refusal_refuses_all_before_anything_is_written(operator: Oper
     assert await device.desired("web") is None
 
 
-async def test_what_a_device_says_refuses_for_that_device_alone(operator: Operator, device: SimulatedDevice) -> None:
+async def test_what_a_device_says_refuses_for_that_device_alone(
+    operator: Operator, device: SimulatedDevice
+) -> None:
     other = SimulatedDevice(device.client, f"{device.name}-b")
     await other.tell(kinds=("Container",), labels={"site": device.name})
     path = operator.file("web", a_file())
@@ -317,24 +393,42 @@ async def test_what_a_device_says_refuses_for_that_device_alone(operator: Operat
     assert (ran.code, "KindNotAllowed" in ran.out, "hint" in ran.err) == (5, True, True)
 
 
-async def test_several_devices_and_several_manifests(operator: Operator, device: SimulatedDevice) -> None:
+async def test_several_devices_and_several_manifests(
+    operator: Operator, device: SimulatedDevice
+) -> None:
     other = SimulatedDevice(device.client, f"{device.name}-b")
     elsewhere = SimulatedDevice(device.client, f"{device.name}-c")
     await other.tell(labels={"site": device.name, "rack": "2"})
     await other.beat()
     await elsewhere.tell(labels={"site": "elsewhere"})
     path = operator.folder / "two.yaml"
-    path.write_text("\n---\n".join(Path(operator.file(name, a_file(name))).read_text() for name in ("one", "two")))
-    words = ["apply", str(path), "-l", f"site={device.name}", "--wait", "--timeout", "60s", "-o", "json"]
+    path.write_text(
+        "\n---\n".join(
+            Path(operator.file(name, a_file(name))).read_text() for name in ("one", "two")
+        )
+    )
+    words = [
+        "apply",
+        str(path),
+        "-l",
+        f"site={device.name}",
+        "--wait",
+        "--timeout",
+        "60s",
+        "-o",
+        "json",
+    ]
     running = asyncio.create_task(operator(*words))
     await asyncio.gather(*(at.converge(name) for at in (device, other) for name in ("one", "two")))
     ran = await running
     assert ran.code == 0
-    assert {(item["device"], item["deployment"], item["phase"]) for item in ran.json["results"]} == {
-        (at.name, name, "Converged") for at in (device, other) for name in ("one", "two")
-    }
+    assert {
+        (item["device"], item["deployment"], item["phase"]) for item in ran.json["results"]
+    } == {(at.name, name, "Converged") for at in (device, other) for name in ("one", "two")}
     assert await elsewhere.desired("one") is None
-    ran = await operator("apply", str(path), "-l", f"site={device.name}", "-l", "rack=2", "-o", "json", "--dry-run")
+    ran = await operator(
+        "apply", str(path), "-l", f"site={device.name}", "-l", "rack=2", "-o", "json", "--dry-run"
+    )
     assert {item["device"] for item in ran.json["results"]} == {other.name}
 
 
@@ -343,14 +437,19 @@ async def test_one_device_of_several_fails(operator: Operator, device: Simulated
     await other.tell(labels={"site": device.name})
     path = operator.file("web", a_file())
     running = asyncio.create_task(
-        operator("apply", path, "-l", f"site={device.name}", "--wait", "--timeout", "60s", "-o", "json")
+        operator(
+            "apply", path, "-l", f"site={device.name}", "--wait", "--timeout", "60s", "-o", "json"
+        )
     )
     await device.converge("web")
     wire = await other.when_desired("web")
     await other.say(rejection(wire, "Rejected", "Invalid"))
     ran = await running
     assert ran.code == 1
-    assert {item["device"]: item["exit_code"] for item in ran.json["results"]} == {device.name: 0, other.name: 1}
+    assert {item["device"]: item["exit_code"] for item in ran.json["results"]} == {
+        device.name: 0,
+        other.name: 1,
+    }
 
 
 @pytest.mark.parametrize("words", [[], ["--select", "site=nowhere"]])
@@ -364,9 +463,14 @@ async def test_two_at_once_one_wins(operator: Operator, device: SimulatedDevice)
     paths = [operator.file("web", a_file(content=f"{n}")) for n in range(1)]
     for n in range(1, 8):
         path = operator.folder / f"web{n}.json"
-        path.write_text(json.dumps({"deployment": "web", "scores": [a_file(content=f"content {n}")]}))
+        path.write_text(
+            json.dumps({"deployment": "web", "scores": [a_file(content=f"content {n}")]})
+        )
         paths.append(str(path))
-    racers = [await operator.process("apply", path, "-d", device.name, "--no-wait", "-o", "json") for path in paths]
+    racers = [
+        await operator.process("apply", path, "-d", device.name, "--no-wait", "-o", "json")
+        for path in paths
+    ]
     ends = [await racer.communicate() for racer in racers]
     codes = [racer.returncode for racer in racers]
     assert set(codes) <= {0, 3}, ends
@@ -400,7 +504,15 @@ async def test_a_lost_cas_is_3_and_writes_nothing_over(
         await store.put("desired-state", f"{device.name}.web", theirs, found.revision)
 
     monkeypatch.setattr(Store, "ensure_buckets", and_another_writes)
-    ran = await operator("apply", operator.file("web", a_file(content="2")), "-d", device.name, "--wait", "-o", "json")
+    ran = await operator(
+        "apply",
+        operator.file("web", a_file(content="2")),
+        "-d",
+        device.name,
+        "--wait",
+        "-o",
+        "json",
+    )
     assert ran.code == 3
     assert ran.json["results"][0]["reason"] == "Conflict"
     assert not ran.json["results"][0]["written"]
@@ -409,7 +521,9 @@ async def test_a_lost_cas_is_3_and_writes_nothing_over(
     assert wire.canonical() == theirs
 
 
-async def test_what_cannot_be_read_is_not_written_over(operator: Operator, device: SimulatedDevice) -> None:
+async def test_what_cannot_be_read_is_not_written_over(
+    operator: Operator, device: SimulatedDevice
+) -> None:
     await device.put("desired-state", f"{device.name}.web", b"not json")
     path = operator.file("web", a_file())
     ran = await operator("apply", path, "-d", device.name, "-o", "json")
@@ -425,7 +539,13 @@ async def test_missing_buckets_are_made(nats_server: NatsServer, tmp_path: Path)
     assert (await operator("apply", operator.file("web", a_file()), "-d", "pi-01")).code == 0
     async with nats_server.client() as client:
         names = {info.config.name for info in await client.jetstream().streams_info()}
-    assert names >= {"KV_desired-state", "KV_actual-state", "KV_device-info", "KV_device-heartbeat", "KV_task-runs"}
+    assert names >= {
+        "KV_desired-state",
+        "KV_actual-state",
+        "KV_device-info",
+        "KV_device-heartbeat",
+        "KV_task-runs",
+    }
 
 
 async def test_too_large_for_the_server(operator: Operator, device: SimulatedDevice) -> None:
@@ -435,7 +555,9 @@ async def test_too_large_for_the_server(operator: Operator, device: SimulatedDev
     assert ran.json["results"][0]["reason"] == "TooLarge"
 
 
-async def test_delete_waits_then_purges_the_key(operator: Operator, device: SimulatedDevice) -> None:
+async def test_delete_waits_then_purges_the_key(
+    operator: Operator, device: SimulatedDevice
+) -> None:
     await operator("apply", operator.file("web", a_file()), "-d", device.name)
     await device.converge("web")
     running = asyncio.create_task(
@@ -458,24 +580,34 @@ async def test_delete_waits_then_purges_the_key(operator: Operator, device: Simu
     assert (ran.json["results"][0]["generation"], ran.json["results"][0]["action"]) == (3, "create")
 
 
-async def test_delete_without_waiting_then_again(operator: Operator, device: SimulatedDevice) -> None:
+async def test_delete_without_waiting_then_again(
+    operator: Operator, device: SimulatedDevice
+) -> None:
     await operator("apply", operator.file("web", a_file()), "-d", device.name)
     assert (await operator("delete", "web", "-d", device.name, "--no-wait")).code == 0
     wire = await device.desired("web")
     assert wire is not None
     assert (wire.removed, wire.generation) == (True, 2)
     assert "to be removed" in (await operator("get", "web", "-d", device.name)).out
-    ran = await operator("delete", "web", "-d", device.name, "--wait", "--timeout", "500ms", "-o", "json")
+    ran = await operator(
+        "delete", "web", "-d", device.name, "--wait", "--timeout", "500ms", "-o", "json"
+    )
     assert (ran.code, ran.json["results"][0]["action"]) == (1, "unchanged")
     await device.say(status_of(wire))
-    assert (await operator("delete", "web", "-d", device.name, "--wait", "--timeout", "5s")).code == 0
+    assert (
+        await operator("delete", "web", "-d", device.name, "--wait", "--timeout", "5s")
+    ).code == 0
     assert await device.desired("web") is None
 
 
-async def test_delete_of_what_only_the_device_has(operator: Operator, device: SimulatedDevice) -> None:
+async def test_delete_of_what_only_the_device_has(
+    operator: Operator, device: SimulatedDevice
+) -> None:
     await operator("apply", operator.file("web", a_file()), "-d", device.name)
     await device.converge("web")
-    await device.client.jetstream().purge_stream("KV_desired-state", subject=f"$KV.desired-state.{device.name}.web")
+    await device.client.jetstream().purge_stream(
+        "KV_desired-state", subject=f"$KV.desired-state.{device.name}.web"
+    )
     assert await device.desired("web") is None
     assert (await operator("delete", "web", "-d", device.name, "--no-wait")).code == 0
     wire = await device.desired("web")
@@ -483,9 +615,13 @@ async def test_delete_of_what_only_the_device_has(operator: Operator, device: Si
     assert (wire.removed, wire.generation) == (True, 2)
 
 
-async def test_a_newer_generation_is_not_purged(operator: Operator, device: SimulatedDevice) -> None:
+async def test_a_newer_generation_is_not_purged(
+    operator: Operator, device: SimulatedDevice
+) -> None:
     await operator("apply", operator.file("web", a_file()), "-d", device.name)
-    running = asyncio.create_task(operator("delete", "web", "-d", device.name, "--wait", "--timeout", "60s"))
+    running = asyncio.create_task(
+        operator("delete", "web", "-d", device.name, "--wait", "--timeout", "60s")
+    )
     wire = await device.when_desired("web", 2)
     process = await operator.process(
         "apply", operator.file("web", a_file(content="new")), "-d", device.name, "--no-wait"
@@ -498,10 +634,14 @@ async def test_a_newer_generation_is_not_purged(operator: Operator, device: Simu
     assert (kept.generation, kept.removed) == (3, False)
 
 
-async def test_an_interrupt_says_that_the_manifest_stays(operator: Operator, device: SimulatedDevice) -> None:
+async def test_an_interrupt_says_that_the_manifest_stays(
+    operator: Operator, device: SimulatedDevice
+) -> None:
     import signal
 
-    process = await operator.process("apply", operator.file("web", a_file()), "-d", device.name, "--wait")
+    process = await operator.process(
+        "apply", operator.file("web", a_file()), "-d", device.name, "--wait"
+    )
     await device.when_desired("web")
     await asyncio.sleep(0.3)
     process.send_signal(signal.SIGINT)
@@ -550,7 +690,15 @@ async def test_nats_is_lost_while_waiting(nats_server: NatsServer, tmp_path: Pat
     async with nats_server.client() as client:
         device = SimulatedDevice(client, "pi-01")
         process = await operator.process(
-            "apply", operator.file("web", a_file()), "-d", "pi-01", "--wait", "--timeout", "3s", "-o", "json"
+            "apply",
+            operator.file("web", a_file()),
+            "-d",
+            "pi-01",
+            "--wait",
+            "--timeout",
+            "3s",
+            "-o",
+            "json",
         )
         await device.when_desired("web")
     nats_server.stop()
@@ -563,7 +711,15 @@ async def test_nats_restarts_while_waiting(nats_server: NatsServer, tmp_path: Pa
     operator = Operator(nats_server, tmp_path / "operator")
     async with nats_server.client() as client:
         process = await operator.process(
-            "apply", operator.file("web", a_file()), "-d", "pi-01", "--wait", "--timeout", "20s", "-o", "json"
+            "apply",
+            operator.file("web", a_file()),
+            "-d",
+            "pi-01",
+            "--wait",
+            "--timeout",
+            "20s",
+            "-o",
+            "json",
         )
         await SimulatedDevice(client, "pi-01").when_desired("web")
     await asyncio.to_thread(nats_server.restart, kill=True, down=0.5)

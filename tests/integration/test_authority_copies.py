@@ -1,4 +1,6 @@
-"""Copies of one authority: nobody who was revoked comes back, nobody whom the other enrolled is forgotten."""
+"""Copies of one authority: nobody who was revoked comes back, nobody whom the other enrolled is
+forgotten.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,10 @@ class Command(Operator):
 async def let_in(server: GuardedServer, creds: Path) -> bool:
     """Whether one with these credentials gets in, and may write its own key."""
     device = creds.stem.partition("-enroll")[0].partition("-rotate")[0]
-    options = server.options(creds) | {"inbox_prefix": device_inbox(device).encode(), "max_reconnect_attempts": 1}
+    options = server.options(creds) | {
+        "inbox_prefix": device_inbox(device).encode(),
+        "max_reconnect_attempts": 1,
+    }
     try:
         async with server.client(**options) as client:
             await client.request(kv_subject("device-info", info_key(device)), b"{}", timeout=5)
@@ -64,11 +69,16 @@ async def let_in(server: GuardedServer, creds: Path) -> bool:
 async def may_read(server: GuardedServer, creds: Path) -> bool:
     """Whether one with these credentials is answered what its desired state is."""
     device = creds.stem.partition("-enroll")[0].partition("-rotate")[0]
-    options = server.options(creds) | {"inbox_prefix": device_inbox(device).encode(), "max_reconnect_attempts": 1}
+    options = server.options(creds) | {
+        "inbox_prefix": device_inbox(device).encode(),
+        "max_reconnect_attempts": 1,
+    }
     key = kv_subject(DESIRED, f"{device}.web")
     try:
         async with server.client(**options) as client:
-            answer = await client.request(f"{DEVICE_API}.DIRECT.GET.{kv_stream(DESIRED)}.{key}", b"", timeout=5)
+            answer = await client.request(
+                f"{DEVICE_API}.DIRECT.GET.{kv_stream(DESIRED)}.{key}", b"", timeout=5
+            )
     except (Error, OSError, TimeoutError):
         return False
     return (answer.headers or {}).get("Status") == "404"
@@ -84,7 +94,11 @@ async def test_a_stale_home_lets_nobody_in_again_and_forgets_nobody(guarded: Gua
     await first.ok("device", "revoke", "pi-01")
     three = await first.bundle("pi-03")
     await first.ok("server", "objects", "more")
-    for words in (["server", "push"], ["server", "objects", "assets"], ["device", "revoke", "pi-02"]):
+    for words in (
+        ["server", "push"],
+        ["server", "objects", "assets"],
+        ["device", "revoke", "pi-02"],
+    ):
         await stale.ok(*words)
         assert not await let_in(guarded, one), words
         assert await let_in(guarded, three), words
@@ -96,12 +110,16 @@ async def test_a_stale_home_lets_nobody_in_again_and_forgets_nobody(guarded: Gua
     assert (await first("server", "objects", "-o", "json")).json == ["assets", "files", "more"]
 
 
-async def test_a_device_that_only_the_other_knows_is_revoked_and_not_enrolled_twice(guarded: GuardedServer) -> None:
+async def test_a_device_that_only_the_other_knows_is_revoked_and_not_enrolled_twice(
+    guarded: GuardedServer,
+) -> None:
     first = Command(guarded, guarded.home)
     await first.ok("server", "push")
     stale = first.copy("stale")
     one = (await first.bundle("pi-01")).rename(first.home / "pi-01-enroll-first.creds")
-    assert "it has credentials" in await stale.ok("device", "enroll", "pi-01", "-o", str(stale.home / "x"), code=5)
+    assert "it has credentials" in await stale.ok(
+        "device", "enroll", "pi-01", "-o", str(stale.home / "x"), code=5
+    )
     await stale.ok("device", "revoke", "pi-01")
     assert not await let_in(guarded, one)
     assert "has no credentials" in await first.ok("device", "revoke", "pi-01", code=2)
@@ -123,7 +141,9 @@ async def test_what_was_rotated_elsewhere_stays_so(guarded: GuardedServer) -> No
     assert Authority.load(stale.home).state.devices == Authority.load(first.home).state.devices
 
 
-async def test_what_two_decide_while_the_servers_are_away_holds_of_both(guarded: GuardedServer) -> None:
+async def test_what_two_decide_while_the_servers_are_away_holds_of_both(
+    guarded: GuardedServer,
+) -> None:
     first = Command(guarded, guarded.home)
     await first.ok("server", "push")
     creds = {name: await first.bundle(name) for name in ("pi-01", "pi-02", "pi-03")}
@@ -133,7 +153,9 @@ async def test_what_two_decide_while_the_servers_are_away_holds_of_both(guarded:
     await other.ok("device", "revoke", "pi-02", code=4)
     both = await first.bundle("pi-04"), await other.bundle("pi-04")
     guarded.start()
-    other.home.joinpath("context.toml").write_bytes(first.home.joinpath("context.toml").read_bytes())
+    other.home.joinpath("context.toml").write_bytes(
+        first.home.joinpath("context.toml").read_bytes()
+    )
     pushing = await first.process("server", "push")
     await other.ok("server", "push")
     await pushing.communicate()
@@ -165,12 +187,19 @@ async def test_no_device_reads_or_writes_what_the_copies_share(guarded: GuardedS
         assert (await client.jetstream().stream_info(kv_stream(FLEET))).state.messages == before
 
 
-async def test_a_record_that_nobody_of_ours_signed_counts_for_nothing(guarded: GuardedServer) -> None:
+async def test_a_record_that_nobody_of_ours_signed_counts_for_nothing(
+    guarded: GuardedServer,
+) -> None:
     first = Command(guarded, guarded.home)
     await first.ok("server", "push")
     await first.bundle("pi-01")
     async with guarded.client() as client:
-        for value in (b"{}", b'{"record":{"device":"pi-01","revoked":["U"]},"signature":"x"}', b"\xff", b"[]"):
+        for value in (
+            b"{}",
+            b'{"record":{"device":"pi-01","revoked":["U"]},"signature":"x"}',
+            b"\xff",
+            b"[]",
+        ):
             await client.request(kv_subject(FLEET, "device.pi-01"), value, timeout=5)
             await client.request(kv_subject(FLEET, "device.pi-09"), value, timeout=5)
             await first.ok("server", "push")

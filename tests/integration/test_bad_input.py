@@ -1,4 +1,5 @@
-"""Bad input in the desired state of a live agent: a code with field paths, the old generation enforced, nothing leaked.
+"""Bad input in the desired state of a live agent: a code with field paths, the old generation
+enforced, nothing leaked.
 
 What each input is refused with is tabled in the models' own tests; here it arrives over NATS.
 """
@@ -41,7 +42,9 @@ Pair = tuple[Agent, Plane]
 
 @asynccontextmanager
 async def fed(tmp_path: Path) -> AsyncIterator[Pair]:
-    """A live agent that enforces generation 3, on a server that carries more than a manifest may have."""
+    """A live agent that enforces generation 3, on a server that carries more than a manifest may
+    have.
+    """
     with NatsServer(tmp_path / "nats", config="max_payload: 8MB") as server:
         async with live(server, tmp_path / "state") as (agent, plane):
             await plane.put(manifest(3, SECRET, "b"))
@@ -79,7 +82,9 @@ async def test_bytes_that_are_no_manifest(tmp_path: Path, caplog: pytest.LogCapt
     caplog.set_level(logging.DEBUG, "harmony_agent")
     async with fed(tmp_path) as (agent, plane):
         for name, (data, code) in BYTES.items():
-            status = await refused(agent, plane, data + SECRET.encode() if code == "NotJson" else data)
+            status = await refused(
+                agent, plane, data + SECRET.encode() if code == "NotJson" else data
+            )
             assert (status.phase, status.reason) == ("Rejected", code), name
             assert status.rejected is not None, name
         await agent.repairs()
@@ -124,7 +129,9 @@ PATHS = {
 @pytest.mark.parametrize("path", PATHS.values(), ids=PATHS)
 async def test_paths(pair: Pair, path: str) -> None:
     agent, plane = pair
-    await plane.put({**manifest(4), "scores": [{"kind": "File", "name": "f0", "path": path, "content": SECRET}]})
+    await plane.put(
+        {**manifest(4), "scores": [{"kind": "File", "name": "f0", "path": path, "content": SECRET}]}
+    )
     status = await plane.until(lambda status: status["phase"] == "Rejected")
     enforces(3, status)
     assert [field for field, _code in rejected(status)[2]] == ["scores[0].path"]
@@ -150,7 +157,10 @@ async def test_sizes(tmp_path: Path) -> None:
         for size in (MAX_MANIFEST + 1, 8_000_000):
             await plane.put(padded(5, MAX_MANIFEST) + b" " * (size - MAX_MANIFEST))
             status = await plane.until(said("Rejected", "TooLarge"))
-            assert (status["generation"], rejected(status)) == (4, (None, "TooLarge", [("", "TooLarge")]))
+            assert (status["generation"], rejected(status)) == (
+                4,
+                (None, "TooLarge", [("", "TooLarge")]),
+            )
             assert len(json.dumps(status)) < 5000
             await plane.put(padded(4, MAX_MANIFEST))
             await plane.until(converged(4))
@@ -166,7 +176,12 @@ async def test_a_thousand_resources_and_one_more(tmp_path: Path) -> None:
         await plane.until(converged(5), seconds=60)
         assert len(agent.disk) == 1000
         await plane.put(
-            {**manifest(6), "scores": [{**score, "mode": 420} for score in manifest(6, *["x"] * 1000)["scores"]]}
+            {
+                **manifest(6),
+                "scores": [
+                    {**score, "mode": 420} for score in manifest(6, *["x"] * 1000)["scores"]
+                ],
+            }
         )
         status = await plane.until(lambda status: status["phase"] == "Rejected")
         assert len(status["rejected"]["errors"]) == 20
@@ -188,7 +203,9 @@ ODD = (
 )
 
 
-async def test_keys_that_are_no_deployment_of_this_device(pair: Pair, caplog: pytest.LogCaptureFixture) -> None:
+async def test_keys_that_are_no_deployment_of_this_device(
+    pair: Pair, caplog: pytest.LogCaptureFixture
+) -> None:
     agent, plane = pair
     for _ in range(2):
         for key in ODD:
@@ -197,8 +214,12 @@ async def test_keys_that_are_no_deployment_of_this_device(pair: Pair, caplog: py
     await plane.put(manifest(4, "good", "b"))
     await plane.until(converged(4))
     assert await plane.writes(ACTUAL) == 2
-    said_of = [record.getMessage() for record in caplog.records if "ignores a key" in record.getMessage()]
-    assert len(said_of) == len([key for key in ODD if key.startswith("pi-01.") and key.count(".") == 1])
+    said_of = [
+        record.getMessage() for record in caplog.records if "ignores a key" in record.getMessage()
+    ]
+    assert len(said_of) == len(
+        [key for key in ODD if key.startswith("pi-01.") and key.count(".") == 1]
+    )
     agent.engine.resync()
     await plane.put(manifest(5, "good", "b"))
     await plane.until(converged(5))
@@ -247,7 +268,13 @@ SIGNED = {**GOOD, "signatures": [{"key": "0123456789abcdef", "signature": "A" * 
 
 def places(value: Any, here: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """Every place in a JSON value."""
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    inner = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     return [here, *(place for key, one in inner for place in places(one, (*here, key)))]
 
 
@@ -260,16 +287,22 @@ def replaced(value: Any, place: tuple[Any, ...], new: Any) -> Any:
 
 
 MUTATED = st.builds(
-    lambda place, new: json.dumps(replaced(GOOD, place, new)).encode(), st.sampled_from(places(GOOD)), JSON
+    lambda place, new: json.dumps(replaced(GOOD, place, new)).encode(),
+    st.sampled_from(places(GOOD)),
+    JSON,
 )
 FORGED = st.builds(
     lambda place, new: json.dumps(replaced(SIGNED, ("signatures", *place), new)).encode(),
     st.sampled_from(places(SIGNED["signatures"])),
     JSON,
 )
-CUT = st.builds(lambda length: json.dumps(GOOD).encode()[:length], st.integers(0, len(json.dumps(GOOD)) - 1))
+CUT = st.builds(
+    lambda length: json.dumps(GOOD).encode()[:length], st.integers(0, len(json.dumps(GOOD)) - 1)
+)
 QUICK = settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=150,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 
 
@@ -283,7 +316,13 @@ def identity(data: bytes) -> str:
 
 
 @QUICK
-@given(data=st.binary(max_size=200) | CUT | MUTATED | FORGED | JSON.map(lambda value: json.dumps(value).encode()))
+@given(
+    data=st.binary(max_size=200)
+    | CUT
+    | MUTATED
+    | FORGED
+    | JSON.map(lambda value: json.dumps(value).encode())
+)
 def test_whatever_arrives(bench: Bench, data: bytes, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "harmony_agent")
     before = told(bench.agent)

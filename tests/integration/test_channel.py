@@ -1,4 +1,6 @@
-"""Where TLS is asked for nothing else is ever spoken, by the command and by the agent, whoever sits between."""
+"""Where TLS is asked for nothing else is ever spoken, by the command and by the agent, whoever sits
+between.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ from tests.natsserver import NatsServer, free_ports
 from tests.proxy import Between
 
 STRANGE = "127.1"
-"""Loopback by a spelling that nobody takes for it: a name on the network, as far as the rule goes."""
+"""Loopback by a spelling that nobody takes for it: a name on the network, as far as the rule
+goes.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +51,9 @@ class Attempt:
         await eventually(self.connected, "it did not connect")
 
     async def refused(self) -> None:
-        await eventually(lambda: self.trouble().startswith("TlsMissing"), f"no word of TLS: {self.trouble()}")
+        await eventually(
+            lambda: self.trouble().startswith("TlsMissing"), f"no word of TLS: {self.trouble()}"
+        )
         assert not self.connected()
 
 
@@ -71,8 +77,12 @@ async def the_agent(asked: Asked) -> AsyncIterator[Attempt]:
 
 @asynccontextmanager
 async def the_command(asked: Asked) -> AsyncIterator[Attempt]:
-    """One that was connected goes on trying; one that never was says at once why, and it is tried again here."""
-    context = Context(asked.servers, asked.creds, asked.ca, Path("/nowhere"), insecure=asked.insecure)
+    """One that was connected goes on trying; one that never was says at once why, and it is tried
+    again here.
+    """
+    context = Context(
+        asked.servers, asked.creds, asked.ca, Path("/nowhere"), insecure=asked.insecure
+    )
     found: list[Connection] = []
     said = [""]
 
@@ -121,7 +131,9 @@ def operator(server: GuardedServer) -> Path:
 
 @both
 @pytest.mark.parametrize("asks", ["scheme", "authority", "credentials"])
-async def test_a_server_whose_tls_was_taken_out_gets_nothing(server: GuardedServer, side: Side, asks: str) -> None:
+async def test_a_server_whose_tls_was_taken_out_gets_nothing(
+    server: GuardedServer, side: Side, asks: str
+) -> None:
     async with Between(server, strips=True).open() as between:
         asked = {
             "scheme": Asked((f"tls://localhost:{between.port}",)),
@@ -158,7 +170,9 @@ async def test_a_server_in_the_clear_gets_nothing(nats_server: NatsServer, side:
 
 @both
 async def test_who_takes_tls_out_names_no_servers(server: GuardedServer, side: Side) -> None:
-    """An INFO in the clear leads nowhere, not even where its own TLS is left in: whoever wrote it has a certificate."""
+    """An INFO in the clear leads nowhere, not even where its own TLS is left in: whoever wrote it
+    has a certificate.
+    """
     async with Between(server).open() as trap:
         forged = {"connect_urls": [f"127.0.0.1:{trap.port}"], "tls_required": True}
         async with Between(server, strips=True, **forged).open() as between:
@@ -174,14 +188,18 @@ async def test_who_takes_tls_out_names_no_servers(server: GuardedServer, side: S
 
 @both
 async def test_nor_does_a_server_that_a_server_named(tmp_path: Path, side: Side) -> None:
-    """Two servers of a cluster; the second is known by its word only, and somebody sits before it."""
+    """Two servers of a cluster; the second is known by its word only, and somebody sits before
+    it.
+    """
     ports = free_ports(3)
     first = GuardedServer(tmp_path / "first")
     certificates = tmp_path / "first" / "nats"
     second = NatsServer(tmp_path / "second", port=ports[2], name="second")
     async with Between(second, strips=True).open() as between:
         advertised = f'client_advertise: "127.0.0.1:{between.port}"'
-        second.config = "\n".join([tls_of(certificates), trust_of(first._made), routes(ports[1], ports[0]), advertised])
+        second.config = "\n".join(
+            [tls_of(certificates), trust_of(first._made), routes(ports[1], ports[0]), advertised]
+        )
         second.jetstream = False
         first._made = without_jetstream(first._made) + routes(ports[0], ports[1])
         with first, second:
@@ -218,9 +236,13 @@ def without_jetstream(made: str) -> str:
 
 
 @both
-async def test_the_handshake_comes_first_where_the_server_takes_it(server: GuardedServer, side: Side) -> None:
+async def test_the_handshake_comes_first_where_the_server_takes_it(
+    server: GuardedServer, side: Side
+) -> None:
     async with Between(server).open() as between:
-        async with side(Asked((f"tls://localhost:{between.port}",), operator(server), ca(server))) as attempt:
+        async with side(
+            Asked((f"tls://localhost:{between.port}",), operator(server), ca(server))
+        ) as attempt:
             await attempt.up()
         assert between.made == 1
         assert between.from_clients[0].startswith(b"\x16\x03")
@@ -228,13 +250,21 @@ async def test_the_handshake_comes_first_where_the_server_takes_it(server: Guard
 
 
 @both
-async def test_a_server_that_speaks_first_gets_its_handshake_all_the_same(tmp_path: Path, side: Side) -> None:
-    """As servers do whose configuration was written before; after the first time nothing is tried in vain."""
+async def test_a_server_that_speaks_first_gets_its_handshake_all_the_same(
+    tmp_path: Path, side: Side
+) -> None:
+    """As servers do whose configuration was written before; after the first time nothing is tried
+    in vain.
+    """
     older = GuardedServer(tmp_path)
-    older._made = "\n".join(line for line in older._made.splitlines() if "handshake_first" not in line)
+    older._made = "\n".join(
+        line for line in older._made.splitlines() if "handshake_first" not in line
+    )
     with older:
         async with Between(older).open() as between:
-            async with side(Asked((f"tls://localhost:{between.port}",), operator(older), ca(older))) as attempt:
+            async with side(
+                Asked((f"tls://localhost:{between.port}",), operator(older), ca(older))
+            ) as attempt:
                 await attempt.up()
                 assert between.made == 2
                 between.drop()
@@ -246,7 +276,9 @@ async def test_a_server_that_speaks_first_gets_its_handshake_all_the_same(tmp_pa
 
 
 @both
-async def test_credentials_go_without_tls_only_where_that_was_said(tmp_path: Path, side: Side) -> None:
+async def test_credentials_go_without_tls_only_where_that_was_said(
+    tmp_path: Path, side: Side
+) -> None:
     authority = JwtAuthority.make()
     creds = authority.creds(tmp_path / "me.creds")
     with NatsServer(tmp_path / "nats", config=authority.config) as plain:
@@ -258,7 +290,9 @@ async def test_credentials_go_without_tls_only_where_that_was_said(tmp_path: Pat
             for asked in (Asked((there,), creds, insecure=True), Asked((here,), creds)):
                 async with side(asked) as attempt:
                     await attempt.up()
-            async with side(Asked((here.replace("nats:", "tls:"),), creds, insecure=True)) as attempt:
+            async with side(
+                Asked((here.replace("nats:", "tls:"),), creds, insecure=True)
+            ) as attempt:
                 await attempt.refused()
 
 
@@ -273,12 +307,17 @@ async def test_the_command_says_so_and_ends_with_4(tmp_path: Path) -> None:
         assert "--insecure" in refused.error["hint"]
         for spelt in (("devices", *words, "--insecure"), ("--insecure", "devices", *words)):
             assert (await harmony(*spelt)).code == 0
-        for spelt in (("fleet", "plan", *words), ("apply", harmony.file("web"), "--device", "pi-01", *words)):
+        for spelt in (
+            ("fleet", "plan", *words),
+            ("apply", harmony.file("web"), "--device", "pi-01", *words),
+        ):
             ran = await harmony(*spelt, "-o", "json")
             assert ran.code in (2, 4), ran.err  # no roster here
 
 
-async def test_a_certificate_of_nobody_we_trust_has_a_code_of_its_own(server: GuardedServer) -> None:
+async def test_a_certificate_of_nobody_we_trust_has_a_code_of_its_own(
+    server: GuardedServer,
+) -> None:
     context = Context((server.url,), operator(server), None, Path("/nowhere"))
     with pytest.raises(Unreachable) as caught:
         async with Connection(context, 3):

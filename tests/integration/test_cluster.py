@@ -1,4 +1,6 @@
-"""Three nats-servers, replicas of 3, the leader killed twenty times: no generation lost, none applied twice."""
+"""Three nats-servers, replicas of 3, the leader killed twenty times: no generation lost, none
+applied twice.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +27,17 @@ LOST = (nats.errors.Error, nats.js.errors.Error, TimeoutError, OSError)
 
 
 class Writer:
-    """A control plane as it has to be: by compare-and-set, and it looks again where an answer was lost."""
+    """A control plane as it has to be: by compare-and-set, and it looks again where an answer was
+    lost.
+    """
 
     def __init__(self, plane: Plane) -> None:
         self._plane = plane
         self.acknowledged = 0
         self.lost: list[tuple[int, int]] = []
-        """where another generation was accepted behind one that is not the last acknowledged: both numbers"""
+        """where another generation was accepted behind one that is not the last acknowledged: both
+        numbers
+        """
 
     async def publish(self, generation: int) -> None:
         """Until this generation stands there, acknowledged."""
@@ -72,7 +78,11 @@ async def healthy(plane: Plane, bucket: str, seconds: float = 60.0) -> str:
     for _ in range(int(seconds / 0.1)):
         found = await info(plane, bucket)
         cluster = found.cluster if found is not None else None
-        if cluster is not None and cluster.leader and all(peer.current for peer in cluster.replicas or []):
+        if (
+            cluster is not None
+            and cluster.leader
+            and all(peer.current for peer in cluster.replicas or [])
+        ):
             return cluster.leader
         await asyncio.sleep(0.1)
     raise AssertionError(f"{bucket} is not whole again")
@@ -157,7 +167,8 @@ async def publish_all(writer: Writer, chance: random.Random) -> None:
 async def falls_silent(agent: Agent) -> None:
     for _ in range(150):
         try:
-            # a write needs the other two; what is only asked for, a leader may answer alone for a while
+            # a write needs the other two; what is only asked for, a leader may answer alone for a
+            # while
             await agent.control.put(ACTUAL, f"{DEVICE}.silence", b"{}", None)
         except Unreachable:
             return
@@ -166,7 +177,9 @@ async def falls_silent(agent: Agent) -> None:
 
 
 async def test_a_request_that_takes_long_costs_no_connection(tmp_path: Path) -> None:
-    """While a cluster has no leader, JetStream is silent and the server is not: the connection stays."""
+    """While a cluster has no leader, JetStream is silent and the server is not: the connection
+    stays.
+    """
     with NatsCluster(tmp_path / "nats") as cluster:
         async with cluster.client() as client:
             await cluster.ready(client)

@@ -1,4 +1,6 @@
-"""`harmony fleet controller`: keeps the roster, carries runs on, begins scheduled ones, once though two of it run."""
+"""`harmony fleet controller`: keeps the roster, carries runs on, begins scheduled ones, once though
+two of it run.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,10 @@ class Site:
 async def site(nats_server: NatsServer, tmp_path: Path) -> AsyncIterator[Site]:
     file = RosterFile(tmp_path)
     file.create()
-    async with nats_server.client() as client, Store(Context((nats_server.url,), None, None, tmp_path)) as store:
+    async with (
+        nats_server.client() as client,
+        Store(Context((nats_server.url,), None, None, tmp_path)) as store,
+    ):
         await store.ensure_buckets()
         async with SimFleet(client, NAMES, beat=0.2) as fleet:
             made = Site(store, file, fleet)
@@ -65,9 +70,16 @@ async def test_it_follows_the_roster(site: Site) -> None:
     await site.settle()
     assert sorted(await site.store.entries(DESIRED)) == ["pi-01.web"]
     entry = (await site.store.entries(DESIRED))["pi-01.web"]
-    await site.store.put(DESIRED, "pi-01.web", (entry.value or b"").replace(b"hi", b"no"), entry.revision)
+    await site.store.put(
+        DESIRED, "pi-01.web", (entry.value or b"").replace(b"hi", b"no"), entry.revision
+    )
     await site.settle()
-    assert json.loads((await site.store.get(DESIRED, "pi-01.web")).value or b"")["scores"][0]["content"] == "hi\n"
+    assert (
+        json.loads((await site.store.get(DESIRED, "pi-01.web")).value or b"")["scores"][0][
+            "content"
+        ]
+        == "hi\n"
+    )
     said = len(site.said)
     await site.settle()
     assert len(site.said) == said
@@ -77,7 +89,12 @@ async def test_what_is_due_begins_once_and_is_carried_on(
     site: Site, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = datetime.now(UTC)
-    schedule = {"name": "nightly", "cron": f"{now.minute} {now.hour} * * *", "deadline": "5m", "max_unavailable": 1}
+    schedule = {
+        "name": "nightly",
+        "cron": f"{now.minute} {now.hour} * * *",
+        "deadline": "5m",
+        "max_unavailable": 1,
+    }
     site.edit(add("schedules", [schedule, {**schedule, "name": "never", "enabled": False}]))
     other = Controller(site.store, site.file, site.said.append)
     for _ in range(40):
@@ -97,14 +114,21 @@ async def test_what_is_due_begins_once_and_is_carried_on(
 async def test_a_schedule_that_can_not_be_is_said_once(site: Site) -> None:
     site.fleet["pi-02"].updater = False
     await site.fleet.tell()
-    site.edit(add("schedules", [{"name": "n", "cron": "* * * * *", "deadline": "5m", "max_unavailable": 1}]))
+    site.edit(
+        add(
+            "schedules",
+            [{"name": "n", "cron": "* * * * *", "deadline": "5m", "max_unavailable": 1}],
+        )
+    )
     for _ in range(3):
         await site.controller.runs()
     assert await all_runs(site.store) == []
     assert [words.split(":")[1] for words in site.said] == [" MissingCapability"]
 
 
-async def test_an_attempt_of_a_device_that_was_away_is_taken_off_when_it_is_back(site: Site) -> None:
+async def test_an_attempt_of_a_device_that_was_away_is_taken_off_when_it_is_back(
+    site: Site,
+) -> None:
     site.edit(change("devices", ["pi-02"], {("enabled",): False}))
     site.fleet["pi-01"].upgrade = "vanish"
     from datetime import timedelta
@@ -126,7 +150,9 @@ async def test_an_attempt_of_a_device_that_was_away_is_taken_off_when_it_is_back
     site.fleet["pi-01"].plugged = True
     from scores.manifest import decode
 
-    wire = decode((await site.store.get(DESIRED, key)).value or b"", device="pi-01", deployment=run.deployment)
+    wire = decode(
+        (await site.store.get(DESIRED, key)).value or b"", device="pi-01", deployment=run.deployment
+    )
     await site.fleet.say(wire)
     await site.settle()
     assert (await site.store.get(DESIRED, key)).value is None

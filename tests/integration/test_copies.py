@@ -1,4 +1,6 @@
-"""Copies of one home at one server: an older one, one that went another way, two controllers; nothing is undone."""
+"""Copies of one home at one server: an older one, one that went another way, two controllers;
+nothing is undone.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,10 @@ class Copies:
 @pytest.fixture
 async def copies(nats_server: NatsServer, tmp_path: Path) -> AsyncIterator[Copies]:
     """A fleet at generation 3, applied and signed, whose devices answer."""
-    async with nats_server.client() as client, Store(Context((nats_server.url,), None, None, tmp_path)) as store:
+    async with (
+        nats_server.client() as client,
+        Store(Context((nats_server.url,), None, None, tmp_path)) as store,
+    ):
         await store.ensure_buckets()
         async with SimFleet(client, NAMES, beat=0.5):
             made = Copies(nats_server, tmp_path, store)
@@ -62,7 +67,9 @@ async def copies(nats_server: NatsServer, tmp_path: Path) -> AsyncIterator[Copie
             yield made
 
 
-async def deploy(copies: Copies, operator: Operator, name: str, content: str, verb: str = "add") -> None:
+async def deploy(
+    copies: Copies, operator: Operator, name: str, content: str, verb: str = "add"
+) -> None:
     """A File in a file of its own, which lies in the roster's folder."""
     path = operator.home / "fleet" / f"{name}.json"
     path.write_text(json.dumps([a_file(name, content)]))
@@ -76,7 +83,13 @@ async def test_an_older_copy_reverts_and_removes_nothing(copies: Copies) -> None
     await copies.change(copies.first, "device", "add", "pi-04", "--class", "web")
     await copies.run(copies.first, "apply", "--no-wait")
     before = await copies.desired()
-    for words in (["apply"], ["apply", "--device", "pi-01"], ["plan"], ["reconcile"], ["apply", "--dry-run"]):
+    for words in (
+        ["apply"],
+        ["apply", "--device", "pi-01"],
+        ["plan"],
+        ["reconcile"],
+        ["apply", "--dry-run"],
+    ):
         ran = (
             await copies.run(old, *words, "-o", "json", code=3)
             if words != ["plan"]
@@ -138,7 +151,9 @@ async def test_the_same_generation_with_other_content(copies: Copies) -> None:
     await deploy(copies, copies.first, "web", "mine", "set")
     await deploy(copies, other, "web", "theirs", "set")
     await copies.run(copies.first, "apply", "--no-wait")
-    assert (await copies.run(other, "apply", "-o", "json", code=3)).error["code"] == "RosterDiverged"
+    assert (await copies.run(other, "apply", "-o", "json", code=3)).error[
+        "code"
+    ] == "RosterDiverged"
 
 
 async def test_a_backup_restored_over_the_home_is_caught(copies: Copies) -> None:
@@ -148,7 +163,9 @@ async def test_a_backup_restored_over_the_home_is_caught(copies: Copies) -> None
     before = await copies.desired()
     shutil.rmtree(copies.first.home)
     shutil.copytree(copies.folder / "backup", copies.first.home)
-    assert (await copies.run(copies.first, "apply", "-o", "json", code=3)).error["code"] == "RosterStale"
+    assert (await copies.run(copies.first, "apply", "-o", "json", code=3)).error[
+        "code"
+    ] == "RosterStale"
     assert await copies.desired() == before
     (copies.first.home / "fleet" / "roster.seal").unlink()
     await copies.run(copies.first, "apply", code=3)
@@ -184,7 +201,9 @@ async def test_a_stale_controller_stops_and_says_why(copies: Copies) -> None:
                 await process.communicate()
 
 
-async def test_whoever_is_overtaken_while_it_writes_says_so(copies: Copies, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_whoever_is_overtaken_while_it_writes_says_so(
+    copies: Copies, monkeypatch: pytest.MonkeyPatch
+) -> None:
     other = copies.copy("other")
     await deploy(copies, copies.first, "web", "mine", "set")
     await deploy(copies, other, "web", "theirs", "set")
@@ -215,7 +234,9 @@ async def test_of_two_that_apply_at_once_one_wins(copies: Copies) -> None:
     ends = [(await process.communicate(), process.returncode)[1] for process in processes]
     assert sorted(ends) == [0, 3, 3, 3]
     winner = ends.index(0)
-    assert {f"by {winner}".encode() in (data or b"") for data in (await copies.desired()).values()} == {True}
+    assert {
+        f"by {winner}".encode() in (data or b"") for data in (await copies.desired()).values()
+    } == {True}
 
 
 async def test_without_a_signing_key_the_mark_stands_alone(copies: Copies) -> None:
@@ -232,7 +253,10 @@ async def test_without_a_signing_key_the_mark_stands_alone(copies: Copies) -> No
 async def test_the_copy_tells_nobody_else_anything(copies: Copies) -> None:
     entries = await copies.store.entries(FLEET)
     assert sorted(key.partition(".")[0] for key in entries) == ["copy", "roster"]
-    assert not any(b"pi-01" in (entry.value or b"") or b"web" in (entry.value or b"") for entry in entries.values())
+    assert not any(
+        b"pi-01" in (entry.value or b"") or b"web" in (entry.value or b"")
+        for entry in entries.values()
+    )
     key = next(key for key in entries if key.startswith("copy"))
     entry = entries[key]
     old = copies.copy("old")
@@ -249,7 +273,9 @@ async def test_a_mark_that_can_not_be_read_is_no_leave(copies: Copies) -> None:
     key = next(key for key in await copies.store.entries(FLEET) if key.startswith("roster"))
     entry = await copies.store.get(FLEET, key)
     await copies.store.put(FLEET, key, b"{}", entry.revision)
-    assert (await copies.run(copies.first, "apply", "-o", "json", code=3)).error["code"] == "MarkUnreadable"
+    assert (await copies.run(copies.first, "apply", "-o", "json", code=3)).error[
+        "code"
+    ] == "MarkUnreadable"
 
 
 async def test_buckets_that_were_lost_are_no_other_copy(copies: Copies) -> None:

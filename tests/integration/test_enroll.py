@@ -1,4 +1,6 @@
-"""A device with credentials of its own on a real server: it works whole, and they are replaced and withdrawn."""
+"""A device with credentials of its own on a real server: it works whole, and they are replaced and
+withdrawn.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ def guarded(tmp_path: Path) -> Iterator[GuardedServer]:
 
 
 class Command(Operator):
-    """The command `harmony` with the server's authority in its home; the context file says where the server is."""
+    """The command `harmony` with the server's authority in its home; the context file says where
+    the server is.
+    """
 
     def __init__(self, server: GuardedServer) -> None:
         super().__init__(server, server.home)
@@ -49,7 +53,9 @@ class Command(Operator):
 
     async def enroll(self, device: str = "pi-01", verb: str = "enroll", *words: str) -> Path:
         path = self.bundles / f"{device}-{verb}.bundle"
-        ran = await self("device", verb, device, "-o", str(path), "--reach", self.server.url, *words)
+        ran = await self(
+            "device", verb, device, "-o", str(path), "--reach", self.server.url, *words
+        )
         assert (ran.code, ran.out) == (0, ""), ran.err
         assert_tells_no_secret(ran.err, decode(path.read_bytes()))
         return path
@@ -79,7 +85,9 @@ def agent_of(server: GuardedServer, path: Path, state: Path, **more: Any) -> Age
 
 
 @asynccontextmanager
-async def joined(server: GuardedServer, tmp_path: Path) -> AsyncIterator[tuple[Command, Agent, Plane]]:
+async def joined(
+    server: GuardedServer, tmp_path: Path
+) -> AsyncIterator[tuple[Command, Agent, Plane]]:
     """pi-01, alive, with `web` and `other` as they were wanted before it came."""
     command = Command(server)
     assert (await command("server", "push")).code == 0
@@ -120,7 +128,9 @@ async def test_it_works_whole(guarded: GuardedServer, tmp_path: Path) -> None:
         await plane.until(said("Held", "DesiredStateMissing"))
 
 
-async def test_objects_of_the_stores_that_are_open_to_devices(guarded: GuardedServer, tmp_path: Path) -> None:
+async def test_objects_of_the_stores_that_are_open_to_devices(
+    guarded: GuardedServer, tmp_path: Path
+) -> None:
     async with joined(guarded, tmp_path) as (command, agent, plane):
         for bucket in (OBJECTS, "more"):
             store = await plane.js.create_object_store(bucket)
@@ -150,7 +160,9 @@ async def test_objects_of_the_stores_that_are_open_to_devices(guarded: GuardedSe
         assert got == b"x" * 300_000
 
 
-async def test_buckets_made_anew_by_the_command_or_by_hand(guarded: GuardedServer, tmp_path: Path) -> None:
+async def test_buckets_made_anew_by_the_command_or_by_hand(
+    guarded: GuardedServer, tmp_path: Path
+) -> None:
     async with joined(guarded, tmp_path) as (command, agent, plane):
         await plane.put(wanted(2, "put"))
         await plane.until(converged(2))
@@ -164,7 +176,9 @@ async def test_buckets_made_anew_by_the_command_or_by_hand(guarded: GuardedServe
         await plane.until(converged(1), "late")
         await plane.delete_buckets(DESIRED, ACTUAL)
         for bucket in (DESIRED, ACTUAL):
-            config = KeyValueConfig(bucket, history=HISTORY.get(bucket, 1), storage=StorageType.FILE, direct=True)
+            config = KeyValueConfig(
+                bucket, history=HISTORY.get(bucket, 1), storage=StorageType.FILE, direct=True
+            )
             await plane.js.create_key_value(config)
         await plane.put(wanted(4, "by hand"))
         await plane.put(wanted(1, "later", "later"), "later")
@@ -174,7 +188,9 @@ async def test_buckets_made_anew_by_the_command_or_by_hand(guarded: GuardedServe
         assert agent.disk["/srv/web/f0"] == b"by hand"
 
 
-async def test_a_restarted_server_and_one_that_lost_all(guarded: GuardedServer, tmp_path: Path) -> None:
+async def test_a_restarted_server_and_one_that_lost_all(
+    guarded: GuardedServer, tmp_path: Path
+) -> None:
     command = Command(guarded)
     assert (await command("server", "push")).code == 0
     path = await command.enroll()
@@ -207,7 +223,9 @@ async def test_apply_and_logs_of_the_command(guarded: GuardedServer, tmp_path: P
         file.write_text(json.dumps({"api": "harmony/v1", "deployment": "cli", "scores": scores}))
         ran = await command("apply", str(file), "--device", "pi-01", "--wait", "--timeout", "60s")
         assert ran.code == 0, ran.err
-        assert (await command("delete", "cli", "--device", "pi-01", "--wait", "--timeout", "60s")).code == 0
+        assert (
+            await command("delete", "cli", "--device", "pi-01", "--wait", "--timeout", "60s")
+        ).code == 0
 
 
 async def test_a_device_that_may_not_read_its_desired_state_says_so(
@@ -221,7 +239,9 @@ async def test_a_device_that_may_not_read_its_desired_state_says_so(
         authority.state = authority.state.model_copy(update={"stamp": authority.next_stamp()})
         await live.push(authority, guarded.context())
         lost = lambda: agent.engine.intake.lost  # noqa: E731
-        await eventually(lambda: (found := lost()) is not None and found.reason == "Denied", "it doesn't say so")
+        await eventually(
+            lambda: (found := lost()) is not None and found.reason == "Denied", "it doesn't say so"
+        )
         assert agent.control.connected()
         monkeypatch.undo()
         authority.state = authority.state.model_copy(update={"stamp": authority.next_stamp() + 1})
@@ -234,7 +254,9 @@ async def test_a_device_that_may_not_read_its_desired_state_says_so(
 # -- withdrawn, replaced
 
 
-async def test_revoked_credentials_are_refused_at_once_and_for_good(guarded: GuardedServer, tmp_path: Path) -> None:
+async def test_revoked_credentials_are_refused_at_once_and_for_good(
+    guarded: GuardedServer, tmp_path: Path
+) -> None:
     async with joined(guarded, tmp_path) as (command, agent, plane):
         assert (await command("device", "revoke", "pi-01")).code == 0
         await eventually(lambda: not agent.control.connected(), "the connection was not cut")
@@ -255,7 +277,9 @@ async def test_revoked_credentials_are_refused_at_once_and_for_good(guarded: Gua
         await eventually(other.control.connected, "enrolled again, it isn't let in")
 
 
-async def test_rotation_keeps_both_until_the_new_ones_are_used(guarded: GuardedServer, tmp_path: Path) -> None:
+async def test_rotation_keeps_both_until_the_new_ones_are_used(
+    guarded: GuardedServer, tmp_path: Path
+) -> None:
     async with joined(guarded, tmp_path) as (command, agent, _plane):
         path = await command.enroll("pi-01", "rotate")
         ran = await command("device", "finish", "pi-01")
@@ -265,10 +289,14 @@ async def test_rotation_keeps_both_until_the_new_ones_are_used(guarded: GuardedS
         async with renewed.run():
             await eventually(renewed.control.connected, "the new credentials don't work")
             assert (await command("device", "finish", "pi-01", "--wait", "60s")).code == 0
-            await eventually(lambda: not agent.control.connected(), "the old credentials still work")
+            await eventually(
+                lambda: not agent.control.connected(), "the old credentials still work"
+            )
             assert renewed.control.connected()
             await command.enroll("pi-01", "rotate", "--at-once")
-            await eventually(lambda: not renewed.control.connected(), "what was replaced at once still works")
+            await eventually(
+                lambda: not renewed.control.connected(), "what was replaced at once still works"
+            )
 
 
 async def test_servers_that_are_away(guarded: GuardedServer) -> None:
@@ -284,11 +312,15 @@ async def test_servers_that_are_away(guarded: GuardedServer) -> None:
     async with guarded.client() as client:
         assert await client.jetstream().consumers_info(kv_stream(DESIRED)) == []
         for bucket in DEVICE_WRITES:
-            assert not (await client.jetstream().stream_info(kv_stream(bucket))).config.allow_rollup_hdrs
+            assert not (
+                await client.jetstream().stream_info(kv_stream(bucket))
+            ).config.allow_rollup_hdrs
 
 
 async def test_a_cluster_of_three(tmp_path: Path) -> None:
-    """Told by one of them, all refuse; an answer to a device may come from one that is a little behind."""
+    """Told by one of them, all refuse; an answer to a device may come from one that is a little
+    behind.
+    """
     with ExitStack() as stack:
         cluster = GuardedCluster(tmp_path / "cluster")
         for server in cluster.servers:
@@ -304,11 +336,17 @@ async def test_a_cluster_of_three(tmp_path: Path) -> None:
             for agent in agents:
                 await eventually(agent.control.connected, "it did not connect")
             assert (await command("device", "revoke", "pi-03")).code == 0
-            await eventually(lambda: not agents[2].control.connected(), "another server goes on with it")
+            await eventually(
+                lambda: not agents[2].control.connected(), "another server goes on with it"
+            )
             file = tmp_path / "web.json"
             scores = [{"kind": "File", "name": "f", "path": "/srv/cli/f", "content": "x"}]
-            file.write_text(json.dumps({"api": "harmony/v1", "deployment": "cli", "scores": scores}))
-            ran = await command("apply", str(file), "-d", "pi-01", "-d", "pi-02", "--wait", "--timeout", "60s")
+            file.write_text(
+                json.dumps({"api": "harmony/v1", "deployment": "cli", "scores": scores})
+            )
+            ran = await command(
+                "apply", str(file), "-d", "pi-01", "-d", "pi-02", "--wait", "--timeout", "60s"
+            )
             assert ran.code == 0, ran.err
 
 
@@ -332,9 +370,16 @@ async def test_nothing_is_written_over(guarded: GuardedServer, tmp_path: Path) -
 
 @pytest.mark.parametrize(
     "words",
-    [["--host", "a b"], ["--host", "a", "--host", "b"], ["--host", "a", "--name", "A"], ["--host", "a", "--at", "x"]],
+    [
+        ["--host", "a b"],
+        ["--host", "a", "--host", "b"],
+        ["--host", "a", "--name", "A"],
+        ["--host", "a", "--at", "x"],
+    ],
 )
-async def test_an_init_that_makes_no_sense(tmp_path: Path, words: list[str], resting: GuardedServer) -> None:
+async def test_an_init_that_makes_no_sense(
+    tmp_path: Path, words: list[str], resting: GuardedServer
+) -> None:
     command = Command(resting)
     assert (await command("server", "init", str(tmp_path / "new"), *words)).code == 2
 

@@ -1,4 +1,5 @@
-"""Faults of the control plane, each of which other systems have had: nothing stops, and it is noticed in time.
+"""Faults of the control plane, each of which other systems have had: nothing stops, and it is
+noticed in time.
 
 A bound is the contract's (poll + 1 s) and `SLACK` for a loaded machine.
 """
@@ -61,8 +62,12 @@ async def test_nats_cut_for_long_stops_nothing(nats_server: NatsServer, tmp_path
         assert sorted(agent.disk) == [f"/srv/web/f{number}" for number in range(5)]
         nats_server.start()
         async with plane_of(nats_server) as plane:
-            status = await plane.until(lambda status: status["resources"]["File/f0"]["drift"] is not None)
-            assert status["resources"]["File/f4"]["drift"]["count"] == 1  # what happened meanwhile is reported
+            status = await plane.until(
+                lambda status: status["resources"]["File/f0"]["drift"] is not None
+            )
+            assert (
+                status["resources"]["File/f4"]["drift"]["count"] == 1
+            )  # what happened meanwhile is reported
             await plane.put(manifest(2, *"abcdX"))
             await plane.until(converged(2))
     assert agent.applied.count("/srv/web/f1") == 1
@@ -86,7 +91,9 @@ async def test_restarted_server(nats_server: NatsServer, tmp_path: Path, kill: b
     assert agent.applied == ["/srv/web/f0", "/srv/web/f0"]
 
 
-async def test_published_while_the_server_is_away_from_us(nats_server: NatsServer, tmp_path: Path) -> None:
+async def test_published_while_the_server_is_away_from_us(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
     async with Link(nats_server).open() as link, plane_of(nats_server) as plane:
         await plane.make_buckets()
         async with Agent(nats_server, tmp_path, url=link.url).run() as agent:
@@ -94,12 +101,17 @@ async def test_published_while_the_server_is_away_from_us(nats_server: NatsServe
             await plane.until(converged(1))
             for generation in range(2, 7):
                 link.drop()
-                assert await publish_and_time(plane, generation, f"{generation}") < agent.poll + 1 + SLACK
+                assert (
+                    await publish_and_time(plane, generation, f"{generation}")
+                    < agent.poll + 1 + SLACK
+                )
             await no_consumer(plane)
             assert agent.applied.count("/srv/web/f0") == 6
 
 
-async def test_reconnects_without_end(nats_server: NatsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_reconnects_without_end(
+    nats_server: NatsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(connection, "WAIT_SECONDS", (0.001, 0.01))
     async with plane_of(nats_server) as plane:
         await plane.make_buckets()
@@ -142,7 +154,10 @@ async def test_store_lost(nats_server: NatsServer, tmp_path: Path) -> None:
         nats_server.wipe()
         nats_server.start()
         await eventually(
-            lambda: agent.engine.intake.lost is not None and agent.engine.intake.lost.reason == "BucketMissing",
+            lambda: (
+                agent.engine.intake.lost is not None
+                and agent.engine.intake.lost.reason == "BucketMissing"
+            ),
             "the missing bucket was not noticed",
         )
         async with plane_of(nats_server) as plane:
@@ -164,11 +179,14 @@ async def test_paused_server(nats_server: NatsServer, tmp_path: Path) -> None:
             await plane.put(manifest(1, "a"))
             await plane.until(converged(1))
         nats_server.pause()
-        await eventually(lambda: agent.engine.intake.lost is not None, "it was not noticed that nothing answers")
+        await eventually(
+            lambda: agent.engine.intake.lost is not None, "it was not noticed that nothing answers"
+        )
         await agent.repairs()
         nats_server.resume()
         async with plane_of(nats_server) as plane:
-            # what was under way when it paused, and the greeting of a new connection, each have their time-out
+            # what was under way when it paused, and the greeting of a new connection, each have
+            # their time-out
             assert await publish_and_time(plane, 2, "b") < agent.poll + 1 + 3 + SLACK
 
 
@@ -181,24 +199,33 @@ async def test_half_open_link(nats_server: NatsServer, tmp_path: Path) -> None:
             await plane.until(converged(1))
             for generation in (2, 3):
                 link.freeze()
-                assert await publish_and_time(plane, generation, f"{generation}") < agent.poll + 1 + SLACK
+                assert (
+                    await publish_and_time(plane, generation, f"{generation}")
+                    < agent.poll + 1 + SLACK
+                )
             await no_consumer(plane)
             assert agent.applied.count("/srv/web/f0") == 3
 
 
-async def test_fifty_agents_and_a_server_that_flaps(nats_server: NatsServer, tmp_path: Path) -> None:
+async def test_fifty_agents_and_a_server_that_flaps(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
     devices = [f"pi-{number:02}" for number in range(50)]
     async with plane_of(nats_server) as plane:
         await plane.make_buckets()
     async with Link(nats_server).open() as link, AsyncExitStack() as stack:
         agents = [
-            Agent(nats_server, tmp_path / device, device=device, url=link.url, poll=1.0, heartbeat=5.0)
+            Agent(
+                nats_server, tmp_path / device, device=device, url=link.url, poll=1.0, heartbeat=5.0
+            )
             for device in devices
         ]
         for agent in agents:
             await stack.enter_async_context(agent.run())
         for flap in range(10):
-            await eventually(lambda: any(agent.control.connected() for agent in agents), "nobody connects", 60)
+            await eventually(
+                lambda: any(agent.control.connected() for agent in agents), "nobody connects", 60
+            )
             if flap % 2:
                 link.drop()
             else:
@@ -222,7 +249,9 @@ async def test_generations_while_a_resource_is_slow_collapse(pair: Pair) -> None
     for generation in range(4, 304):
         await plane.put(manifest(generation, f"{generation}", "b"))
     web = agent.engine.state.deployments["web"]
-    await eventually(lambda: web.last is not None and web.last.generation == 303, "not all were accepted", 60)
+    await eventually(
+        lambda: web.last is not None and web.last.generation == 303, "not all were accepted", 60
+    )
     before = len(agent.applied)
     agent.files.gates["f0"].set()
     await plane.until(converged(303))
@@ -230,7 +259,9 @@ async def test_generations_while_a_resource_is_slow_collapse(pair: Pair) -> None
     assert len(agent.applied) - before <= 2
 
 
-async def test_stops_at_once_though_a_resource_is_slow(nats_server: NatsServer, tmp_path: Path) -> None:
+async def test_stops_at_once_though_a_resource_is_slow(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
     async with plane_of(nats_server) as plane:
         await plane.make_buckets()
         async with Agent(nats_server, tmp_path / "state").run() as agent:
@@ -241,17 +272,25 @@ async def test_stops_at_once_though_a_resource_is_slow(nats_server: NatsServer, 
     assert time.monotonic() - began < 5 + SLACK
 
 
-async def test_crash_between_apply_and_gc_and_a_generation_missed(nats_server: NatsServer, tmp_path: Path) -> None:
+async def test_crash_between_apply_and_gc_and_a_generation_missed(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
     async with plane_of(nats_server) as plane:
         agent = Agent(nats_server, tmp_path / "state")
         await plane.make_buckets()
         async with agent.run():
             await plane.put(manifest(1, *"abcde"))
             await plane.until(converged(1))
-            agent.files.gates = {name: anyio.Event() for name in ("f3", "f4")}  # their removal never ends
+            agent.files.gates = {
+                name: anyio.Event() for name in ("f3", "f4")
+            }  # their removal never ends
             await plane.put(manifest(2, *"abC"))
-            await eventually(lambda: agent.disk["/srv/web/f2"] == b"C", "generation 2 was not applied")
-            await eventually(lambda: agent.applied.count("/srv/web/f4") >= 1, "the removal did not begin")
+            await eventually(
+                lambda: agent.disk["/srv/web/f2"] == b"C", "generation 2 was not applied"
+            )
+            await eventually(
+                lambda: agent.applied.count("/srv/web/f4") >= 1, "the removal did not begin"
+            )
         assert {"/srv/web/f3", "/srv/web/f4"} <= agent.disk.keys()
         await plane.put(manifest(3, *"abCde"))  # wants them again, and is never seen
         await plane.put(manifest(4, *"ab"))
@@ -272,10 +311,14 @@ async def test_crash_with_nats_away_then_gc(nats_server: NatsServer, tmp_path: P
             await plane.until(converged(1))
             agent.files.gates["f2"] = anyio.Event()
             await plane.put(manifest(2, *"ab"))
-            await eventually(lambda: agent.engine.state.deployments["web"].last.generation == 2, "not accepted")  # type: ignore[union-attr]
+            await eventually(
+                lambda: agent.engine.state.deployments["web"].last.generation == 2, "not accepted"
+            )  # type: ignore[union-attr]
     nats_server.stop()
     async with agent.run():
-        await eventually(lambda: "/srv/web/f2" not in agent.disk, "what was owned was not taken off")
+        await eventually(
+            lambda: "/srv/web/f2" not in agent.disk, "what was owned was not taken off"
+        )
 
 
 async def test_one_that_hangs_holds_up_nobody(pair: Pair) -> None:
@@ -283,11 +326,15 @@ async def test_one_that_hangs_holds_up_nobody(pair: Pair) -> None:
     agent.files.hung.add("f0")
     await plane.put(manifest(4, "new", "new", "new"))
     wanted = {"File/f0": "Progressing", "File/f1": "Ready", "File/f2": "Ready"}
-    status = await plane.until(lambda status: {key: one["phase"] for key, one in status["resources"].items()} == wanted)
+    status = await plane.until(
+        lambda status: {key: one["phase"] for key, one in status["resources"].items()} == wanted
+    )
     assert (status["phase"], status["generation"]) == ("Progressing", 4)
 
 
-async def test_state_directory_removed_while_running(pair: Pair, caplog: pytest.LogCaptureFixture) -> None:
+async def test_state_directory_removed_while_running(
+    pair: Pair, caplog: pytest.LogCaptureFixture
+) -> None:
     agent, plane = pair
     shutil.rmtree(agent.state)
     await eventually((agent.state / "ledger.db").exists, "the ledger was not written anew")

@@ -1,4 +1,6 @@
-"""`harmony fleet` against a real server, with devices that answer by themselves: five commands, drift, exit codes."""
+"""`harmony fleet` against a real server, with devices that answer by themselves: five commands,
+drift, exit codes.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,19 @@ from tests.integration.simfleet import SimFleet, resource
 from tests.natsserver import NatsServer
 
 OTHER = "00000000-0000-4000-8000-000000000009"
-UNIT = {"kind": "SystemdUnit", "name": "web.service", "content": "[Service]\nExecStart=/bin/sleep 9\n", "enabled": True}
+UNIT = {
+    "kind": "SystemdUnit",
+    "name": "web.service",
+    "content": "[Service]\nExecStart=/bin/sleep 9\n",
+    "enabled": True,
+}
 SCORES = [
-    {"kind": "File", "name": "motd", "path": "/srv/motd", "content": {"$text": "s3cret ${device} ${port}\n"}},
+    {
+        "kind": "File",
+        "name": "motd",
+        "path": "/srv/motd",
+        "content": {"$text": "s3cret ${device} ${port}\n"},
+    },
     UNIT,
     {"kind": "Container", "name": "web", "image": "localhost/busybox"},
 ]
@@ -49,11 +61,15 @@ class Site:
 
     async def raw(self, bucket: str, key: str) -> bytes | None:
         request = json.dumps({"last_by_subj": kv_subject(bucket, key)}).encode()
-        answer = await self.fleet.client.request(f"$JS.API.STREAM.MSG.GET.KV_{bucket}", request, timeout=5)
+        answer = await self.fleet.client.request(
+            f"$JS.API.STREAM.MSG.GET.KV_{bucket}", request, timeout=5
+        )
         import base64
 
         message = json.loads(answer.data).get("message")
-        return None if message is None or "data" not in message else base64.b64decode(message["data"])
+        return (
+            None if message is None or "data" not in message else base64.b64decode(message["data"])
+        )
 
     async def wire(self, device: str, deployment: str = "web") -> WireManifest:
         data = await self.raw(DESIRED, f"{device}.{deployment}")
@@ -71,7 +87,10 @@ class Site:
         assert again.json["findings"] == told
         assert (await self.operator("fleet", "plan", "-o", "json")).json["findings"] == told
         place = "{device}/{deployment}"
-        return {(item["code"], place.format(**item).removesuffix("/None"), item["resource"] or "") for item in told}
+        return {
+            (item["code"], place.format(**item).removesuffix("/None"), item["resource"] or "")
+            for item in told
+        }
 
     async def say(self, device: str, phase: Any, **resources: Any) -> None:
         await self.fleet.say(await self.wire(device), phase, **resources)
@@ -99,7 +118,9 @@ async def live(site: Site) -> Site:
     """Converged with the five commands of the README."""
     path = site.operator.folder / "web.json"
     path.write_text(json.dumps(SCORES))
-    await site.change("device", "add", "pi-01", "pi-02", "--class", "web", "--variable", "port=8080")
+    await site.change(
+        "device", "add", "pi-01", "pi-02", "--class", "web", "--variable", "port=8080"
+    )
     await site.change("device", "add", "pi-03", "--class", "edge", "--variable", "port=8081")
     await site.change("deployment", "add", "web", "--file", str(path))
     await site("fleet", "apply", "--wait", "--timeout", "20s")
@@ -110,7 +131,14 @@ async def test_from_empty_to_converged(live: Site) -> None:
     assert await live.findings() == set()
     told = (await live("fleet", "status", "-o", "json")).json
     assert told["deployments"] == [
-        {"deployment": "web", "succeeded": 3, "failed": 0, "pending": 0, "held": 0, "last_error": None}
+        {
+            "deployment": "web",
+            "succeeded": 3,
+            "failed": 0,
+            "pending": 0,
+            "held": 0,
+            "last_error": None,
+        }
     ]
     assert (told["generation"], told["members"], told["devices"], told["stale"]) == (4, 3, 3, [])
     shown = await live("fleet", "status")
@@ -137,15 +165,19 @@ async def test_stopped_keeps_files_disabled_wins_and_back(live: Site) -> None:
     await live.change("device", "set", "pi-01", "--desired-state", "stopped")
     assert ("unexpected", "pi-01/web", "SystemdUnit/web.service") in await live.findings()
     await live.change("device", "set", "pi-02", "--disable")
-    assert {("disabled-running", "pi-02/web", name) for name in ("SystemdUnit/web.service", "Container/web")} <= (
-        await live.findings()
-    )
+    assert {
+        ("disabled-running", "pi-02/web", name)
+        for name in ("SystemdUnit/web.service", "Container/web")
+    } <= (await live.findings())
     await live("fleet", "apply", "--wait")
     assert await live.findings() == set()
     for name in ("pi-01", "pi-02"):
         scores = {score.key: score.wire() for score in (await live.wire(name)).scores}
         assert scores["File/motd"]["content"] == f"s3cret {name} 8080\n"
-        assert (scores["SystemdUnit/web.service"]["state"], scores["SystemdUnit/web.service"]["enabled"]) == (
+        assert (
+            scores["SystemdUnit/web.service"]["state"],
+            scores["SystemdUnit/web.service"]["enabled"],
+        ) == (
             "stopped",
             False,
         )
@@ -177,7 +209,10 @@ async def test_what_leaves_the_roster_is_removed_and_its_keys_go(live: Site) -> 
     assert (await live("fleet", "apply", "-o", "json", code=5)).error["code"] == "PruneGuard"
     words = ["--allow-removals", "2", "--wait", "--timeout", "1s", "-o", "json"]
     ran = await live("fleet", "apply", *words, code=1)
-    assert {item["device"]: item["phase"] for item in ran.json["results"]} == {"pi-01": "Removed", "pi-02": "Waiting"}
+    assert {item["device"]: item["phase"] for item in ran.json["results"]} == {
+        "pi-01": "Removed",
+        "pi-02": "Waiting",
+    }
     assert (await live.wire("pi-02")).removed
     await live.fleet.say(await live.wire("pi-02"))
     live.fleet["pi-02"].plugged = True
@@ -189,7 +224,9 @@ async def test_drift_in_desired_state(live: Site) -> None:
     wire = await live.wire("pi-01")
     other = wire.model_copy(update={"generation": 2, "scores": wire.scores[:2]})
     await live.put(DESIRED, "pi-01.web", other.canonical())
-    await live.fleet.client.jetstream().purge_stream(f"KV_{DESIRED}", subject=kv_subject(DESIRED, "pi-02.web"))
+    await live.fleet.client.jetstream().purge_stream(
+        f"KV_{DESIRED}", subject=kv_subject(DESIRED, "pi-02.web")
+    )
     stolen = (await live.wire("pi-03")).model_copy(update={"lineage": OTHER})
     await live.put(DESIRED, "pi-03.web", stolen.canonical())
     assert await live.findings() == {
@@ -212,7 +249,9 @@ async def test_drift_on_devices(live: Site) -> None:
     wire = await live.wire("pi-01")
     unit, container = wire.scores[1], wire.scores[2]
     down = resource(wire, unit)
-    down = down.model_copy(update={"status": down.status.model_copy(update={"active_state": "inactive"})})  # type: ignore[union-attr]
+    down = down.model_copy(
+        update={"status": down.status.model_copy(update={"active_state": "inactive"})}
+    )  # type: ignore[union-attr]
     taken = resource(wire, container).model_copy(
         update={"phase": "Blocked", "reason": "OwnershipConflict", "status": None}
     )
@@ -234,7 +273,9 @@ async def test_drift_on_devices(live: Site) -> None:
     await live.change("device", "set", "pi-03", "--variable", "port=9")
     await live.change("device", "set", "pi-02", "--variable", "port=9")
     ran = await live("fleet", "apply", "-o", "json", code=5)
-    assert [(item["device"], item["code"]) for item in ran.json["refused"]] == [("pi-03", "MissingCapability")]
+    assert [(item["device"], item["code"]) for item in ran.json["refused"]] == [
+        ("pi-03", "MissingCapability")
+    ]
     assert [item["device"] for item in ran.json["writes"]] == ["pi-02"]
 
 
@@ -242,7 +283,10 @@ async def test_what_is_not_ours_is_reported_and_left(live: Site) -> None:
     theirs = Manifest(deployment="theirs").bind("pi-01", OTHER, 7).canonical()
     await live.put(DESIRED, "pi-01.theirs", theirs)
     async with SimFleet(live.fleet.client, ["stranger"]):
-        assert await live.findings() == {("unmanaged", "pi-01/theirs", ""), ("unmanaged", "stranger", "")}
+        assert await live.findings() == {
+            ("unmanaged", "pi-01/theirs", ""),
+            ("unmanaged", "stranger", ""),
+        }
         await live("fleet", "reconcile", code=1)
     assert await live.raw(DESIRED, "pi-01.theirs") == theirs
 
@@ -266,7 +310,11 @@ async def test_a_saved_plan_holds_until_something_moves(live: Site) -> None:
     ran = await live("fleet", "apply", plan, "-o", "json", code=3)
     assert (ran.error["code"], "roster" in ran.error["message"]) == ("PlanStale", True)
     await live("fleet", "plan", "-o", plan)
-    await live.put(DESIRED, "pi-03.web", (await live.wire("pi-03")).model_copy(update={"generation": 2}).canonical())
+    await live.put(
+        DESIRED,
+        "pi-03.web",
+        (await live.wire("pi-03")).model_copy(update={"generation": 2}).canonical(),
+    )
     ran = await live("fleet", "apply", plan, "-o", "json", code=3)
     assert (ran.error["code"], "buckets" in ran.error["message"]) == ("PlanStale", True)
     assert await live.raw(DESIRED, "pi-01.web") == before
@@ -302,7 +350,10 @@ async def test_the_prune_guard_holds_a_roster_up(live: Site) -> None:
 
 async def test_no_value_is_shown(live: Site) -> None:
     await live.change("device", "set", "pi-01", "--variable", "port=s3cret")
-    said = [await live.operator("fleet", *words) for words in (["doctor"], ["plan"], ["plan", "-o", "json"], ["apply"])]
+    said = [
+        await live.operator("fleet", *words)
+        for words in (["doctor"], ["plan"], ["plan", "-o", "json"], ["apply"])
+    ]
     assert "s3cret" not in "".join(ran.out + ran.err for ran in said)
 
 
@@ -339,13 +390,20 @@ async def test_a_partial_failure_leaves_the_roster_and_says_how_to_go_on(
 
     async def put(store: Store, bucket: str, key: str, value: bytes, revision: int) -> int:
         if key == "pi-02.web":
-            raise Conflict("Conflict", "cannot write pi-02.web: somebody else wrote it meanwhile", "look, try again")
+            raise Conflict(
+                "Conflict",
+                "cannot write pi-02.web: somebody else wrote it meanwhile",
+                "look, try again",
+            )
         return await original(store, bucket, key, value, revision)
 
     await live.change("device", "set", *NAMES, "--variable", "port=1")
     monkeypatch.setattr(Store, "put", put)
     ran = await live("fleet", "apply", "--no-wait", code=3)
-    assert "2 of 3 were written; the roster stays at generation 5: go on with: harmony fleet apply" in ran.err
+    assert (
+        "2 of 3 were written; the roster stays at generation 5: go on with: harmony fleet apply"
+        in ran.err
+    )
     monkeypatch.undo()
     assert [(await live.wire(name)).generation for name in NAMES] == [2, 1, 2]
     await live("fleet", "apply", "--wait")
@@ -353,7 +411,9 @@ async def test_a_partial_failure_leaves_the_roster_and_says_how_to_go_on(
     assert (await live("fleet", "status", "-o", "json")).json["generation"] == 5
 
 
-async def test_a_change_waits_for_an_apply_that_is_writing(live: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_change_waits_for_an_apply_that_is_writing(
+    live: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from harmony_fleet.nats.kv import Store
 
     original, going = Store.put, asyncio.Event()
@@ -369,7 +429,9 @@ async def test_a_change_waits_for_an_apply_that_is_writing(live: Site, monkeypat
     monkeypatch.setattr("harmony_fleet.roster.file.LOCK_SECONDS", 0.2)
     applying = asyncio.create_task(live("fleet", "apply"))
     await going.wait()
-    process = await live.operator.process("fleet", "device", "set", "pi-01", "--disable", "-g", "5", "-o", "json")
+    process = await live.operator.process(
+        "fleet", "device", "set", "pi-01", "--disable", "-g", "5", "-o", "json"
+    )
     out, _ = await process.communicate()
     assert (process.returncode, json.loads(out)["generation"]) == (0, 6)
     await applying
@@ -387,7 +449,10 @@ async def _get(where: str, path: str, host: str = "localhost") -> tuple[int, byt
 
 async def test_the_dashboard_and_metrics_follow_the_fleet(live: Site) -> None:
     printed = (await live("fleet", "metrics")).out
-    assert 'harmony_fleet_deployment_devices{deployment="web",state="succeeded"} 3.0' in printed.splitlines()
+    assert (
+        'harmony_fleet_deployment_devices{deployment="web",state="succeeded"} 3.0'
+        in printed.splitlines()
+    )
     assert (await live("fleet", "dashboard", "--listen", "0.0.0.0:0", code=2)).err
     process = await live.operator.process("fleet", "dashboard", "--listen", "127.0.0.1:0")
     try:

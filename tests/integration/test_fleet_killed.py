@@ -1,4 +1,6 @@
-"""`harmony fleet apply` and upgrade runs, killed by SIGKILL at every step and carried on: nothing twice or left."""
+"""`harmony fleet apply` and upgrade runs, killed by SIGKILL at every step and carried on: nothing
+twice or left.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +25,22 @@ from tests.natsserver import NatsServer
 
 NAMES = ("pi-01", "pi-02", "pi-03")
 KILLED = -9
-UNIT = {"kind": "SystemdUnit", "name": "web.service", "content": "[Service]\nExecStart=/bin/sleep 9\n"}
-MOTD = {"kind": "File", "name": "motd", "path": "/srv/motd", "content": {"$text": "${device} ${port}\n"}}
+UNIT = {
+    "kind": "SystemdUnit",
+    "name": "web.service",
+    "content": "[Service]\nExecStart=/bin/sleep 9\n",
+}
+MOTD = {
+    "kind": "File",
+    "name": "motd",
+    "path": "/srv/motd",
+    "content": {"$text": "${device} ${port}\n"},
+}
 EXTRA = {"kind": "File", "name": "extra", "path": "/srv/extra", "content": "x\n"}
 WRITES = 6
-"""What the apply under test has to write: three manifests, a removal, and the purges of two keys."""
+"""What the apply under test has to write: three manifests, a removal, and the purges of two
+keys.
+"""
 
 
 class Site:
@@ -46,15 +59,22 @@ class Site:
 
     async def last(self) -> int:
         """How often ``desired-state`` was written so far."""
-        answer = await self.fleet.client.request(f"$JS.API.STREAM.INFO.KV_{DESIRED}", b"", timeout=10)
+        answer = await self.fleet.client.request(
+            f"$JS.API.STREAM.INFO.KV_{DESIRED}", b"", timeout=10
+        )
         return int(json.loads(answer.data)["state"]["last_seq"])
 
     def files(self) -> dict[str, bytes]:
-        """What lies in the roster's folder, once nobody holds its lock: a kill's child may still be at work."""
+        """What lies in the roster's folder, once nobody holds its lock: a kill's child may still be
+        at work.
+        """
         folder = os.open(self.file.folder, os.O_RDONLY)
         try:
             fcntl.flock(folder, fcntl.LOCK_EX)
-            return {name: (self.file.folder / name).read_bytes() for name in sorted(os.listdir(self.file.folder))}
+            return {
+                name: (self.file.folder / name).read_bytes()
+                for name in sorted(os.listdir(self.file.folder))
+            }
         finally:
             os.close(folder)
 
@@ -84,9 +104,15 @@ class Site:
 @pytest.fixture
 async def site(nats_server: NatsServer, tmp_path: Path) -> AsyncIterator[Site]:
     operator = Operator(nats_server, tmp_path / "operator")
-    async with nats_server.client() as client, Store(Context((nats_server.url,), None, None, tmp_path)) as store:
+    async with (
+        nats_server.client() as client,
+        Store(Context((nats_server.url,), None, None, tmp_path)) as store,
+    ):
         await store.ensure_buckets()
-        async with SimFleet(client, NAMES, beat=0.05) as fleet, Killer(operator.environment()) as kill:
+        async with (
+            SimFleet(client, NAMES, beat=0.05) as fleet,
+            Killer(operator.environment()) as kill,
+        ):
             site = Site(operator, fleet, store, kill)
             await site("init")
             await site("device", "add", *NAMES, "--class", "web", "--variable", "port=1", "-g", "1")
@@ -94,23 +120,34 @@ async def site(nats_server: NatsServer, tmp_path: Path) -> AsyncIterator[Site]:
 
 
 async def _before_the_change(site: Site) -> dict[str, bytes]:
-    """A fleet with a change of each sort to come: the files with a roster that was changed by hand."""
+    """A fleet with a change of each sort to come: the files with a roster that was changed by
+    hand.
+    """
     old: list[dict[str, Any]] = [EXTRA | {"name": "old", "path": "/srv/old"}]
     for at, (name, scores) in enumerate((("web", [MOTD, UNIT]), ("extra", [EXTRA]), ("old", old))):
         path = site.operator.folder / f"{name}.json"
         path.write_text(json.dumps(scores))
         only = ("--select", "only=one") if name != "web" else ()
-        await site("deployment", "add", name, "--file", str(path), "--inline", *only, "-g", str(2 + at))
+        await site(
+            "deployment", "add", name, "--file", str(path), "--inline", *only, "-g", str(2 + at)
+        )
     await site("device", "set", "pi-01", "--label", "only=one", "-g", "5")
     await site("apply", "--wait", "--timeout", "60s")
     await site("deployment", "remove", "old", "-g", "6")
     await site("apply", "--no-wait")
     async with asyncio.timeout(60):
-        while b'"phase":"Removed"' not in ((await site.store.get(ACTUAL, "pi-01.old")).value or b""):
+        while b'"phase":"Removed"' not in (
+            (await site.store.get(ACTUAL, "pi-01.old")).value or b""
+        ):
             await asyncio.sleep(0.02)
     await site.keep()
     before = site.files()
-    text = before["roster.yaml"].decode().replace("generation: 7", "generation: 8").replace("port: 1", "port: 2")
+    text = (
+        before["roster.yaml"]
+        .decode()
+        .replace("generation: 7", "generation: 8")
+        .replace("port: 1", "port: 2")
+    )
     head, _, rest = text.partition("  - name: extra\n")
     return before | {"roster.yaml": (head + rest[rest.index("schedules:") :]).encode()}
 
@@ -142,14 +179,23 @@ async def test_an_apply_killed_at_every_step_is_carried_on_by_the_next(site: Sit
 async def _carried_on(site: Site, at: int) -> None:
     assert (await site.kill("apply"))[0] == 0, at
     assert await site.last() - site.first == WRITES, at
-    found = {key: json.loads(entry.value or b"") for key, entry in (await site.store.entries(DESIRED)).items()}
-    assert {key: value["generation"] for key, value in found.items()} == {f"{name}.web": 2 for name in NAMES}, at
-    assert {value["scores"][0]["content"] for value in found.values()} == {f"{name} 2\n" for name in NAMES}, at
+    found = {
+        key: json.loads(entry.value or b"")
+        for key, entry in (await site.store.entries(DESIRED)).items()
+    }
+    assert {key: value["generation"] for key, value in found.items()} == {
+        f"{name}.web": 2 for name in NAMES
+    }, at
+    assert {value["scores"][0]["content"] for value in found.values()} == {
+        f"{name} 2\n" for name in NAMES
+    }, at
     assert (await site.kill("verify"))[0] == 0, at
 
 
 async def _only_run(site: Site) -> dict[str, Any] | None:
-    found = [json.loads(entry.value or b"") for entry in (await site.store.entries(TASK_RUNS)).values()]
+    found = [
+        json.loads(entry.value or b"") for entry in (await site.store.entries(TASK_RUNS)).values()
+    ]
     assert len(found) <= 1
     return found[0] if found else None
 
@@ -165,7 +211,9 @@ async def _killed_start(site: Site) -> str:
     raise AssertionError("no run began")
 
 
-async def test_a_run_killed_before_and_after_each_of_its_writes_asks_nobody_twice(site: Site) -> None:
+async def test_a_run_killed_before_and_after_each_of_its_writes_asks_nobody_twice(
+    site: Site,
+) -> None:
     uid = await _killed_start(site)
     assert (await site.kill("start"))[0] == 5  # the one that was killed had begun it
     kills = 0
@@ -178,10 +226,14 @@ async def test_a_run_killed_before_and_after_each_of_its_writes_asks_nobody_twic
         kills += 1
     run = await _only_run(site)
     assert run is not None
-    assert (run["phase"], [target["state"] for target in run["targets"]]) == ("Succeeded", ["succeeded"] * 3)
+    assert (run["phase"], [target["state"] for target in run["targets"]]) == (
+        "Succeeded",
+        ["succeeded"] * 3,
+    )
     assert [target["wave"] for target in run["targets"]] == [1, 2, 2]
     assert [sum(device.asked.values()) for device in site.fleet.devices.values()] == [1, 1, 1]
     assert await site.store.entries(DESIRED) == {}
-    # Of each device's key: the manifest, its removal, and the end of the key; never one of them twice.
+    # Of each device's key: the manifest, its removal, and the end of the key; never one of them
+    # twice.
     assert await site.last() == 3 * len(NAMES)
     assert kills >= 2 * await site.last()

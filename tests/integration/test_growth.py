@@ -1,4 +1,6 @@
-"""A thousand generations, a kind that is allowed no more, an object that stops coming: nothing grows, nothing ends."""
+"""A thousand generations, a kind that is allowed no more, an object that stops coming: nothing
+grows, nothing ends.
+"""
 
 from __future__ import annotations
 
@@ -45,12 +47,19 @@ async def at_rest(agent: Agent) -> dict[str, int]:
 
 
 async def test_a_thousand_generations_leave_nothing(pair: Pair) -> None:
-    """Each with a name of its own beside one that stays, and some that wait for another or never come to be."""
+    """Each with a name of its own beside one that stays, and some that wait for another or never
+    come to be.
+    """
     agent, plane = pair
     before = await at_rest(agent)
     for generation in range(4, 1004):
         value = manifest(generation, "same", "b")
-        own = {"kind": "File", "name": f"g{generation}", "path": f"/srv/web/g{generation % 7}", "content": "x"}
+        own = {
+            "kind": "File",
+            "name": f"g{generation}",
+            "path": f"/srv/web/g{generation % 7}",
+            "content": "x",
+        }
         value["scores"].append({**own, "after": ["File/f0"]})
         await plane.put(value)
     await plane.until(converged(1003), seconds=200)
@@ -85,13 +94,19 @@ async def test_a_kind_that_is_allowed_no_more(nats_server: NatsServer, tmp_path:
         assert agent.disk == {}
 
 
-async def test_an_object_that_stops_coming(pair: Pair, nats_server: NatsServer, tmp_path: Path) -> None:
-    """The link goes in the middle of an object: a transient error of that one resource, and no more."""
+async def test_an_object_that_stops_coming(
+    pair: Pair, nats_server: NatsServer, tmp_path: Path
+) -> None:
+    """The link goes in the middle of an object: a transient error of that one resource, and no
+    more.
+    """
     _agent, plane = pair
     store = await plane.js.create_object_store(bucket="content", config=ObjectStoreConfig())
     await store.put("large", b"x" * 8_000_000)
     async with Link(nats_server).open() as link:
-        async with Agent(nats_server, tmp_path / "other", url=link.url, device="pi-02").run() as agent:
+        async with Agent(
+            nats_server, tmp_path / "other", url=link.url, device="pi-02"
+        ).run() as agent:
             await eventually(agent.control.connected, "it did not connect")
             got: list[int] = []
 

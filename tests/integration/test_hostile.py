@@ -1,4 +1,6 @@
-"""Devices that say anything at all: every command goes on for the others, in every form, without a traceback."""
+"""Devices that say anything at all: every command goes on for the others, in every form, without a
+traceback.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +31,31 @@ DIGEST: Final = f"sha256:{'0' * 64}"
 
 def status(device: str, **more: Any) -> dict[str, Any]:
     """A status as a device may write it."""
-    fields = {"api": "harmony/v1", "device": device, "deployment": "web", "lineage": OTHER, "generation": 1}
-    return fields | {"digest": DIGEST, "phase": "Converged", "reason": "", "message": "", "resources": {}} | more
+    fields = {
+        "api": "harmony/v1",
+        "device": device,
+        "deployment": "web",
+        "lineage": OTHER,
+        "generation": 1,
+    }
+    return (
+        fields
+        | {"digest": DIGEST, "phase": "Converged", "reason": "", "message": "", "resources": {}}
+        | more
+    )
 
 
 def info(device: str, **more: Any) -> dict[str, Any]:
     """The same of a DeviceInfo."""
     system = {"id": "debian", "version_id": "12", "arch": "x", "kernel": "6"}
-    fields = {"api": "harmony/v1", "device": device, "labels": {}, "agent_version": "0", "boot_id": "b", "os": system}
+    fields = {
+        "api": "harmony/v1",
+        "device": device,
+        "labels": {},
+        "agent_version": "0",
+        "boot_id": "b",
+        "os": system,
+    }
     able = {"systemd": "1", "podman": "1", "updater": None}
     return fields | {"kinds": ["File"], "capabilities": able} | more
 
@@ -50,7 +69,13 @@ def unit(**more: Any) -> dict[str, Any]:
         "sub_state": "\u202e",
         "unit_file_state": "",
     }
-    fields = {"phase": "Ready", "reason": "\x07", "message": "\r\n\x1b]0;x\x07", "generation": 1, "since": SINCE}
+    fields = {
+        "phase": "Ready",
+        "reason": "\x07",
+        "message": "\r\n\x1b]0;x\x07",
+        "generation": 1,
+        "since": SINCE,
+    }
     return fields | {"spec_digest": DIGEST, "drift": None, "status": detail | more}
 
 
@@ -68,14 +93,24 @@ SAID: Final[dict[str, Any]] = {
     "lineage": status,
     "leap": lambda name: status(name, generation=2**53 - 1, lineage="OURS"),
     "leap-less": lambda name: status(name, generation=2**53 - 2, lineage="OURS"),
-    "rejected": lambda name: status(name, rejected={"generation": 10**400, "reason": "\x1b[31m", "errors": []}),
-    "negative": lambda name: status(name, rejected={"generation": -(10**400), "reason": "", "errors": []}),
+    "rejected": lambda name: status(
+        name, rejected={"generation": 10**400, "reason": "\x1b[31m", "errors": []}
+    ),
+    "negative": lambda name: status(
+        name, rejected={"generation": -(10**400), "reason": "", "errors": []}
+    ),
     "escapes": lambda name: status(
         name, phase="Failed", reason="\x1b[31m", message="\x00\x9b\u2028\x7f", lineage="OURS"
     ),
-    "resources": lambda name: status(name, resources={"\x1b[1mFile/motd": unit(), "": unit(main_pid=10**300)}),
-    "many": lambda name: status(name, lineage="OURS", resources={f"File/{at}": unit() for at in range(2000)}),
-    "surrogate": lambda name: json.dumps(status(name, message="MARK")).encode().replace(b'"MARK"', SURROGATE),
+    "resources": lambda name: status(
+        name, resources={"\x1b[1mFile/motd": unit(), "": unit(main_pid=10**300)}
+    ),
+    "many": lambda name: status(
+        name, lineage="OURS", resources={f"File/{at}": unit() for at in range(2000)}
+    ),
+    "surrogate": lambda name: (
+        json.dumps(status(name, message="MARK")).encode().replace(b'"MARK"', SURROGATE)
+    ),
     "surrogate-key": lambda name: (
         json.dumps(status(name, resources={"MARK": unit()})).encode().replace(b'"MARK"', SURROGATE)
     ),
@@ -83,12 +118,20 @@ SAID: Final[dict[str, Any]] = {
 }
 TOLD: Final[dict[str, Any]] = {
     "info-garbage": b"\xff",
-    "info-surrogate": lambda name: json.dumps(info(name, boot_id="MARK")).encode().replace(b'"MARK"', SURROGATE),
-    "info-label": lambda name: json.dumps(info(name, labels={"a": "MARK"})).encode().replace(b'"MARK"', SURROGATE),
-    "info-escapes": lambda name: info(name, labels={"\x1b[2J": "\x9b"}, agent_version="\x07", boot_id="\x1b"),
+    "info-surrogate": lambda name: (
+        json.dumps(info(name, boot_id="MARK")).encode().replace(b'"MARK"', SURROGATE)
+    ),
+    "info-label": lambda name: (
+        json.dumps(info(name, labels={"a": "MARK"})).encode().replace(b'"MARK"', SURROGATE)
+    ),
+    "info-escapes": lambda name: info(
+        name, labels={"\x1b[2J": "\x9b"}, agent_version="\x07", boot_id="\x1b"
+    ),
     "info-kinds": lambda name: info(name, kinds=[]),
     "info-trust": lambda name: info(name, trust={"require": True, "keys": []}),
-    "info-updater": lambda name: info(name, capabilities={"updater": {"protocol": 10**300, "operations": ["\x1b"]}}),
+    "info-updater": lambda name: info(
+        name, capabilities={"updater": {"protocol": 10**300, "operations": ["\x1b"]}}
+    ),
 }
 KEYS: Final = (b"\x1b[31m", b"\xff\xfe", b"\x0b", "é".encode(), b"\x00", b"a" * 900)
 
@@ -111,8 +154,15 @@ class Stage:
     async def say(self, device: str, what: Any, bucket: str = ACTUAL) -> None:
         value = what(device) if callable(what) else what
         data = value if isinstance(value, bytes) else json.dumps(value).encode()
-        key = f"{device}.web" if bucket == ACTUAL else f"{'info' if bucket == INFO else 'heartbeat'}.{device}"
-        await self.raw(kv_subject(bucket, key).encode(), data.replace(b'"OURS"', json.dumps(self.lineage).encode()))
+        key = (
+            f"{device}.web"
+            if bucket == ACTUAL
+            else f"{'info' if bucket == INFO else 'heartbeat'}.{device}"
+        )
+        await self.raw(
+            kv_subject(bucket, key).encode(),
+            data.replace(b'"OURS"', json.dumps(self.lineage).encode()),
+        )
 
     async def run(self, *words: str) -> Ran:
         ran = await self.operator(*words)
@@ -128,7 +178,10 @@ def assert_fit_for_a_terminal(ran: Ran) -> None:
 @pytest.fixture
 async def stage(nats_server: NatsServer, tmp_path: Path) -> AsyncIterator[Stage]:
     operator = Operator(nats_server, tmp_path / "operator")
-    async with nats_server.client() as client, Store(Context((nats_server.url,), None, None, tmp_path)) as store:
+    async with (
+        nats_server.client() as client,
+        Store(Context((nats_server.url,), None, None, tmp_path)) as store,
+    ):
         await store.ensure_buckets()
         async with SimFleet(client, GOOD, beat=0.5):
             made = Stage(nats_server, operator, store, client)
@@ -137,7 +190,9 @@ async def stage(nats_server: NatsServer, tmp_path: Path) -> AsyncIterator[Stage]
             words = ["--class", "web", "-g", "1"]
             assert (await operator("fleet", "device", "add", *GOOD, "bad", *bad, *words)).code == 0
             path = operator.file("scores", a_file())
-            assert (await operator("fleet", "deployment", "add", "web", "--file", path, "-g", "2")).code == 0
+            assert (
+                await operator("fleet", "deployment", "add", "web", "--file", path, "-g", "2")
+            ).code == 0
             made.lineage = (await operator("fleet", "status", "-o", "json")).json["lineage"]
             yield made
 
@@ -162,7 +217,18 @@ LOOKS: Final = (
     ["fleet", "verify"],
     ["fleet", "plan"],
     ["upgrade", "list"],
-    ["diff", "FILE", "-d", "good-1", "-d", "bad-garbage", "-d", "bad-lineage", "-d", "bad-info-kinds"],
+    [
+        "diff",
+        "FILE",
+        "-d",
+        "good-1",
+        "-d",
+        "bad-garbage",
+        "-d",
+        "bad-lineage",
+        "-d",
+        "bad-info-kinds",
+    ],
 )
 
 
@@ -198,23 +264,39 @@ async def test_one_apply_writes_all_the_others_and_names_each(stage: Stage) -> N
         "other-device",
     ):
         assert refused[f"bad-{name}"] == "Unreadable", name
-    assert {refused["bad-leap"], refused["bad-leap-less"], refused["bad-rejected"]} == {"ImplausibleGeneration"}
-    assert (refused["bad-lineage"], refused["bad-info-kinds"]) == ("LineageChanged", "KindNotAllowed")
+    assert {refused["bad-leap"], refused["bad-leap-less"], refused["bad-rejected"]} == {
+        "ImplausibleGeneration"
+    }
+    assert (refused["bad-lineage"], refused["bad-info-kinds"]) == (
+        "LineageChanged",
+        "KindNotAllowed",
+    )
     assert not any(name.startswith("good") for name in refused)
     again = await stage.run("fleet", "apply", "-o", "json")
-    assert {f"{name}.web" for name in GOOD} & {f"{item['device']}.web" for item in again.json["writes"]} == set()
+    assert {f"{name}.web" for name in GOOD} & {
+        f"{item['device']}.web" for item in again.json["writes"]
+    } == set()
 
 
 async def test_apply_and_delete_by_hand_go_on_for_the_others(stage: Stage) -> None:
     for name in GOOD[:2]:
-        assert (await stage.operator("apply", stage.operator.file("own", a_file("own")), "-d", name)).code == 0
-    for value in (b"{}", b"\xff", json.dumps(status("good-0", deployment="own", generation=2**53 - 1)).encode()):
+        assert (
+            await stage.operator("apply", stage.operator.file("own", a_file("own")), "-d", name)
+        ).code == 0
+    for value in (
+        b"{}",
+        b"\xff",
+        json.dumps(status("good-0", deployment="own", generation=2**53 - 1)).encode(),
+    ):
         await stage.raw(b"$KV.actual-state.good-0.own", value)
         both = ["-d", "good-0", "-d", "good-1"]
         path = stage.operator.file("own", a_file("own", repr(value)))
         ran = await stage.run("apply", path, *both, "--wait", "--timeout", "20s", "-o", "json")
         assert ran.code == 1
-        assert {item["device"]: item["written"] for item in ran.json["results"]} == {"good-0": False, "good-1": True}
+        assert {item["device"]: item["written"] for item in ran.json["results"]} == {
+            "good-0": False,
+            "good-1": True,
+        }
     ran = await stage.run("delete", "own", *both, "--wait", "--timeout", "20s", "-o", "json")
     assert ran.code == 1
     assert (await stage.store.get(DESIRED, "good-1.own")).value is None
@@ -225,7 +307,9 @@ async def test_a_controller_goes_on_for_the_others(stage: Stage) -> None:
     process = await stage.operator.process("fleet", "controller", "--interval", "300ms")
     try:
         async with asyncio.timeout(60):
-            while not {f"{name}.web" for name in GOOD} <= (await stage.store.entries(DESIRED)).keys():
+            while (
+                not {f"{name}.web" for name in GOOD} <= (await stage.store.entries(DESIRED)).keys()
+            ):
                 await asyncio.sleep(0.2)
         assert process.returncode is None
     finally:
@@ -255,7 +339,9 @@ def anything(draw: st.DrawFn, made: dict[str, Any]) -> bytes:
 async def test_any_bytes_that_a_device_can_write(stage: Stage) -> None:
     """The last of `everything`, drawn: one device's three keys, each look in a form."""
 
-    @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+    @settings(
+        max_examples=12, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True
+    )
     @given(
         anything(status("bad", resources={"SystemdUnit/a.service": unit()})),
         anything(info("bad")),

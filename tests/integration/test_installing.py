@@ -1,4 +1,6 @@
-"""What the documents tell people to install is this package, and nothing by a name that anybody may register."""
+"""What the documents tell people to install is this package, and nothing by a name that anybody may
+register.
+"""
 
 from __future__ import annotations
 
@@ -16,19 +18,52 @@ import pytest
 from tests.device import wheels
 from tests.device.storage import REPOSITORY, cache_folder
 
-INSTALLS = re.compile(r"\b(?:pip3?|pipx|uv(?: pip| tool)?|poetry|conda) (?:install|add|download|run)\b([^`\n;&|]*)")
-OPTIONS_WITH_A_VALUE = {"-r", "--requirement", "--find-links", "-f", "-c", "--constraint", "--index-url"}
-TOLD = ("*.md", "*.toml", "*.1", "*.8", "*.conf", "*.service", "control", "copyright", "post*", "pre*")
+INSTALLS = re.compile(
+    r"\b(?:pip3?|pipx|uv(?: pip| tool)?|poetry|conda) (?:install|add|download|run)\b([^`\n;&|]*)"
+)
+OPTIONS_WITH_A_VALUE = {
+    "-r",
+    "--requirement",
+    "--find-links",
+    "-f",
+    "-c",
+    "--constraint",
+    "--index-url",
+}
+TOLD = (
+    "*.md",
+    "*.toml",
+    "*.1",
+    "*.8",
+    "*.conf",
+    "*.service",
+    "control",
+    "copyright",
+    "post*",
+    "pre*",
+)
 PLACES = ("docs", "adr", "deploy", "examples")
 PACKAGES = ("scores", "harmony_agent", "harmony_updater", "harmony_fleet")
 
 
 def told() -> dict[str, str]:
-    """All that is public: documents, metadata, maintainer scripts, and the sources with the texts of their errors."""
-    found = [REPOSITORY / "README.md", REPOSITORY / "pyproject.toml", REPOSITORY / "tests" / "README.md"]
-    found += [path for place in PLACES for pattern in TOLD for path in (REPOSITORY / place).rglob(pattern)]
+    """All that is public: documents, metadata, maintainer scripts, and the sources with the texts
+    of their errors.
+    """
+    found = [
+        REPOSITORY / "README.md",
+        REPOSITORY / "pyproject.toml",
+        REPOSITORY / "tests" / "README.md",
+    ]
+    found += [
+        path for place in PLACES for pattern in TOLD for path in (REPOSITORY / place).rglob(pattern)
+    ]
     found += [path for package in PACKAGES for path in (REPOSITORY / package).rglob("*.py")]
-    return {str(path.relative_to(REPOSITORY)): path.read_text("utf-8") for path in found if path.is_file()}
+    return {
+        str(path.relative_to(REPOSITORY)): path.read_text("utf-8")
+        for path in found
+        if path.is_file()
+    }
 
 
 def by_name(line: str) -> list[str]:
@@ -74,7 +109,9 @@ def project() -> dict[str, Any]:
 
 
 def test_a_strangers_name_stands_nowhere() -> None:
-    """The first name of this project is another project's on the registry; files of devices may keep their names."""
+    """The first name of this project is another project's on the registry; files of devices may
+    keep their names.
+    """
     stranger = re.compile(r"harmony[-_]device(?!s)(?=[\[\]\"'`\s=<>~,)-]|\.dist-info)")
     metadata = {place: text for place, text in told().items() if not place.endswith(".py")}
     assert [place for place, text in metadata.items() if stranger.search(text)] == []
@@ -82,7 +119,9 @@ def test_a_strangers_name_stands_nowhere() -> None:
 
 
 def test_readmes_lines_install_this_package(tmp_path: Path) -> None:
-    """Each of them, in a new environment, with what the lock names and no registry; `.` is the wheel of this tree."""
+    """Each of them, in a new environment, with what the lock names and no registry; `.` is the
+    wheel of this tree.
+    """
     text = (REPOSITORY / "README.md").read_text("utf-8")
     lines = INSTALLS.findall(text)
     assert lines
@@ -101,7 +140,9 @@ def test_readmes_lines_install_this_package(tmp_path: Path) -> None:
         module, where, version = run(str(place / "bin/python"), "-c", code).split()
         assert module.startswith("scores.")
         assert where.startswith(str(place))
-        installed = {one["name"]: one["version"] for one in json.loads(run(*pip, "list", "--format", "json"))}
+        installed = {
+            one["name"]: one["version"] for one in json.loads(run(*pip, "list", "--format", "json"))
+        }
         assert installed.pop(project()["name"]) == version
         assert set(installed) - {"pip", "setuptools"} == {
             "annotated-types",

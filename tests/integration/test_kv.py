@@ -35,7 +35,9 @@ async def store(nats_server: NatsServer) -> AsyncIterator[Store]:
 async def test_buckets_are_made_as_the_contract_says(nats_server: NatsServer, store: Store) -> None:
     await store.ensure_buckets()
     async with nats_server.client() as client:
-        configs = {info.config.name: info.config for info in await client.jetstream().streams_info()}
+        configs = {
+            info.config.name: info.config for info in await client.jetstream().streams_info()
+        }
     assert set(configs) == {f"KV_{bucket}" for bucket in BUCKETS}
     for name, config in configs.items():
         assert config.storage == "file"
@@ -118,7 +120,12 @@ async def fill(nats_server: NatsServer, count: int) -> None:
     async with nats_server.client() as client:
         js = client.jetstream()
         for at in range(0, count, 500):
-            await asyncio.gather(*(js.publish(f"$KV.{DESIRED}.d{n % 7}.k{n}", b"%d" % n) for n in range(at, at + 500)))
+            await asyncio.gather(
+                *(
+                    js.publish(f"$KV.{DESIRED}.d{n % 7}.k{n}", b"%d" % n)
+                    for n in range(at, at + 500)
+                )
+            )
 
 
 async def test_lists_are_complete_and_sorted(nats_server: NatsServer, store: Store) -> None:
@@ -128,7 +135,9 @@ async def test_lists_are_complete_and_sorted(nats_server: NatsServer, store: Sto
     assert len(found) == 5000
     assert list(found) == sorted(found)
     assert all(entry.value == key.partition("k")[2].encode() for key, entry in found.items())
-    assert set(await store.entries(DESIRED, ["d3.*"])) == {key for key in found if key.startswith("d3.")}
+    assert set(await store.entries(DESIRED, ["d3.*"])) == {
+        key for key in found if key.startswith("d3.")
+    }
     assert await store.entries(DESIRED, ["nobody.*"]) == {}
 
 
@@ -152,10 +161,17 @@ async def test_lists_are_complete_while_others_write(nats_server: NatsServer, st
         await writer
 
 
-async def test_a_list_leaves_purged_keys_out_and_no_consumer_behind(nats_server: NatsServer, store: Store) -> None:
-    kept, gone = await store.put(DESIRED, "a.kept", b"1", 0), await store.put(DESIRED, "a.gone", b"1", 0)
+async def test_a_list_leaves_purged_keys_out_and_no_consumer_behind(
+    nats_server: NatsServer, store: Store
+) -> None:
+    kept, gone = (
+        await store.put(DESIRED, "a.kept", b"1", 0),
+        await store.put(DESIRED, "a.gone", b"1", 0),
+    )
     await store.purge(DESIRED, "a.gone", gone)
-    assert {key: entry.revision for key, entry in (await store.entries(DESIRED)).items()} == {"a.kept": kept}
+    assert {key: entry.revision for key, entry in (await store.entries(DESIRED)).items()} == {
+        "a.kept": kept
+    }
     async with nats_server.client() as client:
         async with asyncio.timeout(30):
             while (await client.jetstream().stream_info(f"KV_{DESIRED}")).state.consumer_count:
@@ -223,7 +239,9 @@ async def test_a_watch_of_many_keys_has_one_consumer(nats_server: NatsServer, st
 
 
 @pytest.mark.parametrize("kill", [False, True])
-async def test_a_watch_outlives_the_server(nats_server: NatsServer, store: Store, kill: bool) -> None:
+async def test_a_watch_outlives_the_server(
+    nats_server: NatsServer, store: Store, kill: bool
+) -> None:
     revision = await store.put(TASK_RUNS, "a.b", b"1", 0)
     seen = Seen(store, "a.b")
     await seen.until([b"1"])
@@ -243,7 +261,9 @@ async def test_a_watch_outlives_its_bucket(nats_server: NatsServer, store: Store
         await client.jetstream().delete_key_value(TASK_RUNS)
         await asyncio.sleep(0.2)
         await store.ensure_buckets()
-        await client.jetstream().publish(f"$KV.{TASK_RUNS}.a.b", b"1")  # the same revision, another entry
+        await client.jetstream().publish(
+            f"$KV.{TASK_RUNS}.a.b", b"1"
+        )  # the same revision, another entry
     await seen.until([b"1", b"1"], 15)
     await seen.stop()
 
@@ -282,7 +302,9 @@ async def test_a_server_that_says_nothing(nats_server: NatsServer) -> None:
 
 
 async def test_a_name_that_is_none() -> None:
-    assert (await unreachable(context("nats://no-such-host.invalid:4222"))).code == "NatsUnreachable"
+    assert (
+        await unreachable(context("nats://no-such-host.invalid:4222"))
+    ).code == "NatsUnreachable"
 
 
 async def test_a_refused_login_is_told_at_once(tmp_path: Path) -> None:
@@ -305,9 +327,16 @@ async def test_a_server_without_jetstream(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"\xff", b"-----BEGIN USER NKEY SEED-----\nSUAxyz\n", b"-----BEGIN USER NKEY SEED-----\nSUAM\xff\n------"],
+    [
+        b"",
+        b"\xff",
+        b"-----BEGIN USER NKEY SEED-----\nSUAxyz\n",
+        b"-----BEGIN USER NKEY SEED-----\nSUAM\xff\n------",
+    ],
 )
-async def test_credentials_that_are_none(nats_server: NatsServer, tmp_path: Path, content: bytes) -> None:
+async def test_credentials_that_are_none(
+    nats_server: NatsServer, tmp_path: Path, content: bytes
+) -> None:
     path = tmp_path / "me.creds"
     path.write_bytes(content)
     error = await unreachable(context(nats_server, creds=path))
@@ -334,10 +363,14 @@ async def test_credentials_of_an_operator_and_of_one_who_may_not(tmp_path: Path)
         assert (await unreachable(context(server), 10)).code == "NotAuthorized"
         stranger = JwtAuthority.make().creds(tmp_path / "stranger.creds")
         assert (await unreachable(context(server, creds=stranger), 10)).code == "NotAuthorized"
-        async with Store(context(server, creds=authority.creds(tmp_path / "operator.creds"))) as opened:
+        async with Store(
+            context(server, creds=authority.creds(tmp_path / "operator.creds"))
+        ) as opened:
             await opened.ensure_buckets()
             await opened.put(DESIRED, "a.b", b"1", 0)
-        reader = authority.creds(tmp_path / "reader.creds", ["$JS.API.STREAM.MSG.GET.>"], ["_INBOX.>"])
+        reader = authority.creds(
+            tmp_path / "reader.creds", ["$JS.API.STREAM.MSG.GET.>"], ["_INBOX.>"]
+        )
         async with Store(context(server, creds=reader)) as opened:
             assert (await opened.get(DESIRED, "a.b")).value == b"1"
             with pytest.raises(Unreachable) as caught:
@@ -348,8 +381,26 @@ async def test_credentials_of_an_operator_and_of_one_who_may_not(tmp_path: Path)
 
 async def test_tls(tmp_path: Path) -> None:
     key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
-    made = ["openssl", "req", "-x509", "-newkey", "ed25519", "-nodes", "-days", "2", "-subj", "/CN=test"]
-    made += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)]
+    made = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ed25519",
+        "-nodes",
+        "-days",
+        "2",
+        "-subj",
+        "/CN=test",
+    ]
+    made += [
+        "-addext",
+        "subjectAltName=IP:127.0.0.1",
+        "-keyout",
+        str(key),
+        "-out",
+        str(certificate),
+    ]
     await asyncio.to_thread(subprocess.run, made, check=True, capture_output=True)
     config = f'tls {{ cert_file: "{certificate}", key_file: "{key}" }}'
     with NatsServer(tmp_path / "nats", config=config) as server:

@@ -1,4 +1,6 @@
-"""`harmony get`, `status`, `wait`, `logs` and `devices` against a real server, with simulated devices."""
+"""`harmony get`, `status`, `wait`, `logs` and `devices` against a real server, with simulated
+devices.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,12 @@ from tests.integration.simulated import SINCE, SimulatedDevice, status_of
 from tests.natsserver import NatsServer
 
 
-async def applied(operator: Operator, device: SimulatedDevice, name: str = "web", *, converged: bool = True) -> Any:
-    await operator("apply", operator.file(name, a_file(f"{name}-a"), a_file(f"{name}-b")), "-d", device.name)
+async def applied(
+    operator: Operator, device: SimulatedDevice, name: str = "web", *, converged: bool = True
+) -> Any:
+    await operator(
+        "apply", operator.file(name, a_file(f"{name}-a"), a_file(f"{name}-b")), "-d", device.name
+    )
     wire = await device.when_desired(name)
     if converged:
         await device.say(status_of(wire))
@@ -54,10 +60,14 @@ async def test_get(operator: Operator, device: SimulatedDevice) -> None:
     assert shown == wire.wire()
     text = (await operator("get", "web", "-d", device.name, "-o", "yaml", "--show-values")).out
     assert YAML(typ="safe", pure=True).load(text) == wire.wire()
-    assert (await operator("get", "nope", "-d", device.name, "-o", "json")).error["code"] == "NotFound"
+    assert (await operator("get", "nope", "-d", device.name, "-o", "json")).error[
+        "code"
+    ] == "NotFound"
 
 
-async def test_what_get_gives_can_be_applied_again(operator: Operator, device: SimulatedDevice) -> None:
+async def test_what_get_gives_can_be_applied_again(
+    operator: Operator, device: SimulatedDevice
+) -> None:
     await applied(operator, device)
     for form in ("json", "yaml"):
         ran = await operator("get", "web", "-d", device.name, "-o", form, "--show-values")
@@ -67,7 +77,9 @@ async def test_what_get_gives_can_be_applied_again(operator: Operator, device: S
         assert (await operator("diff", str(path))).code == 0
 
 
-async def test_status_of_converged_deployments_is_0(operator: Operator, device: SimulatedDevice) -> None:
+async def test_status_of_converged_deployments_is_0(
+    operator: Operator, device: SimulatedDevice
+) -> None:
     await applied(operator, device)
     ran = await operator("status", "-d", device.name)
     assert ran.code == 0
@@ -84,7 +96,10 @@ async def test_status_of_anything_else_is_1(operator: Operator, device: Simulate
     assert (waiting.code, "Waiting" in waiting.out) == (1, True)
     drift = Drift(count=3, fields=["content"], first_seen=SINCE, last_seen=SINCE, action="repaired")
     status = status_of(
-        wire, "Degraded", {"File/web-a": "Ready", "File/web-b": ("Degraded", "NoSpace")}, reason="NoSpace"
+        wire,
+        "Degraded",
+        {"File/web-a": "Ready", "File/web-b": ("Degraded", "NoSpace")},
+        reason="NoSpace",
     )
     resources = dict(status.resources)
     resources["File/web-a"] = resources["File/web-a"].model_copy(update={"drift": drift})
@@ -94,12 +109,16 @@ async def test_status_of_anything_else_is_1(operator: Operator, device: Simulate
     for part in ("1/2 ready", "NoSpace", "repaired 3x", "drift in content", "11-29 17:00"):
         assert part in ran.out
     await device.say(status_of(wire))
-    await operator("apply", operator.file("web", a_file("new")), "-d", device.name, "--allow-prune", "2")
+    await operator(
+        "apply", operator.file("web", a_file("new")), "-d", device.name, "--allow-prune", "2"
+    )
     outdated = await operator("status", "-d", device.name)
     assert (outdated.code, "Outdated" in outdated.out, "1/2" in outdated.out) == (1, True, True)
 
 
-async def test_what_a_silent_device_said_is_shown_but_not_trusted(operator: Operator, device: SimulatedDevice) -> None:
+async def test_what_a_silent_device_said_is_shown_but_not_trusted(
+    operator: Operator, device: SimulatedDevice
+) -> None:
     silent = SimulatedDevice(device.client, f"{device.name}-b")
     await applied(operator, silent)
     ran = await operator("status", "-d", silent.name)
@@ -108,7 +127,9 @@ async def test_what_a_silent_device_said_is_shown_but_not_trusted(operator: Oper
     assert (await operator("status", "-d", silent.name)).code == 0
 
 
-async def test_one_unreadable_value_hides_no_other(operator: Operator, device: SimulatedDevice) -> None:
+async def test_one_unreadable_value_hides_no_other(
+    operator: Operator, device: SimulatedDevice
+) -> None:
     await applied(operator, device)
     await device.put("actual-state", f"{device.name}.bad", b"{}")
     await device.put("desired-state", f"{device.name}.worse", b"\xff")
@@ -138,7 +159,12 @@ async def test_wait_that_fails_or_times_out(operator: Operator, device: Simulate
     wire = await applied(operator, device, converged=False)
     assert (await operator("wait", "web", "-d", device.name, "--timeout", "300ms")).code == 1
     await device.say(
-        status_of(wire, "Failed", {"File/web-a": ("Failed", "PathOutsideRoots")}, reason="PathOutsideRoots")
+        status_of(
+            wire,
+            "Failed",
+            {"File/web-a": ("Failed", "PathOutsideRoots")},
+            reason="PathOutsideRoots",
+        )
     )
     ran = await operator("wait", "web", "-d", device.name)
     assert (ran.code, "PathOutsideRoots" in ran.out) == (1, True)
@@ -187,7 +213,11 @@ async def test_logs(operator: Operator, device: SimulatedDevice) -> None:
 @pytest.mark.parametrize(
     ("answer", "code", "reason"),
     [
-        (b'{"ok":false,"error":{"code":"UnknownResource","message":"no such resource here"}}', 1, "UnknownResource"),
+        (
+            b'{"ok":false,"error":{"code":"UnknownResource","message":"no such resource here"}}',
+            1,
+            "UnknownResource",
+        ),
         (b"not json", 1, "AnswerUnreadable"),
         (b"[]", 1, "AnswerUnreadable"),
         (b'{"ok":true}', 1, "AnswerUnreadable"),
@@ -202,7 +232,9 @@ async def test_logs_that_are_refused(
     assert (ran.code, ran.error["code"]) == (code, reason)
 
 
-async def test_logs_of_a_device_that_does_not_answer(operator: Operator, device: SimulatedDevice) -> None:
+async def test_logs_of_a_device_that_does_not_answer(
+    operator: Operator, device: SimulatedDevice
+) -> None:
     ran = await operator("logs", "File/a", "-d", device.name, "-o", "json")
     assert (ran.code, ran.error["code"]) == (4, "DeviceSilent")
 
@@ -220,10 +252,16 @@ async def test_devices(operator: Operator, device: SimulatedDevice) -> None:
     assert "Container (no podman)" in second
     ran = await operator("devices", "-l", f"site={device.name}", "-l", "rack=2", "-o", "json")
     (only,) = ran.json
-    assert (only["device"], only["state"], only["info"]["labels"]["rack"]) == (never.name, "never", "2")
+    assert (only["device"], only["state"], only["info"]["labels"]["rack"]) == (
+        never.name,
+        "never",
+        "2",
+    )
 
 
-async def test_a_device_that_only_beats_or_tells_nonsense(operator: Operator, device: SimulatedDevice) -> None:
+async def test_a_device_that_only_beats_or_tells_nonsense(
+    operator: Operator, device: SimulatedDevice
+) -> None:
     beats = SimulatedDevice(device.client, f"{device.name}-b")
     await beats.beat()
     await device.put("device-info", f"info.{device.name}-c", b'{"api":"harmony/v9"}')
@@ -233,10 +271,14 @@ async def test_a_device_that_only_beats_or_tells_nonsense(operator: Operator, de
     assert (await operator("devices")).code == 0
 
 
-async def test_lists_and_waits_leave_no_consumer_behind(operator: Operator, device: SimulatedDevice) -> None:
+async def test_lists_and_waits_leave_no_consumer_behind(
+    operator: Operator, device: SimulatedDevice
+) -> None:
     await applied(operator, device)
     for words in (["status"], ["get"], ["devices"], ["wait", "web", "-d", device.name]):
         await operator(*words)
     async with asyncio.timeout(30):
-        while any(info.state.consumer_count for info in await device.client.jetstream().streams_info()):
+        while any(
+            info.state.consumer_count for info in await device.client.jetstream().streams_info()
+        ):
             await asyncio.sleep(0.02)

@@ -1,4 +1,5 @@
-"""More devices than a stream has consumers for, by the agent's own adapters, each with its device's credentials.
+"""More devices than a stream has consumers for, by the agent's own adapters, each with its device's
+credentials.
 
 Against one server as `harmony server init` makes it.
 """
@@ -57,7 +58,9 @@ class Seen:
         keys = [(device, deployment) for device in devices]
         await until(
             lambda: all(self.values.get(key) == value for key in keys),
-            lambda: f"{sum(self.values.get(key) != value for key in keys)} devices haven't got {value!r}",
+            lambda: (
+                f"{sum(self.values.get(key) != value for key in keys)} devices haven't got {value!r}"
+            ),
         )
         return max(self.at[key] for key in keys)
 
@@ -77,7 +80,13 @@ async def crowd(server: GuardedServer, files: list[Path], seen: Seen) -> AsyncIt
         for number in range(PROCESSES):
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
-                *("-m", "tests.integration.crowd", server.url, str(server.home / "authority" / "ca.pem"), str(POLL)),
+                *(
+                    "-m",
+                    "tests.integration.crowd",
+                    server.url,
+                    str(server.home / "authority" / "ca.pem"),
+                    str(POLL),
+                ),
                 *map(str, files[number::PROCESSES]),
                 stdout=asyncio.subprocess.PIPE,
                 cwd=Path(__file__).parents[2],
@@ -96,7 +105,9 @@ async def end(process: asyncio.subprocess.Process) -> None:
 
 
 def issue(server: GuardedServer, devices: list[str], folder: Path) -> list[Path]:
-    """Credentials as `device enroll` gives them, without a write of the authority's state for each."""
+    """Credentials as `device enroll` gives them, without a write of the authority's state for
+    each.
+    """
     folder.mkdir()
     files = [folder / f"{device}.creds" for device in devices]
     authority = server.authority()
@@ -105,7 +116,9 @@ def issue(server: GuardedServer, devices: list[str], folder: Path) -> list[Path]
     return files
 
 
-async def put_all(store: Store, deployment: str, value: bytes, devices: list[str], revision: int | None = None) -> None:
+async def put_all(
+    store: Store, deployment: str, value: bytes, devices: list[str], revision: int | None = None
+) -> None:
     gate = asyncio.Semaphore(64)
 
     async def one(device: str) -> None:
@@ -119,7 +132,9 @@ async def put_all(store: Store, deployment: str, value: bytes, devices: list[str
 
 @pytest.mark.timeout(900)
 async def test_more_devices_than_consumers(tmp_path: Path) -> None:
-    """Each finds all that was written before it came, each sees a change, also after the server was restarted."""
+    """Each finds all that was written before it came, each sees a change, also after the server was
+    restarted.
+    """
     devices = [f"pi-{number:04}" for number in range(COUNT)]
     with GuardedServer(tmp_path) as server:
         assert (await Command(server)("server", "push")).code == 0
@@ -134,19 +149,27 @@ async def test_more_devices_than_consumers(tmp_path: Path) -> None:
                 some = devices[:: COUNT // 60]
                 began = time.monotonic()
                 await put_all(store, "web", b"after", some)
-                print(f"\n{len(some)} of {COUNT}: {await seen.until_all('web', b'after', some) - began:.2f} s")
+                print(
+                    f"\n{len(some)} of {COUNT}: {await seen.until_all('web', b'after', some) - began:.2f} s"
+                )
                 began = time.monotonic()
                 await asyncio.to_thread(server.restart)
                 await put_when_back(server, "new", b"restarted", some)
                 done = await seen.until_all("new", b"restarted", some)
-                print(f"restarted: {done - began:.2f} s from the start, until the last of them was back and had it")
+                print(
+                    f"restarted: {done - began:.2f} s from the start, until the last of them was back and had it"
+                )
         async with server.client() as client:
-            assert (await client.jetstream().stream_info(kv_stream(DESIRED))).state.consumer_count == 0
+            assert (
+                await client.jetstream().stream_info(kv_stream(DESIRED))
+            ).state.consumer_count == 0
         for verb in ("status", "devices"):
             ran = await Command(server)(verb, "-o", "json")
             assert ran.code in (0, 1), ran.err
 
 
-async def put_when_back(server: GuardedServer, deployment: str, value: bytes, devices: list[str]) -> None:
+async def put_when_back(
+    server: GuardedServer, deployment: str, value: bytes, devices: list[str]
+) -> None:
     async with Store(server.context(), 30) as store:
         await put_all(store, deployment, value, devices, 0)

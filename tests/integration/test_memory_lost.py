@@ -1,4 +1,6 @@
-"""A device that lost its memory, against a real nats-server: it says so, and settles nothing by itself."""
+"""A device that lost its memory, against a real nats-server: it says so, and settles nothing by
+itself.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ def removal(generation: int, **more: Any) -> Any:
 
 @asynccontextmanager
 async def reborn(server: NatsServer, tmp_path: Path, arrives: Any = None) -> AsyncIterator[Pair]:
-    """The device had generation 7 of three Files, was stopped, lost its state directory, and finds `arrives`."""
+    """The device had generation 7 of three Files, was stopped, lost its state directory, and finds
+    `arrives`.
+    """
     async with server.client() as client:
         plane, agent = Plane(client), Agent(server, tmp_path / "one")
         await plane.make_buckets()
@@ -41,11 +45,18 @@ async def reborn(server: NatsServer, tmp_path: Path, arrives: Any = None) -> Asy
             yield again, plane
 
 
-async def test_a_removal_is_not_removed_while_what_was_told_may_stand(nats_server: NatsServer, tmp_path: Path) -> None:
+async def test_a_removal_is_not_removed_while_what_was_told_may_stand(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
     async with reborn(nats_server, tmp_path, removal(8)) as (agent, plane):
         status = await plane.until(LOST)
-        assert (status["generation"], list(status["resources"])) == (8, ["File/f0", "File/f1", "File/f2"])
-        assert {(one["phase"], one["reason"]) for one in status["resources"].values()} == {("Unknown", "LedgerLost")}
+        assert (status["generation"], list(status["resources"])) == (
+            8,
+            ["File/f0", "File/f1", "File/f2"],
+        )
+        assert {(one["phase"], one["reason"]) for one in status["resources"].values()} == {
+            ("Unknown", "LedgerLost")
+        }
         assert "harmony delete web --remains" in status["message"]
         assert (len(agent.disk), agent.applied) == (3, [])
     async with nats_server.client() as client, agent.run():  # and it says so in its next life, too
@@ -62,7 +73,9 @@ async def test_a_removal_is_not_removed_while_what_was_told_may_stand(nats_serve
         assert (await plane.until(lambda status: status["generation"] == 11))["phase"] == "Removed"
 
 
-async def test_the_same_generation_is_taken_back_by_itself(nats_server: NatsServer, tmp_path: Path) -> None:
+async def test_the_same_generation_is_taken_back_by_itself(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
     async with reborn(nats_server, tmp_path) as (agent, plane):
         await eventually(lambda: len(agent.engine.state.records) == 3, "it was not taken back")
         await plane.until(converged(7))
@@ -72,36 +85,57 @@ async def test_the_same_generation_is_taken_back_by_itself(nats_server: NatsServ
         assert agent.disk == {}
 
 
-async def test_the_prune_guard_is_armed_by_what_was_told(nats_server: NatsServer, tmp_path: Path) -> None:
+async def test_the_prune_guard_is_armed_by_what_was_told(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
     async with reborn(nats_server, tmp_path, manifest(8, "a")) as (agent, plane):
         status = await plane.until(said("Held", "PruneGuard"))
         assert (rejected(status)[0], status["generation"], len(status["resources"])) == (8, 7, 3)
         await plane.put(manifest(9, "a", allow_prune=2))
-        taken_back = lambda status: LOST(status) and status["resources"]["File/f0"]["phase"] == "Ready"  # noqa: E731
+
+        def taken_back(status: dict[str, Any]) -> bool:
+            return LOST(status) and status["resources"]["File/f0"]["phase"] == "Ready"
+
         status = await plane.until(taken_back)  # it was exactly as wanted
-        assert [one["reason"] for one in status["resources"].values()] == ["", "LedgerLost", "LedgerLost"]
+        assert [one["reason"] for one in status["resources"].values()] == [
+            "",
+            "LedgerLost",
+            "LedgerLost",
+        ]
         assert (len(agent.disk), agent.applied) == (3, [])
         await plane.put(manifest(10, "a", allow_prune=2, remains=files(*THREE)[1:]))
         await plane.until(converged(10))
         assert agent.disk == {"/srv/web/f0": b"a"}
 
 
-async def test_what_differs_since_is_taken_back_by_decision_alone(nats_server: NatsServer, tmp_path: Path) -> None:
+async def test_what_differs_since_is_taken_back_by_decision_alone(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
     async with reborn(nats_server, tmp_path, removal(8)) as (agent, plane):
         await plane.until(LOST)
         agent.disk["/srv/web/f1"] = b"by hand"
-        await plane.put(manifest(9, "new", "b", "c"))  # f0 has another spec, f1 was edited, f2 is as wanted
+        await plane.put(
+            manifest(9, "new", "b", "c")
+        )  # f0 has another spec, f1 was edited, f2 is as wanted
         status = await plane.until(lambda status: LOST(status) and status["generation"] == 9)
         await eventually(lambda: len(agent.engine.state.records) == 1, "f2 was not taken back")
-        status = await plane.until(lambda status: status["resources"]["File/f2"]["phase"] == "Ready")
-        assert [one["reason"] for one in status["resources"].values()] == ["LedgerLost", "LedgerLost", ""]
+        status = await plane.until(
+            lambda status: status["resources"]["File/f2"]["phase"] == "Ready"
+        )
+        assert [one["reason"] for one in status["resources"].values()] == [
+            "LedgerLost",
+            "LedgerLost",
+            "",
+        ]
         assert agent.applied == []
         await plane.put(manifest(10, "new", "b", "c", remains=files(*THREE)[:1]))
         await plane.until(converged(10))
         assert agent.disk == {"/srv/web/f0": b"new", "/srv/web/f1": b"b", "/srv/web/f2": b"c"}
 
 
-async def test_what_moved_meanwhile_goes_from_where_it_was(nats_server: NatsServer, tmp_path: Path) -> None:
+async def test_what_moved_meanwhile_goes_from_where_it_was(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
     moved = [{**one, "path": f"/srv/new/{one['name']}"} for one in files(*THREE)]
     async with reborn(nats_server, tmp_path, {**manifest(8), "scores": moved}) as (agent, plane):
         await plane.until(lambda status: LOST(status) and status["generation"] == 8)
@@ -110,7 +144,9 @@ async def test_what_moved_meanwhile_goes_from_where_it_was(nats_server: NatsServ
         await plane.until(converged(9))
 
 
-async def test_a_score_that_is_not_what_was_told_is_no_claim(nats_server: NatsServer, tmp_path: Path) -> None:
+async def test_a_score_that_is_not_what_was_told_is_no_claim(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
     async with reborn(nats_server, tmp_path, removal(8)) as (agent, plane):
         await plane.until(LOST)
         agent.disk["/srv/other"] = b"somebody's"
@@ -120,7 +156,9 @@ async def test_a_score_that_is_not_what_was_told_is_no_claim(nats_server: NatsSe
         assert agent.disk["/srv/other"] == b"somebody's"
 
 
-async def test_a_device_that_never_had_anything_lost_nothing(nats_server: NatsServer, tmp_path: Path) -> None:
+async def test_a_device_that_never_had_anything_lost_nothing(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
     async with nats_server.client() as client:
         plane, agent = Plane(client), Agent(nats_server, tmp_path / "one")
         await plane.make_buckets()
@@ -131,7 +169,9 @@ async def test_a_device_that_never_had_anything_lost_nothing(nats_server: NatsSe
             await plane.until(converged(1), "db")
 
 
-async def test_what_was_removed_before_is_not_remembered(nats_server: NatsServer, tmp_path: Path) -> None:
+async def test_what_was_removed_before_is_not_remembered(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
     async with nats_server.client() as client:
         plane, agent = Plane(client), Agent(nats_server, tmp_path / "one")
         await plane.make_buckets()
@@ -151,7 +191,9 @@ async def test_what_was_removed_before_is_not_remembered(nats_server: NatsServer
 async def test_an_old_copy_of_the_memory_is_lost_memory_of_what_came_since(
     nats_server: NatsServer, tmp_path: Path
 ) -> None:
-    """The state directory of generation 2 is put back after generation 3; the bucket was put back as well, to 2."""
+    """The state directory of generation 2 is put back after generation 3; the bucket was put back
+    as well, to 2.
+    """
     async with nats_server.client() as client:
         plane, agent = Plane(client), Agent(nats_server, tmp_path / "one")
         await plane.make_buckets()

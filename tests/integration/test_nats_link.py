@@ -1,4 +1,6 @@
-"""The agent's connection by itself: it ends in any state, leaves nothing of a broken one, and tells no password."""
+"""The agent's connection by itself: it ends in any state, leaves nothing of a broken one, and tells
+no password.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ async def running(url: str, **options: Any) -> AsyncIterator[NatsControl]:
 async def test_a_hundred_lost_connections_leave_nothing(
     nats_server: NatsServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Dropped while it writes, as often as not: no task, no descriptor, no complaint of the event loop."""
+    """Dropped while it writes, as often as not: no task, no descriptor, no complaint of the event
+    loop.
+    """
     caplog.set_level(logging.WARNING)
     async with Link(nats_server).open() as link, nats_server.client() as client:
         await Plane(client).make_buckets()
@@ -56,7 +60,9 @@ async def test_a_hundred_lost_connections_leave_nothing(
             await asyncio.wait([*writers, following])
             await eventually(control.connected, "it did not connect again")
             # the test's client's, the link's own, and one connection's
-            await eventually(lambda: len(of_nats()) <= 14, "tasks of connections that are gone stay")
+            await eventually(
+                lambda: len(of_nats()) <= 14, "tasks of connections that are gone stay"
+            )
     gc.collect()
     await anyio.sleep(0)
     assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []
@@ -122,7 +128,9 @@ async def test_compare_and_set(nats_server: NatsServer) -> None:
         assert await control.bucket_created_at(ACTUAL) != born
 
 
-async def test_wrong_password_then_the_right_one(nats_server: NatsServer, caplog: pytest.LogCaptureFixture) -> None:
+async def test_wrong_password_then_the_right_one(
+    nats_server: NatsServer, caplog: pytest.LogCaptureFixture
+) -> None:
     nats_server.stop()
     nats_server.config = "authorization { user: a, password: right }"
     nats_server.start()
@@ -152,8 +160,12 @@ async def test_a_server_that_carries_less_than_is_said(nats_server: NatsServer) 
 SEED = "SUAA-this-is-no-seed"
 
 
-async def test_credentials_that_cannot_be_read_end_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """The device is kept as it is without NATS; the log says why there is none, and not what the file holds."""
+async def test_credentials_that_cannot_be_read_end_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The device is kept as it is without NATS; the log says why there is none, and not what the
+    file holds.
+    """
     seed = nkeys.encode_seed(bytes(32), nkeys.PREFIX_BYTE_USER)  # type: ignore[no-untyped-call]
     user = nkeys.from_seed(seed).public_key.decode()  # type: ignore[no-untyped-call]
     creds = tmp_path / "agent.creds"
@@ -161,11 +173,17 @@ async def test_credentials_that_cannot_be_read_end_nothing(tmp_path: Path, caplo
         "-----BEGIN NATS USER JWT-----\nabc\n------END NATS USER JWT------\n"
         f"-----BEGIN USER NKEY SEED-----\n{SEED}\n------END USER NKEY SEED------\n"
     )
-    with NatsServer(tmp_path / "server", config=f"authorization {{ users = [{{nkey: {user}}}] }}") as server:
+    with NatsServer(
+        tmp_path / "server", config=f"authorization {{ users = [{{nkey: {user}}}] }}"
+    ) as server:
         async with running(server.url, credentials=str(creds)) as control:
             await eventually(lambda: control.attempts > 3, "it gave up")
             assert not control.connected()
-    said = [record.getMessage() for record in caplog.records if record.name == "harmony_agent.adapters.nats.connection"]
+    said = [
+        record.getMessage()
+        for record in caplog.records
+        if record.name == "harmony_agent.adapters.nats.connection"
+    ]
     assert any("credentials" in line for line in said), said
     assert SEED not in caplog.text
 
@@ -183,7 +201,9 @@ async def test_a_command_that_hangs_holds_up_no_other(nats_server: NatsServer) -
         async with asyncio.timeout(10):
             while True:
                 with contextlib.suppress(nats.errors.NoRespondersError):
-                    assert (await client.request(command_subject("pi-01", "ping"), b"", timeout=5)).data == b"{}"
+                    assert (
+                        await client.request(command_subject("pi-01", "ping"), b"", timeout=5)
+                    ).data == b"{}"
                     break
         with pytest.raises(nats.errors.NoRespondersError):
             await client.request(command_subject("pi-01", "shell"), b"", timeout=5)

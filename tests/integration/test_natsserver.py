@@ -1,4 +1,6 @@
-"""The fixture keeps its word: same port, same store, and what was acknowledged is there after a kill."""
+"""The fixture keeps its word: same port, same store, and what was acknowledged is there after a
+kill.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""Every subject of the contract against a real server as `harmony server init` makes it: what a device can and can't.
+"""Every subject of the contract against a real server as `harmony server init` makes it: what a
+device can and can't.
 
-The attacks are those that a server's own rights make possible: an answer, a delivery, a header, a body that names more
-than its subject. Where one is refused the server says so; where it is taken, nothing of a neighbour's may differ after.
+The attacks are those that a server's own rights make possible: an answer, a delivery, a header, a
+body that names more than its subject. Where one is refused the server says so; where it is taken,
+nothing of a neighbour's may differ after.
 """
 
 from __future__ import annotations
@@ -46,7 +48,12 @@ from tests.natsauthority import OBJECTS, GuardedServer
 from tests.natsserver import NatsServer
 
 ME, OTHER = "pi-01", "pi-02"
-OWN = [(DESIRED, f"{ME}.web"), (ACTUAL, f"{ME}.web"), (INFO, f"info.{ME}"), (HEARTBEAT, f"heartbeat.{ME}")]
+OWN = [
+    (DESIRED, f"{ME}.web"),
+    (ACTUAL, f"{ME}.web"),
+    (INFO, f"info.{ME}"),
+    (HEARTBEAT, f"heartbeat.{ME}"),
+]
 THEIRS = [(bucket, key.replace(ME, OTHER)) for bucket, key in OWN]
 WRITTEN = [(bucket, key) for bucket, key in OWN if bucket in DEVICE_WRITES]
 
@@ -87,14 +94,21 @@ class Attacker:
         self.client = client
         self.refused = refused
 
-    async def ask(self, subject: str, body: bytes | dict[str, Any] = b"", headers: dict[str, str] | None = None) -> Msg:
+    async def ask(
+        self,
+        subject: str,
+        body: bytes | dict[str, Any] = b"",
+        headers: dict[str, str] | None = None,
+    ) -> Msg:
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         return await self.client.request(subject, data, timeout=5, headers=headers)
 
     async def is_refused(self, subject: str, body: bytes | dict[str, Any] = b"") -> bool:
         """Whether the server says so."""
         before = len(self.refused)
-        await self.client.publish(subject, body if isinstance(body, bytes) else json.dumps(body).encode())
+        await self.client.publish(
+            subject, body if isinstance(body, bytes) else json.dumps(body).encode()
+        )
         return await self._said(before, subject)
 
     async def may_not_listen(self, subject: str) -> bool:
@@ -122,7 +136,10 @@ async def as_device(server: GuardedServer, device: str = ME) -> AsyncIterator[At
     async def note(error: Exception) -> None:
         refused.append(str(error).lower())
 
-    options = server.options(server.creds(device)) | {"inbox_prefix": device_inbox(device), "error_cb": note}
+    options = server.options(server.creds(device)) | {
+        "inbox_prefix": device_inbox(device),
+        "error_cb": note,
+    }
     async with server.client(**options) as client:
         yield Attacker(client, refused)
 
@@ -134,7 +151,9 @@ async def everything(server: GuardedServer) -> dict[str, dict[str, Any]]:
         js = client.jetstream()
         for stream in [kv_stream(bucket) for bucket in BUCKETS] + [f"OBJ_{OBJECTS}", "OBJ_secrets"]:
             state = (await js.stream_info(stream, subjects_filter=">")).state
-            found[stream] = {subject: await newest(js, stream, subject) for subject in state.subjects or {}}
+            found[stream] = {
+                subject: await newest(js, stream, subject) for subject in state.subjects or {}
+            }
     return found
 
 
@@ -145,7 +164,10 @@ async def newest(js: JetStreamContext, stream: str, subject: str) -> tuple[int, 
 
 def without_own(found: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     own = {kv_subject(bucket, key) for bucket, key in WRITTEN}
-    return {stream: {name: one for name, one in values.items() if name not in own} for stream, values in found.items()}
+    return {
+        stream: {name: one for name, one in values.items() if name not in own}
+        for stream, values in found.items()
+    }
 
 
 # -- what it may
@@ -154,9 +176,13 @@ def without_own(found: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
 async def test_what_is_its_own(guarded: GuardedServer) -> None:
     async with as_device(guarded) as device:
         for bucket, key in OWN:
-            answer = await device.ask(f"{DEVICE_API}.DIRECT.GET.{kv_stream(bucket)}.{kv_subject(bucket, key)}")
+            answer = await device.ask(
+                f"{DEVICE_API}.DIRECT.GET.{kv_stream(bucket)}.{kv_subject(bucket, key)}"
+            )
             assert (answer.headers or {})["Nats-Subject"] == kv_subject(bucket, key)
-            info = await device.ask(f"{DEVICE_API}.CONSUMER.INFO.{kv_stream(bucket)}.{device_reader(ME)}")
+            info = await device.ask(
+                f"{DEVICE_API}.CONSUMER.INFO.{kv_stream(bucket)}.{device_reader(ME)}"
+            )
             assert json.loads(info.data).get("error", {}).get("err_code", 10014) == 10014
         for bucket, key in WRITTEN:
             answer = await device.ask(kv_subject(bucket, key), b"mine")
@@ -169,7 +195,9 @@ async def test_what_is_its_own(guarded: GuardedServer) -> None:
         assert device.refused == []
 
 
-async def test_the_names_of_its_own_deployments_are_told_and_no_others(guarded: GuardedServer) -> None:
+async def test_the_names_of_its_own_deployments_are_told_and_no_others(
+    guarded: GuardedServer,
+) -> None:
     async with as_device(guarded) as device:
         for subject in (news_subject(ME), news_subject(ME, "web")):
             answer = await device.ask(f"{DEVICE_API}.DIRECT.GET.{kv_stream(INDEX)}.{subject}")
@@ -177,7 +205,9 @@ async def test_the_names_of_its_own_deployments_are_told_and_no_others(guarded: 
             assert answer.data == b"", "content travels with the names"
 
 
-async def test_it_hears_of_its_own_desired_state_and_answers_its_own_commands(guarded: GuardedServer) -> None:
+async def test_it_hears_of_its_own_desired_state_and_answers_its_own_commands(
+    guarded: GuardedServer,
+) -> None:
     async with as_device(guarded) as device, as_operator(guarded) as operator:
         heard: list[str] = []
 
@@ -193,7 +223,9 @@ async def test_it_hears_of_its_own_desired_state_and_answers_its_own_commands(gu
             await device.client.subscribe(command_subject(ME, verb), cb=answer)
         await device.client.flush()
         for verb in COMMANDS:
-            assert (await operator.request(command_subject(ME, verb), b"", timeout=10)).data == b"here"
+            assert (
+                await operator.request(command_subject(ME, verb), b"", timeout=10)
+            ).data == b"here"
         with pytest.raises(nats.errors.NoRespondersError):
             await operator.request(command_subject(OTHER, "ping"), b"", timeout=10)
         for key in (f"{OTHER}.heard", f"{ME}.heard"):
@@ -211,29 +243,65 @@ async def test_it_hears_of_its_own_desired_state_and_answers_its_own_commands(gu
 def neighbours() -> list[str]:
     """What pi-01 may use, with its neighbour's name, and with wildcards in its place."""
     own = [kv_subject(bucket, key) for bucket, key in WRITTEN]
-    own += [f"{DEVICE_API}.DIRECT.GET.{kv_stream(bucket)}.{kv_subject(bucket, key)}" for bucket, key in OWN]
-    own += [f"{DEVICE_API}.CONSUMER.INFO.{kv_stream(bucket)}.{device_reader(ME)}" for bucket, _ in OWN]
+    own += [
+        f"{DEVICE_API}.DIRECT.GET.{kv_stream(bucket)}.{kv_subject(bucket, key)}"
+        for bucket, key in OWN
+    ]
+    own += [
+        f"{DEVICE_API}.CONSUMER.INFO.{kv_stream(bucket)}.{device_reader(ME)}" for bucket, _ in OWN
+    ]
     own += [f"{DEVICE_API}.DIRECT.GET.{kv_stream(INDEX)}.{news_subject(ME)}"]
     return [subject.replace(ME, other) for subject in own for other in (OTHER, f"{ME}x", "*")]
 
 
 def others() -> list[str]:
     """What no device may publish to, whosever it is."""
-    found = [kv_subject(DESIRED, f"{ME}.web"), kv_subject(DESIRED, f"{OTHER}.web"), kv_subject(TASK_RUNS, "a-run")]
-    found += [kv_subject(INFO, ME), kv_subject(ACTUAL, ME), kv_subject(ACTUAL, f"{ME}.a.b"), kv_subject(ACTUAL, ">")]
+    found = [
+        kv_subject(DESIRED, f"{ME}.web"),
+        kv_subject(DESIRED, f"{OTHER}.web"),
+        kv_subject(TASK_RUNS, "a-run"),
+    ]
+    found += [
+        kv_subject(INFO, ME),
+        kv_subject(ACTUAL, ME),
+        kv_subject(ACTUAL, f"{ME}.a.b"),
+        kv_subject(ACTUAL, ">"),
+    ]
     found += [command_subject(device, verb) for device in (ME, OTHER) for verb in COMMANDS]
-    found += [f"$O.{OBJECTS}.C.x", f"$O.{OBJECTS}.M.x", f"{device_inbox(OTHER)}.x", "_INBOX.x", "_R_.x.y"]
-    found += ["$SYS.REQ.CLAIMS.UPDATE", "$SYS.REQ.SERVER.PING", "$SYS.REQ.USER.INFO", "$SYS.ACCOUNT.x"]
+    found += [
+        f"$O.{OBJECTS}.C.x",
+        f"$O.{OBJECTS}.M.x",
+        f"{device_inbox(OTHER)}.x",
+        "_INBOX.x",
+        "_R_.x.y",
+    ]
+    found += [
+        "$SYS.REQ.CLAIMS.UPDATE",
+        "$SYS.REQ.SERVER.PING",
+        "$SYS.REQ.USER.INFO",
+        "$SYS.ACCOUNT.x",
+    ]
     reader = f"{kv_stream(DESIRED)}.{device_reader(ME)}"
     found += [f"$JS.ACK.{reader}.1.1.1.1.1", f"$JS.FC.{reader}.x"]
     found += [f"{api}.CONSUMER.MSG.NEXT.{reader}" for api in ("$JS.API", DEVICE_API)]
     found += [news_subject(device, "web") for device in (ME, OTHER)]
     for api in ("$JS.API", DEVICE_API):
-        found += [f"{api}.{call}" for call in ("INFO", "STREAM.NAMES", "STREAM.LIST", "STREAM.CREATE.new")]
+        found += [
+            f"{api}.{call}" for call in ("INFO", "STREAM.NAMES", "STREAM.LIST", "STREAM.CREATE.new")
+        ]
         for stream in (*map(kv_stream, BUCKETS), f"OBJ_{OBJECTS}", "OBJ_secrets"):
             found += [
                 f"{api}.STREAM.{call}.{stream}"
-                for call in ("INFO", "UPDATE", "DELETE", "PURGE", "MSG.DELETE", "SNAPSHOT", "RESTORE", "PEER.REMOVE")
+                for call in (
+                    "INFO",
+                    "UPDATE",
+                    "DELETE",
+                    "PURGE",
+                    "MSG.DELETE",
+                    "SNAPSHOT",
+                    "RESTORE",
+                    "PEER.REMOVE",
+                )
             ]
             found += [f"{api}.DIRECT.GET.{stream}"]
             found += [f"{api}.CONSUMER.{call}.{stream}" for call in ("NAMES", "LIST", "CREATE")]
@@ -241,16 +309,25 @@ def others() -> list[str]:
             found += [f"{api}.STREAM.MSG.GET.{stream}"]
         for name in (device_reader(ME), device_reader(OTHER), "mine"):
             place = f"{kv_stream(DESIRED)}.{name}"
-            found += [f"{api}.CONSUMER.{call}.{place}" for call in ("CREATE", "DURABLE.CREATE", "DELETE", "PAUSE")]
+            found += [
+                f"{api}.CONSUMER.{call}.{place}"
+                for call in ("CREATE", "DURABLE.CREATE", "DELETE", "PAUSE")
+            ]
             found += [f"{api}.CONSUMER.CREATE.{place}.{kv_subject(DESIRED, f'{ME}.*')}"]
-            found += [f"{api}.CONSUMER.{call}.{place}" for call in ("RESET", "UNPIN", "LEADER.STEPDOWN")]
+            found += [
+                f"{api}.CONSUMER.{call}.{place}" for call in ("RESET", "UNPIN", "LEADER.STEPDOWN")
+            ]
     return found
 
 
 async def test_it_publishes_to_nobody_else(guarded: GuardedServer) -> None:
     before = await everything(guarded)
     async with as_device(guarded) as device:
-        taken = [subject for subject in (*neighbours(), *others()) if not await device.is_refused(subject)]
+        taken = [
+            subject
+            for subject in (*neighbours(), *others())
+            if not await device.is_refused(subject)
+        ]
     assert taken == []
     assert await everything(guarded) == before
 
@@ -269,13 +346,25 @@ async def test_it_listens_to_nobody_else(guarded: GuardedServer) -> None:
 
 
 async def test_an_answer_goes_into_no_bucket_and_to_no_operator(guarded: GuardedServer) -> None:
-    """In one account alone, the acknowledgement of a write would be stored under the neighbour's key."""
+    """In one account alone, the acknowledgement of a write would be stored under the neighbour's
+    key.
+    """
     before = await everything(guarded)
-    targets = [kv_subject(bucket, key) for bucket, key in (*THEIRS, (TASK_RUNS, "a-run"), (DESIRED, f"{ME}.web"))]
-    targets += [f"$O.{OBJECTS}.C.x", f"{DEVICE_API}.STREAM.DELETE.{kv_stream(DESIRED)}", "operator.inbox"]
+    targets = [
+        kv_subject(bucket, key)
+        for bucket, key in (*THEIRS, (TASK_RUNS, "a-run"), (DESIRED, f"{ME}.web"))
+    ]
+    targets += [
+        f"$O.{OBJECTS}.C.x",
+        f"{DEVICE_API}.STREAM.DELETE.{kv_stream(DESIRED)}",
+        "operator.inbox",
+    ]
     targets += [f"$JS.API.STREAM.DELETE.{kv_stream(DESIRED)}", kv_subject(DESIRED, f"{OTHER}.new")]
     asks = [(kv_subject(bucket, key), b"mine") for bucket, key in WRITTEN]
-    asks += [(f"{DEVICE_API}.DIRECT.GET.{kv_stream(bucket)}.{kv_subject(bucket, key)}", b"") for bucket, key in OWN]
+    asks += [
+        (f"{DEVICE_API}.DIRECT.GET.{kv_stream(bucket)}.{kv_subject(bucket, key)}", b"")
+        for bucket, key in OWN
+    ]
     asks += [(f"{DEVICE_API}.CONSUMER.INFO.{kv_stream(DESIRED)}.{device_reader(ME)}", b"")]
     asks += [(f"{DEVICE_API}.DIRECT.GET.{kv_stream(INDEX)}.{news_subject(ME)}", b"")]
     asks += [(f"{DEVICE_API}.STREAM.MSG.GET.OBJ_{OBJECTS}", b'{"seq":1}')]
@@ -300,7 +389,9 @@ async def test_a_reserved_answer_is_refused(guarded: GuardedServer) -> None:
     async with as_device(guarded) as device:
         for reply in ("$JS.ACK.KV_desired-state.device-pi-02.1.1.1.1.1", "_R_.a.b"):
             before = await everything(guarded)
-            await device.client.publish(kv_subject(HEARTBEAT, f"heartbeat.{ME}"), b"mine", reply=reply)
+            await device.client.publish(
+                kv_subject(HEARTBEAT, f"heartbeat.{ME}"), b"mine", reply=reply
+            )
             await device.client.flush(timeout=10)
             await asyncio.sleep(0.1)
             assert without_own(await everything(guarded)) == without_own(before), reply
@@ -313,7 +404,10 @@ HEADERS = [
     {"Nats-TTL": "1s"},
     {"Nats-Trace-Dest": kv_subject(ACTUAL, f"{OTHER}.web")},
     {"Nats-Trace-Dest": kv_subject(ACTUAL, f"{OTHER}.web"), "Nats-Trace-Only": "true"},
-    {"Nats-Schedule": "@at 2020-01-01T00:00:00Z", "Nats-Schedule-Target": kv_subject(ACTUAL, f"{OTHER}.web")},
+    {
+        "Nats-Schedule": "@at 2020-01-01T00:00:00Z",
+        "Nats-Schedule-Target": kv_subject(ACTUAL, f"{OTHER}.web"),
+    },
     {"Nats-Batch-Id": "b", "Nats-Batch-Sequence": "1", "Nats-Batch-Commit": "1"},
     {"Nats-Incr": "1"},
     {"Nats-Request-Info": '{"acc":"$SYS","user":"admin"}'},
@@ -322,7 +416,9 @@ HEADERS = [
 
 
 async def test_a_header_tells_a_neighbour_s_revision_and_no_more(guarded: GuardedServer) -> None:
-    """What the threat model admits: the server checks no permission for it. Once it does, take it out there."""
+    """What the threat model admits: the server checks no permission for it. Once it does, take it
+    out there.
+    """
     header = "Nats-Expected-Last-Subject-Sequence"
     async with as_device(guarded) as device, as_operator(guarded) as operator:
         for bucket, key in (one for one in THEIRS if one[0] in DEVICE_WRITES):
@@ -339,17 +435,23 @@ async def test_a_header_tells_a_neighbour_s_revision_and_no_more(guarded: Guarde
 
 
 @pytest.mark.parametrize("headers", HEADERS, ids=",".join)
-async def test_a_header_reaches_no_further_than_its_own_key(guarded: GuardedServer, headers: dict[str, str]) -> None:
+async def test_a_header_reaches_no_further_than_its_own_key(
+    guarded: GuardedServer, headers: dict[str, str]
+) -> None:
     before = await everything(guarded)
     async with as_device(guarded) as device:
         wanted = f"{DEVICE_API}.DIRECT.GET.{kv_stream(DESIRED)}.{kv_subject(DESIRED, f'{ME}.web')}"
         for subject in (wanted, *(kv_subject(bucket, key) for bucket, key in WRITTEN)):
-            await device.client.publish(subject, b"x", reply=device.client.new_inbox(), headers=headers)
+            await device.client.publish(
+                subject, b"x", reply=device.client.new_inbox(), headers=headers
+            )
         for bucket, key in WRITTEN:  # behind it in each stream
             await device.ask(kv_subject(bucket, key), b"last")
     after = await everything(guarded)
     assert without_own(after) == without_own(before)
-    assert {stream: set(one) for stream, one in after.items()} == {stream: set(one) for stream, one in before.items()}
+    assert {stream: set(one) for stream, one in after.items()} == {
+        stream: set(one) for stream, one in before.items()
+    }
 
 
 async def test_a_body_names_no_more_than_its_subject(guarded: GuardedServer) -> None:
@@ -357,14 +459,21 @@ async def test_a_body_names_no_more_than_its_subject(guarded: GuardedServer) -> 
     theirs = kv_subject(DESIRED, f"{OTHER}.web")
     async with as_device(guarded) as device:
         place = f"{DEVICE_API}.DIRECT.GET.{kv_stream(DESIRED)}"
-        for body in ({"last_by_subj": theirs}, {"multi_last": ["$KV.>"]}, {"seq": 1}, {"seq": 1, "batch": 100}):
+        for body in (
+            {"last_by_subj": theirs},
+            {"multi_last": ["$KV.>"]},
+            {"seq": 1},
+            {"seq": 1, "batch": 100},
+        ):
             answer = await device.ask(f"{place}.{kv_subject(DESIRED, f'{ME}.web')}", body)
             assert OTHER.encode() not in answer.data
             answer = await device.ask(f"{place}.{kv_subject(DESIRED, f'{ME}.*')}", body)
             assert OTHER.encode() not in answer.data
         answer = await device.ask(f"{place}.{kv_subject(DESIRED, f'{ME}.*')}")
         assert (answer.headers or {})["Nats-Subject"].startswith(kv_subject(DESIRED, f"{ME}."))
-        info = await device.ask(f"{DEVICE_API}.CONSUMER.INFO.{kv_stream(DESIRED)}.{device_reader(ME)}", {"any": ">"})
+        info = await device.ask(
+            f"{DEVICE_API}.CONSUMER.INFO.{kv_stream(DESIRED)}.{device_reader(ME)}", {"any": ">"}
+        )
         assert "error" in json.loads(info.data)
         assert OTHER.encode() not in info.data
 
@@ -390,18 +499,28 @@ accounts { FLEET { jetstream: enabled, users: [
 
 
 async def test_in_one_account_an_answer_is_stored_under_a_neighbour_s_key(tmp_path: Path) -> None:
-    """The device may publish to nothing but its own key. Where this is refused one day, one account is enough."""
+    """The device may publish to nothing but its own key. Where this is refused one day, one account
+    is enough.
+    """
     with NatsServer(tmp_path, config=ONE_ACCOUNT) as server:
         async with server.client(user="operator", password="x") as operator:
             await operator.jetstream().create_key_value(bucket=ACTUAL)
-            async with server.client(user="device", password="x", inbox_prefix=device_inbox(ME)) as device:
-                await device.publish(kv_subject(ACTUAL, f"{ME}.web"), b"x", reply=kv_subject(ACTUAL, f"{OTHER}.web"))
+            async with server.client(
+                user="device", password="x", inbox_prefix=device_inbox(ME)
+            ) as device:
+                await device.publish(
+                    kv_subject(ACTUAL, f"{ME}.web"), b"x", reply=kv_subject(ACTUAL, f"{OTHER}.web")
+                )
                 await device.request(kv_subject(ACTUAL, f"{ME}.web"), b"last", timeout=10)
-            found = await operator.jetstream().get_last_msg(kv_stream(ACTUAL), kv_subject(ACTUAL, f"{OTHER}.web"))
+            found = await operator.jetstream().get_last_msg(
+                kv_stream(ACTUAL), kv_subject(ACTUAL, f"{OTHER}.web")
+            )
             assert b"KV_actual-state" in (found.data or b"")
 
 
-async def test_buckets_that_let_a_write_purge_the_others_are_hardened(guarded: GuardedServer) -> None:
+async def test_buckets_that_let_a_write_purge_the_others_are_hardened(
+    guarded: GuardedServer,
+) -> None:
     """The last test of this server: it loses the heartbeats."""
     async with as_operator(guarded) as client, as_device(guarded) as device:
         js = client.jetstream()

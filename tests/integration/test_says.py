@@ -1,4 +1,6 @@
-"""What a device says of itself, and how often: statuses by CAS, heartbeat, DeviceInfo, and a second agent of one id."""
+"""What a device says of itself, and how often: statuses by CAS, heartbeat, DeviceInfo, and a second
+agent of one id.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ async def planned(server: NatsServer, *buckets: str) -> AsyncIterator[Plane]:
 # -- the first word
 
 
-async def test_heartbeat_and_device_info_come_with_the_connection(nats_server: NatsServer, tmp_path: Path) -> None:
+async def test_heartbeat_and_device_info_come_with_the_connection(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
     async with planned(nats_server):
         pass
     nats_server.stop()
@@ -42,8 +46,12 @@ async def test_heartbeat_and_device_info_come_with_the_connection(nats_server: N
         await eventually(agent.control.connected, "it did not connect")
         async with nats_server.client() as client:
             plane = Plane(client)
-            beat = await plane.until_value(HEARTBEAT, "heartbeat.pi-01", lambda beat: beat["seq"] == 1)
-            info = await plane.until_value(INFO, "info.pi-01", lambda info: info["device"] == "pi-01")
+            beat = await plane.until_value(
+                HEARTBEAT, "heartbeat.pi-01", lambda beat: beat["seq"] == 1
+            )
+            info = await plane.until_value(
+                INFO, "info.pi-01", lambda info: info["device"] == "pi-01"
+            )
     assert Heartbeat.model_validate(beat).device == "pi-01"
     assert DeviceInfo.model_validate(info).labels == {"site": "home"}
 
@@ -54,9 +62,14 @@ async def test_buckets_that_are_made_later(
     """It waits, keeps working from what it has, and says so, once a bucket."""
     async with planned(nats_server, DESIRED) as plane, Agent(nats_server, tmp_path).run() as agent:
         await plane.put(manifest(1, "a"))
-        await eventually(lambda: agent.disk == {"/srv/web/f0": b"a"}, "it did not work without actual-state")
+        await eventually(
+            lambda: agent.disk == {"/srv/web/f0": b"a"}, "it did not work without actual-state"
+        )
         await agent.repairs()
-        said_of = lambda bucket: sum(f"cannot write to {bucket}:" in one.getMessage() for one in caplog.records)  # noqa: E731
+
+        def said_of(bucket: str) -> int:
+            return sum(f"cannot write to {bucket}:" in one.getMessage() for one in caplog.records)
+
         buckets = (ACTUAL, INFO, HEARTBEAT)
         await eventually(lambda: all(said_of(bucket) for bucket in buckets), "it does not say so")
         await anyio.sleep(2.0)
@@ -73,9 +86,15 @@ async def test_heartbeat_tells_the_age_of_what_is_not_settled(pair: Pair) -> Non
     revision = await plane.put(manifest(4, SECRET, "b", "c"))
 
     def tells(beat: Any) -> bool:
-        return beat["oldest_unsettled_seconds"] >= 1 and beat["seq"] > 1 and beat["relist_age_seconds"] <= 2
+        return (
+            beat["oldest_unsettled_seconds"] >= 1
+            and beat["seq"] > 1
+            and beat["relist_age_seconds"] <= 2
+        )
 
-    assert (await plane.until_value(HEARTBEAT, "heartbeat.pi-01", tells))["desired_revision"] == revision
+    assert (await plane.until_value(HEARTBEAT, "heartbeat.pi-01", tells))[
+        "desired_revision"
+    ] == revision
 
 
 # -- how often
@@ -97,7 +116,9 @@ async def test_nothing_is_written_when_nothing_changes(pair: Pair) -> None:
 
 
 async def still(read: Callable[[], Awaitable[T]]) -> T:
-    """What is read once it has been the same for a second and a half: what converged is noted a moment later."""
+    """What is read once it has been the same for a second and a half: what converged is noted a
+    moment later.
+    """
     old = await read()
     for _ in range(40):
         await anyio.sleep(1.5)
@@ -121,7 +142,9 @@ async def test_restart_of_the_agent_is_no_news(nats_server: NatsServer, tmp_path
         for _ in range(3):
             async with agent.run():
                 await eventually(
-                    lambda: [one.phase for one in agent.engine.statuses()] == ["Rejected", "Converged"],
+                    lambda: (
+                        [one.phase for one in agent.engine.statuses()] == ["Rejected", "Converged"]
+                    ),
                     "it did not come to the same end",
                 )
                 await anyio.sleep(1.0)
@@ -147,7 +170,9 @@ async def test_flapping_is_said_once_a_second(pair: Pair) -> None:
 
 
 async def test_a_new_generation_is_said_at_once_however_lately_one_was(pair: Pair) -> None:
-    """What flaps within one is said once a second; were these held to that, each would take the second."""
+    """What flaps within one is said once a second; were these held to that, each would take the
+    second.
+    """
     _agent, plane = pair
     took = []
     for generation in range(4, 34):
@@ -181,7 +206,9 @@ async def test_status_bucket_made_anew_behind_our_back(pair: Pair) -> None:
     await plane.until(converged(3))
 
 
-async def test_a_status_that_no_server_would_carry_is_cut(nats_server: NatsServer, tmp_path: Path) -> None:
+async def test_a_status_that_no_server_would_carry_is_cut(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
     """A thousand resources, each with a message of the longest kind in the widest letters."""
     from harmony_agent.core.errors import Transient
 
@@ -195,7 +222,10 @@ async def test_a_status_that_no_server_would_carry_is_cut(nats_server: NatsServe
         async with agent.run():
             await plane.put(manifest(1, *["x"] * 1000))
             status = await plane.until(
-                lambda status: {one["phase"] for one in status["resources"].values()} == {"Degraded"}, seconds=60
+                lambda status: (
+                    {one["phase"] for one in status["resources"].values()} == {"Degraded"}
+                ),
+                seconds=60,
             )
     assert len(status["resources"]) == 1000
     assert {one["reason"] for one in status["resources"].values()} == {"NoSpace"}
@@ -211,15 +241,21 @@ async def test_two_agents_of_one_id_say_so_and_do_not_fight(
     async with planned(nats_server) as plane:
         machines = ["card", "card"] if cloned else ["one", "two"]
         first, second = (
-            Agent(nats_server, tmp_path / str(number), machine=machine) for number, machine in enumerate(machines)
+            Agent(nats_server, tmp_path / str(number), machine=machine)
+            for number, machine in enumerate(machines)
         )
         async with first.run():
             await plane.put(manifest(1, "a"))
             await plane.until(converged(1))
             async with second.run():
                 await plane.until(said("Degraded", "DuplicateAgent"), seconds=30)
-                await eventually(lambda: first.engine.publisher.twin and second.engine.publisher.twin, "one is unaware")
-                assert "DuplicateAgent" in {getattr(record, "reason", "") for record in caplog.records}
+                await eventually(
+                    lambda: first.engine.publisher.twin and second.engine.publisher.twin,
+                    "one is unaware",
+                )
+                assert "DuplicateAgent" in {
+                    getattr(record, "reason", "") for record in caplog.records
+                }
                 await anyio.sleep(1.5)
                 writes = await plane.writes(ACTUAL)
                 await anyio.sleep(4.0)
@@ -228,7 +264,9 @@ async def test_two_agents_of_one_id_say_so_and_do_not_fight(
                     await plane.put(manifest(generation, f"{generation}"))
                     for agent in (first, second):
                         wanted = {"/srv/web/f0": f"{generation}".encode()}
-                        await eventually(lambda agent=agent, wanted=wanted: agent.disk == wanted, "one is behind")  # type: ignore[misc]
+                        await eventually(
+                            lambda agent=agent, wanted=wanted: agent.disk == wanted, "one is behind"
+                        )  # type: ignore[misc]
                 assert not await plane.consumers()
             await plane.put(manifest(4, "alone"))
             await plane.until(converged(4), seconds=30)

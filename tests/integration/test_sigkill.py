@@ -1,7 +1,8 @@
-"""A real agent, killed with SIGKILL at a hundred random moments while generations change: nothing twice, nothing left.
+"""A real agent, killed with SIGKILL at a hundred random moments while generations change: nothing
+twice, nothing left.
 
-What it does to the files is watched from outside: a file that is written again with the content that it had already
-shows as another inode with the same content.
+What it does to the files is watched from outside: a file that is written again with the content
+that it had already shows as another inode with the same content.
 """
 
 from __future__ import annotations
@@ -47,13 +48,26 @@ poll = 0.5
 
 
 def scores(root: Path, generation: int) -> list[dict[str, Any]]:
-    """What a generation wants: some that never change, some that do, one that comes and goes, one with a need."""
+    """What a generation wants: some that never change, some that do, one that comes and goes, one
+    with a need.
+    """
     same = [
-        {"kind": "File", "name": f"same{number}", "path": f"{root}/same{number}", "content": "same", "mode": "0640"}
+        {
+            "kind": "File",
+            "name": f"same{number}",
+            "path": f"{root}/same{number}",
+            "content": "same",
+            "mode": "0640",
+        }
         for number in range(4)
     ]
     changing = [
-        {"kind": "File", "name": f"new{number}", "path": f"{root}/new{number}", "content": f"{generation}"}
+        {
+            "kind": "File",
+            "name": f"new{number}",
+            "path": f"{root}/new{number}",
+            "content": f"{generation}",
+        }
         for number in range(4)
     ]
     inner = {
@@ -64,14 +78,26 @@ def scores(root: Path, generation: int) -> list[dict[str, Any]]:
         "after": ["File/d"],
     }
     tree = [{"kind": "File", "name": "d", "type": "directory", "path": f"{root}/d"}, inner]
-    link = {"kind": "File", "name": "link", "type": "symlink", "path": f"{root}/link", "target": f"new{generation % 4}"}
-    odd = [{"kind": "File", "name": "odd", "path": f"{root}/odd", "content": "odd"}] if generation % 2 else []
+    link = {
+        "kind": "File",
+        "name": "link",
+        "type": "symlink",
+        "path": f"{root}/link",
+        "target": f"new{generation % 4}",
+    }
+    odd = (
+        [{"kind": "File", "name": "odd", "path": f"{root}/odd", "content": "odd"}]
+        if generation % 2
+        else []
+    )
     return [*same, *changing, *tree, link, *odd]
 
 
 @dataclass
 class Watcher:
-    """Looks at a directory all the time; `twice` are the files that were made again with the content they had."""
+    """Looks at a directory all the time; `twice` are the files that were made again with the
+    content they had.
+    """
 
     root: Path
     files: dict[str, tuple[tuple[int, int], bytes]] = field(default_factory=dict)
@@ -102,7 +128,12 @@ class Watcher:
                 continue
         for path, (identity, content) in found.items():
             old = self.files.get(path)
-            if old is not None and old[0] != identity and old[1] == content and not path.endswith("/odd"):
+            if (
+                old is not None
+                and old[0] != identity
+                and old[1] == content
+                and not path.endswith("/odd")
+            ):
                 self.twice.append(path)
             self.seen += old != (identity, content)
             self.files[path] = (identity, content)
@@ -188,7 +219,9 @@ async def test_killed_at_random_moments(nats_server: NatsServer, tmp_path: Path)
             publishing.cancel()
             await agents.start()
             newest = (await plane.js.stream_info(f"KV_{DESIRED}")).state.last_seq
-            status = await plane.until(converged(newest), seconds=90)  # one that was killed may have said so already
+            status = await plane.until(
+                converged(newest), seconds=90
+            )  # one that was killed may have said so already
             for _ in range(10):
                 before = status
                 await asyncio.sleep(1.0)  # some relists: it stays so

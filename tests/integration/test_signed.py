@@ -1,6 +1,8 @@
-"""Signed manifests against a real server: who owns NATS, but no signing key, makes a device do nothing; keys rotate.
+"""Signed manifests against a real server: who owns NATS, but no signing key, makes a device do
+nothing; keys rotate.
 
-The attacker here has the server's full rights: whatever stands in a bucket, in any form and order, may be theirs.
+The attacker here has the server's full rights: whatever stands in a bucket, in any form and order,
+may be theirs.
 """
 
 from __future__ import annotations
@@ -107,7 +109,9 @@ ATTACKS: dict[str, tuple[Any, str, str, int]] = {
 
 @pytest.fixture
 async def guarded(nats_server: NatsServer, tmp_path: Path) -> AsyncIterator[Pair]:
-    """A live agent that believes the roster's key alone, and has converged on generation 3 of `web`."""
+    """A live agent that believes the roster's key alone, and has converged on generation 3 of
+    `web`.
+    """
     async with live(nats_server, tmp_path / "state", trust=trust()) as (agent, plane):
         await plane.put(OLD)
         await plane.until(converged(2))
@@ -125,7 +129,9 @@ async def test_with_the_server_s_full_rights_and_without_the_key(
     for name, (value, phase, reason, generation) in ATTACKS.items():
         await plane.put(value)
 
-        def told(status: dict[str, Any], wanted: tuple[str, str, int] = (phase, reason, generation)) -> bool:
+        def told(
+            status: dict[str, Any], wanted: tuple[str, str, int] = (phase, reason, generation)
+        ) -> bool:
             newer = status["rejected"] or {}
             return (status["phase"], status["reason"], newer.get("generation")) == wanted
 
@@ -143,7 +149,9 @@ async def test_with_the_server_s_full_rights_and_without_the_key(
     assert agent.disk["/srv/web/f0"] == b"new"
 
 
-async def test_other_signatures_over_the_same_content_are_the_same_generation(guarded: Pair) -> None:
+async def test_other_signatures_over_the_same_content_are_the_same_generation(
+    guarded: Pair,
+) -> None:
     agent, plane = guarded
     digest, applied = (await plane.status() or {})["digest"], list(agent.applied)
     made_up = {"key": "0" * 16, "signature": FOREIGN.entry(NOW)["signature"]}
@@ -166,7 +174,10 @@ async def test_other_signatures_over_the_same_content_are_the_same_generation(gu
 
 async def test_a_deployment_that_nobody_signed_is_not_begun_nor_taken(guarded: Pair) -> None:
     agent, plane = guarded
-    for value in (manifest(MAX_GENERATION, "evil", deployment="db", lineage=OTHER), {**FOR_PI_02, "deployment": "db"}):
+    for value in (
+        manifest(MAX_GENERATION, "evil", deployment="db", lineage=OTHER),
+        {**FOR_PI_02, "deployment": "db"},
+    ):
         await plane.put(value, "db")
         status = await plane.until(lambda status: status["phase"] == "Rejected", "db")
         assert (status["generation"], status["lineage"], status["resources"]) == (None, None, {})
@@ -176,7 +187,9 @@ async def test_a_deployment_that_nobody_signed_is_not_begun_nor_taken(guarded: P
     assert agent.disk["/srv/db/f0"] == b"theirs"
 
 
-async def test_keys_that_are_deleted_and_buckets_that_are_made_anew_change_nothing(guarded: Pair) -> None:
+async def test_keys_that_are_deleted_and_buckets_that_are_made_anew_change_nothing(
+    guarded: Pair,
+) -> None:
     agent, plane = guarded
     disk = dict(agent.disk)
     await plane.mark("PURGE")
@@ -206,7 +219,9 @@ async def test_after_the_device_lost_its_memory_actual_state_is_what_a_replay_is
         assert (other.disk, other.applied) == ({}, [])
 
 
-async def test_without_require_only_what_is_wrong_is_refused(nats_server: NatsServer, tmp_path: Path) -> None:
+async def test_without_require_only_what_is_wrong_is_refused(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
     async with live(nats_server, tmp_path / "state", trust=trust(require=False)) as (agent, plane):
         await plane.put(manifest(1, "a"))
         await plane.until(converged(1))
@@ -259,7 +274,9 @@ async def test_what_was_accepted_before_signatures_were_required_goes_on_and_is_
 
 def told(agent: Agent) -> tuple[str, str, int | None]:
     status = agent.engine.publisher.status("web")
-    return (status.phase, status.reason, status.generation) if status is not None else ("", "", None)
+    return (
+        (status.phase, status.reason, status.generation) if status is not None else ("", "", None)
+    )
 
 
 # -- the operator's side
@@ -280,7 +297,11 @@ class Site:
 
     def trusts(self, *ids: str) -> None:
         """What the device's configuration has, from its next start on."""
-        keys = {key.id: read_key(key.spelt) for key in signing.all_keys(self.operator.home) if key.id in ids}
+        keys = {
+            key.id: read_key(key.spelt)
+            for key in signing.all_keys(self.operator.home)
+            if key.id in ids
+        }
         assert len(keys) == len(ids)
         self.agent.trust = Trust(True, keys, trust().valid)
 
@@ -294,7 +315,9 @@ class Site:
 
 
 def scores(path: Path, content: str) -> str:
-    path.write_text(json.dumps([{"kind": "File", "name": "motd", "path": "/srv/motd", "content": content}]))
+    path.write_text(
+        json.dumps([{"kind": "File", "name": "motd", "path": "/srv/motd", "content": content}])
+    )
     return str(path)
 
 
@@ -324,7 +347,9 @@ async def test_a_key_is_rotated_with_an_overlap(
             ]
             await site.converged(b"one")  # signed by both, and the device knows the old one
             assert await site.findings() == [("trust-differs", f"lacks {new}")]
-            await site("fleet", "key", "retire", old)  # too early: the device doesn't know its successor
+            await site(
+                "fleet", "key", "retire", old
+            )  # too early: the device doesn't know its successor
             refused = await site("fleet", "apply", "--wait", "--timeout", "40s", code=5)
             assert "[trust] keys" in refused.err
             assert (await plane.status() or {})["generation"] == 2  # nothing was written
@@ -332,7 +357,9 @@ async def test_a_key_is_rotated_with_an_overlap(
             await site.converged(b"one")
         site.trusts(old, new)
         async with site.agent.run():
-            await plane.until_value("device-info", "info.pi-01", lambda info: len(info["trust"]["keys"]) == 2)
+            await plane.until_value(
+                "device-info", "info.pi-01", lambda info: len(info["trust"]["keys"]) == 2
+            )
             assert await site.findings() == []
             await site("fleet", "key", "retire", old)
             await site.converged(b"one")
@@ -340,16 +367,24 @@ async def test_a_key_is_rotated_with_an_overlap(
         assert site.agent.applied == applied  # through all of it nothing on the device was touched
         site.trusts(new)
         async with site.agent.run():
-            await plane.until_value("device-info", "info.pi-01", lambda info: info["trust"]["keys"] == [new])
+            await plane.until_value(
+                "device-info", "info.pi-01", lambda info: info["trust"]["keys"] == [new]
+            )
             assert await site.findings() == []
-            await site("fleet", "deployment", "set", "web", "--file", scores(path, "two"), "-g", "3")
+            await site(
+                "fleet", "deployment", "set", "web", "--file", scores(path, "two"), "-g", "3"
+            )
             await site.converged(b"two")
             stranger = Operator(nats_server, tmp_path / "stranger")
-            theirs = stranger.file("web", {"kind": "File", "name": "evil", "path": "/srv/evil", "content": "x"})
+            theirs = stranger.file(
+                "web", {"kind": "File", "name": "evil", "path": "/srv/evil", "content": "x"}
+            )
             ran = await stranger("apply", theirs, "--device", "pi-01", "--take-over", "-o", "json")
             assert (ran.code, ran.error["code"]) == (5, MISSING)
             lineage = (await site("fleet", "status", "-o", "json")).json["lineage"]
-            await plane.put(signed(manifest(9, "evil", lineage=lineage)))  # by a key that was never theirs
+            await plane.put(
+                signed(manifest(9, "evil", lineage=lineage))
+            )  # by a key that was never theirs
             await plane.until(said("Rejected", UNKNOWN))
             assert ("signature-refused", UNKNOWN) in await site.findings()
             before = (await plane.status() or {})["generation"]
@@ -361,18 +396,28 @@ async def test_a_key_is_rotated_with_an_overlap(
             )  # nobody's word: no lineage, no last generation
             await plane.until(said("Rejected", MISSING))
             assert ("signature-refused", MISSING) in await site.findings()
-            await site("fleet", "deployment", "set", "web", "--file", scores(path, "three"), "-g", "4")
+            await site(
+                "fleet", "deployment", "set", "web", "--file", scores(path, "three"), "-g", "4"
+            )
             await site.converged(b"three")
             assert (await plane.status() or {})["generation"] == before + 1
             assert await site.findings() == []
-        await nothing_secret(site, [path.parent.parent / "fleet" / "keys"], caplog, nats_server, tmp_path)
+        await nothing_secret(
+            site, [path.parent.parent / "fleet" / "keys"], caplog, nats_server, tmp_path
+        )
 
 
 async def nothing_secret(
-    site: Site, folders: list[Path], caplog: pytest.LogCaptureFixture, server: NatsServer, tmp_path: Path
+    site: Site,
+    folders: list[Path],
+    caplog: pytest.LogCaptureFixture,
+    server: NatsServer,
+    tmp_path: Path,
 ) -> None:
     """The private halves are in the keys' own files and nowhere else."""
-    halves = [key.read_text().strip().partition(":")[2] for folder in folders for key in folder.iterdir()]
+    halves = [
+        key.read_text().strip().partition(":")[2] for folder in folders for key in folder.iterdir()
+    ]
     assert len(halves) == 2
     messages = [record.getMessage() for record in caplog.records]
     for half in halves:
@@ -386,7 +431,9 @@ async def nothing_secret(
 async def test_whoever_writes_a_manifest_signs_it(
     nats_server: NatsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """apply, delete, fleet apply, reconcile, upgrade start and what it leaves, removal: every message is looked at."""
+    """apply, delete, fleet apply, reconcile, upgrade start and what it leaves, removal: every
+    message is looked at.
+    """
     monkeypatch.setattr("harmony_fleet.rollout.runs.follow.LOOK_SECONDS", 0.1)
     operator = Operator(nats_server, tmp_path / "operator")
     async with nats_server.client() as client:
@@ -403,7 +450,9 @@ async def test_whoever_writes_a_manifest_signs_it(
             site = Site(operator, Agent(nats_server, tmp_path / "state"), plane)
             await site("fleet", "key", "new")
             await site("fleet", "key", "new")
-            one = operator.file("one", {"kind": "File", "name": "a", "path": "/srv/a", "content": "x"})
+            one = operator.file(
+                "one", {"kind": "File", "name": "a", "path": "/srv/a", "content": "x"}
+            )
             await site("apply", one, "--device", "pi-01", "--wait")
             await site("delete", "one", "--device", "pi-01", "--wait")
             await site("fleet", "init")
@@ -418,14 +467,20 @@ async def test_whoever_writes_a_manifest_signs_it(
             await site("fleet", "deployment", "remove", "web", "-g", "5")
             await site("fleet", "reconcile")
         keys = {key.id: read_key(key.spelt) for key in signing.all_keys(operator.home)}
-        assert {key.partition(".")[2].partition("-")[0] for key, _ in seen} == {"one", "web", "upgrade"}
+        assert {key.partition(".")[2].partition("-")[0] for key, _ in seen} == {
+            "one",
+            "web",
+            "upgrade",
+        }
         assert {b'"removed":true' in data for _, data in seen} == {True, False}
         for key, data in seen:
             device, _, deployment = key.partition(".")
             wire = decode(data, device=device, deployment=deployment)
             assert sorted(item.key for item in wire.signatures or ()) == sorted(keys), key
             for name, public in keys.items():
-                assert Trust(True, {name: public}, trust().valid).verify(json.loads(data), 1) is None, key
+                assert (
+                    Trust(True, {name: public}, trust().valid).verify(json.loads(data), 1) is None
+                ), key
 
 
 CONFIG = """
@@ -448,14 +503,22 @@ async def test_the_agent_as_it_is_run_believes_what_its_configuration_names(
 ) -> None:
     root, config = tmp_path / "root", tmp_path / "agent.toml"
     root.mkdir()
-    config.write_text(CONFIG.format(state=tmp_path / "state", url=nats_server.url, key=ROSTER.spelt, root=root))
+    config.write_text(
+        CONFIG.format(state=tmp_path / "state", url=nats_server.url, key=ROSTER.spelt, root=root)
+    )
     wanted = [{"kind": "File", "name": "f", "path": f"{root}/f", "content": "x"}]
     program = "import sys; from harmony_agent.cli import main; sys.exit(main())"
     async with nats_server.client() as client:
         plane = Plane(client)
         await plane.make_buckets()
         agent = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", program, "run", "--config", str(config), stderr=asyncio.subprocess.DEVNULL
+            sys.executable,
+            "-c",
+            program,
+            "run",
+            "--config",
+            str(config),
+            stderr=asyncio.subprocess.DEVNULL,
         )
         try:
             await plane.put({**manifest(1), "scores": wanted})

@@ -1,4 +1,6 @@
-"""One device's credentials and a small store: what it can fill, what goes on, and what its revocation takes away."""
+"""One device's credentials and a small store: what it can fill, what goes on, and what its
+revocation takes away.
+"""
 
 from __future__ import annotations
 
@@ -54,9 +56,16 @@ async def fill(device: Attacker) -> int:
 async def test_one_device_fills_its_share_and_no_more(small: SmallServer) -> None:
     command = Command(small)
     assert (await command("server", "push")).code == 0
-    async with as_device(small) as mine, as_device(small, OTHER) as other, Store(small.context()) as store:
+    async with (
+        as_device(small) as mine,
+        as_device(small, OTHER) as other,
+        Store(small.context()) as store,
+    ):
         assert await write(other, ACTUAL, f"{OTHER}.web", b"as it was") == 0
-        for bucket, key, most in ((INFO, f"info.{ME}", 64 * 1024), (HEARTBEAT, f"heartbeat.{ME}", 1024)):
+        for bucket, key, most in (
+            (INFO, f"info.{ME}", 64 * 1024),
+            (HEARTBEAT, f"heartbeat.{ME}", 1024),
+        ):
             assert await write(mine, bucket, key, b"x" * (most - 512)) == 0
             assert await write(mine, bucket, key, b"x" * (most + 1)) == TOO_LARGE
         assert await fill(mine) > 10
@@ -65,7 +74,9 @@ async def test_one_device_fills_its_share_and_no_more(small: SmallServer) -> Non
             assert await store.put(TASK_RUNS, f"run-{number}", b"x" * 100_000, 0)
             assert await write(other, HEARTBEAT, f"heartbeat.{OTHER}", b"beat %d" % number) == 0
         assert await write(other, INFO, f"info.{OTHER}", b"x" * 2000) == 0
-        assert await write(other, ACTUAL, f"{OTHER}.web", b"otherwise") == 0, "as large as what stands there"
+        assert await write(other, ACTUAL, f"{OTHER}.web", b"otherwise") == 0, (
+            "as large as what stands there"
+        )
         assert await write(other, ACTUAL, f"{OTHER}.web", b"more than stood there") == FULL
         assert (await command("device", "revoke", ME)).code == 0
         assert await write(other, ACTUAL, f"{OTHER}.web", b"more than stood there") == 0
@@ -74,7 +85,9 @@ async def test_one_device_fills_its_share_and_no_more(small: SmallServer) -> Non
         assert [len(part) for part in found] == [1, 1, 1]
 
 
-async def test_what_is_forgotten_while_the_servers_are_away_is_made_up_for(small: SmallServer) -> None:
+async def test_what_is_forgotten_while_the_servers_are_away_is_made_up_for(
+    small: SmallServer,
+) -> None:
     command = Command(small)
     assert (await command("server", "push")).code == 0
     bundle = decode((await command.enroll(ME)).read_bytes())
@@ -103,11 +116,16 @@ async def test_buckets_of_before_are_bounded_and_go_on(small: SmallServer) -> No
         await buckets.ensure(connection, 1)
         await buckets.renew(connection)
         await buckets.renew(connection)
-        found = {bucket: (await js.stream_info(kv_stream(bucket))).config for bucket in (ACTUAL, INFO, HEARTBEAT)}
+        found = {
+            bucket: (await js.stream_info(kv_stream(bucket))).config
+            for bucket in (ACTUAL, INFO, HEARTBEAT)
+        }
         assert found[ACTUAL].max_bytes == 16 * 1024 * 1024
         assert (found[INFO].max_msg_size, found[HEARTBEAT].max_msg_size) == (5000, 1024)
         for bucket in (DESIRED, ACTUAL, INFO, HEARTBEAT):
-            assert (await js.get_last_msg(kv_stream(bucket), kv_subject(bucket, f"{ME}.web"))).data == b"before"
+            assert (
+                await js.get_last_msg(kv_stream(bucket), kv_subject(bucket, f"{ME}.web"))
+            ).data == b"before"
 
 
 async def test_heartbeats_wait_for_no_disk_and_outlive_a_restart(small: SmallServer) -> None:
@@ -116,7 +134,9 @@ async def test_heartbeats_wait_for_no_disk_and_outlive_a_restart(small: SmallSer
         await store.put(HEARTBEAT, f"heartbeat.{ME}", b"beat", 0)
     async with Connection(small.context()) as connection:
         modes = {
-            bucket: (await connection.api(f"STREAM.INFO.{kv_stream(bucket)}"))["config"].get("persist_mode", "default")
+            bucket: (await connection.api(f"STREAM.INFO.{kv_stream(bucket)}"))["config"].get(
+                "persist_mode", "default"
+            )
             for bucket in (DESIRED, ACTUAL, HEARTBEAT)
         }
     assert modes == {DESIRED: "default", ACTUAL: "default", HEARTBEAT: "async"}

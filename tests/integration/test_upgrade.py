@@ -1,4 +1,6 @@
-"""`harmony upgrade` against a real server and devices that upgrade by themselves: waves, ends, kills, exit codes."""
+"""`harmony upgrade` against a real server and devices that upgrade by themselves: waves, ends,
+kills, exit codes.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ class Site:
 
     async def run(self, *words: str, code: int = 0) -> dict[str, Any]:
         """A run carried to its end; its last state."""
-        ended: dict[str, Any] = (await self("start", "--all", *BOUNDS, *words, "-o", "json", code=code)).json
+        ended: dict[str, Any] = (
+            await self("start", "--all", *BOUNDS, *words, "-o", "json", code=code)
+        ).json
         return ended
 
     async def only(self) -> dict[str, Any]:
@@ -49,7 +53,11 @@ class Site:
     async def left(self) -> dict[str, bool]:
         """What is desired of runs still: by key, whether it is a removal."""
         found = await self.store.entries(DESIRED)
-        return {key: b'"removed":true' in (entry.value or b"") for key, entry in found.items() if "upgrade-" in key}
+        return {
+            key: b'"removed":true' in (entry.value or b"")
+            for key, entry in found.items()
+            if "upgrade-" in key
+        }
 
     def attempts(self) -> list[int]:
         """How many attempts each device was asked for."""
@@ -61,15 +69,22 @@ def states(run: dict[str, Any]) -> list[str]:
 
 
 @pytest.fixture
-async def site(nats_server: NatsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Site]:
+async def site(
+    nats_server: NatsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Site]:
     monkeypatch.setattr("harmony_fleet.rollout.runs.follow.LOOK_SECONDS", 0.1)
     monkeypatch.setattr("harmony_fleet.rollout.runs.follow.TIDY_SECONDS", 2.0)
     operator = Operator(nats_server, tmp_path / "operator")
-    async with nats_server.client() as client, Store(Context((nats_server.url,), None, None, tmp_path)) as store:
+    async with (
+        nats_server.client() as client,
+        Store(Context((nats_server.url,), None, None, tmp_path)) as store,
+    ):
         await store.ensure_buckets()
         async with SimFleet(client, NAMES, beat=0.2) as fleet:
             assert (await operator("fleet", "init")).code == 0
-            assert (await operator("fleet", "device", "add", *NAMES, "--class", "web", "-g", "1")).code == 0
+            assert (
+                await operator("fleet", "device", "add", *NAMES, "--class", "web", "-g", "1")
+            ).code == 0
             yield Site(operator, fleet, store)
 
 
@@ -79,7 +94,9 @@ async def test_all_succeed_in_waves(site: Site) -> None:
     assert [target["wave"] for target in run["targets"]] == [1, 2, 2, 3, 3]
     assert site.attempts() == [1] * 5
     for target in run["targets"]:
-        assert target["boot_id_before"] != target["boot_id_after"] == site.fleet[target["device"]].boot
+        assert (
+            target["boot_id_before"] != target["boot_id_after"] == site.fleet[target["device"]].boot
+        )
         assert (target["completed_at"] < run["deadline"], target["upgraded"]) == (True, 1)
     assert await site.left() == {}
     assert (await site("show", run["run_uid"][:8])).out.count("succeeded") == 5
@@ -112,7 +129,10 @@ async def test_never_more_are_unavailable_than_allowed(site: Site) -> None:
 async def test_a_failed_wave_stops_the_next(site: Site, how: str, state: str, reason: str) -> None:
     site.fleet["pi-02"].upgrade = how
     run = await site.run(code=1)
-    assert (run["phase"], states(run)) == ("Failed", ["succeeded", state, "skipped", "skipped", "skipped"])
+    assert (run["phase"], states(run)) == (
+        "Failed",
+        ["succeeded", state, "skipped", "skipped", "skipped"],
+    )
     assert run["targets"][1]["reason"] == reason
     assert site.attempts() == [1, 1, 0, 0, 0]
     assert await site.left() == {}
@@ -122,7 +142,11 @@ async def test_a_failed_wave_stops_the_next(site: Site, how: str, state: str, re
 async def test_one_that_never_returns_fails_the_run_at_its_deadline(site: Site) -> None:
     site.fleet["pi-05"].upgrade = "vanish"
     run = await site.run("--deadline", "10s", code=1)
-    assert (run["phase"], run["reason"], states(run)) == ("Failed", "DeadlineExceeded", ["succeeded"] * 4 + ["failed"])
+    assert (run["phase"], run["reason"], states(run)) == (
+        "Failed",
+        "DeadlineExceeded",
+        ["succeeded"] * 4 + ["failed"],
+    )
     assert list((await site.left()).values()) == [True]
 
 
@@ -144,7 +168,11 @@ async def test_one_without_a_heartbeat_after_complete_has_not_succeeded(site: Si
     ("words", "code", "reason"),
     [
         (("--all", "--deadline", "1h", "--max-unavailable", "0"), 5, "BudgetNeverMet"),
-        (("--all", "--deadline", "1h", "--max-unavailable", "2", "--canary", "3"), 5, "BudgetNeverMet"),
+        (
+            ("--all", "--deadline", "1h", "--max-unavailable", "2", "--canary", "3"),
+            5,
+            "BudgetNeverMet",
+        ),
         (("--select", "site=x", "--deadline", "1h", "--max-unavailable", "2"), 2, "NoDevice"),
         (("--deadline", "1h", "--max-unavailable", "2"), 2, "NoDevice"),
         (("-d", "pi-99", "--deadline", "1h", "--max-unavailable", "2"), 2, "NotFound"),
@@ -153,7 +181,9 @@ async def test_one_without_a_heartbeat_after_complete_has_not_succeeded(site: Si
         (("--all", "--max-unavailable", "2"), 2, "Usage"),
     ],
 )
-async def test_what_can_not_be_planned_is_refused(site: Site, words: tuple[str, ...], code: int, reason: str) -> None:
+async def test_what_can_not_be_planned_is_refused(
+    site: Site, words: tuple[str, ...], code: int, reason: str
+) -> None:
     assert (await site("start", *words, "-o", "json", code=code)).error["code"] == reason
     assert (await site("list", "-o", "json")).json == []
 
@@ -166,7 +196,9 @@ async def test_a_device_without_the_capability_fails_the_planning(site: Site) ->
     assert site.attempts() == [0] * 5
 
 
-async def test_silent_ones_count_as_unavailable_and_come_last(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_silent_ones_count_as_unavailable_and_come_last(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from datetime import timedelta
 
     monkeypatch.setattr("harmony_fleet.observe.state.STALE_AFTER", timedelta(seconds=4))
@@ -176,13 +208,17 @@ async def test_silent_ones_count_as_unavailable_and_come_last(site: Site, monkey
     assert [(target["device"], target["wave"]) for target in shown["targets"]] == [
         ("pi-02", 1), ("pi-03", 2), ("pi-04", 3), ("pi-05", 4), ("pi-01", 5),
     ]  # fmt: skip
-    ran = await site("start", "--all", "--deadline", "1h", "--max-unavailable", "1", "-o", "json", code=5)
+    ran = await site(
+        "start", "--all", "--deadline", "1h", "--max-unavailable", "1", "-o", "json", code=5
+    )
     assert ran.error["code"] == "BudgetNeverMet"
 
 
 async def test_a_device_is_in_one_run_at_a_time(site: Site) -> None:
     await site("start", "-d", "pi-01", *BOUNDS, "--no-watch")
-    assert (await site("start", "--all", *BOUNDS, "-o", "json", code=5)).error["code"] == "RunActive"
+    assert (await site("start", "--all", *BOUNDS, "-o", "json", code=5)).error[
+        "code"
+    ] == "RunActive"
     run = await site.only()
     assert (run["phase"], run["states"]) == ("Running", {"pending": 1})
     await site("watch", run["run_uid"][:8])
@@ -203,7 +239,11 @@ async def test_cancelled_before_it_begins_and_on_its_way(site: Site) -> None:
         await asyncio.sleep(0.05)
     await cancel_run(site.store, await _second(site, first))  # a process of its own may be too late
     ran = await going
-    assert (ran.code, ran.json["phase"], states(ran.json)) == (1, "Cancelled", ["succeeded"] * 2 + ["skipped"] * 3)
+    assert (ran.code, ran.json["phase"], states(ran.json)) == (
+        1,
+        "Cancelled",
+        ["succeeded"] * 2 + ["skipped"] * 3,
+    )
     assert site.attempts() == [1, 1, 0, 0, 0]
     await site("cancel", ran.json["run_uid"])
 
@@ -243,7 +283,9 @@ async def test_killed_anywhere_and_resumed_no_attempt_is_doubled(site: Site) -> 
 async def test_two_watchers_at_once_are_fenced(site: Site) -> None:
     await site("start", "--all", *BOUNDS, "--no-watch")
     uid = (await site.only())["run_uid"]
-    processes = [await site.operator.process("upgrade", "watch", uid, "-o", "json") for _ in range(3)]
+    processes = [
+        await site.operator.process("upgrade", "watch", uid, "-o", "json") for _ in range(3)
+    ]
     said = [await process.communicate() for process in processes]
     assert [process.returncode for process in processes] == [0, 0, 0]
     assert {states(json.loads(out)).count("succeeded") for out, _ in said} == {5}
@@ -256,6 +298,8 @@ async def test_a_lost_desired_bucket_repeats_nothing(site: Site) -> None:
     going = asyncio.create_task(site.run())
     while sum(site.attempts()) < 2:
         await asyncio.sleep(0.05)
-    await site.fleet.client.jetstream().purge_stream(f"KV_{DESIRED}", subject=kv_subject(DESIRED, ">"))
+    await site.fleet.client.jetstream().purge_stream(
+        f"KV_{DESIRED}", subject=kv_subject(DESIRED, ">")
+    )
     assert (await going)["phase"] == "Succeeded"
     assert site.attempts() == [1] * 5

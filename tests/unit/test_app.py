@@ -1,4 +1,6 @@
-"""The composition root: what DeviceInfo says while a manager hangs, what no File may touch, what `plan` exits with."""
+"""The composition root: what DeviceInfo says while a manager hangs, what no File may touch, what
+`plan` exits with.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The guides: each command in a console block is one that there is, with the options that it has; links lead on."""
+"""The guides: each command in a console block is one that there is, with the options that it has;
+links lead on.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ def test_links_lead_somewhere(name: str) -> None:
         page = guide.DOCS / path
         assert page.exists(), target
         titles = re.findall(r"^#+ (.*)$", page.read_text("utf-8"), re.MULTILINE) if anchor else []
-        assert not anchor or anchor in [re.sub(r"[^a-z0-9 -]", "", title.lower()).replace(" ", "-") for title in titles]
+        assert not anchor or anchor in [
+            re.sub(r"[^a-z0-9 -]", "", title.lower()).replace(" ", "-") for title in titles
+        ]
 
 
 def test_what_is_shown_is_looked_for_in_its_order() -> None:

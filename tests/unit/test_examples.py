@@ -1,4 +1,6 @@
-"""The examples in the README, in examples/ and in the docstrings of scores are what they claim to be."""
+"""The examples in the README, in examples/ and in the docstrings of scores are what they claim to
+be.
+"""
 
 import importlib
 import inspect
@@ -29,7 +31,10 @@ def docstring_examples() -> list[tuple[str, str]]:
     found = []
     for module in [
         scores,
-        *(importlib.import_module(f"scores.{info.name}") for info in pkgutil.iter_modules(scores.__path__)),
+        *(
+            importlib.import_module(f"scores.{info.name}")
+            for info in pkgutil.iter_modules(scores.__path__)
+        ),
     ]:
         things = [module, *(thing for _, thing in inspect.getmembers(module, inspect.isclass))]
         for thing in things:
@@ -37,10 +42,12 @@ def docstring_examples() -> list[tuple[str, str]]:
             if getattr(thing, "__module__", module.__name__) != module.__name__:
                 continue
             found += [
-                (thing.__name__, code) for code in re.findall(r"Example: ``(.*?)``$", text, re.DOTALL | re.MULTILINE)
+                (thing.__name__, code)
+                for code in re.findall(r"Example: ``(.*?)``$", text, re.DOTALL | re.MULTILINE)
             ]
             found += [
-                (thing.__name__, inspect.cleandoc(code)) for code in re.findall(r"::\n\n((?: {4}.*\n?|\n)+)", text)
+                (thing.__name__, inspect.cleandoc(code))
+                for code in re.findall(r"::\n\n((?: {4}.*\n?|\n)+)", text)
             ]
     return found
 
@@ -79,16 +86,22 @@ def test_every_command_line_of_the_readme_is_one():
     ("name", "code"), docstring_examples(), ids=lambda value: value if value.isidentifier() else ""
 )
 def test_examples_in_docstrings_run(name: str, code: str):
-    space: dict[str, object] = {kind.__name__: kind for kind in (Container, File, Manifest, SystemdUnit, SystemUpgrade)}
+    space: dict[str, object] = {
+        kind.__name__: kind for kind in (Container, File, Manifest, SystemdUnit, SystemUpgrade)
+    }
     exec(code if "\n" in code or code.startswith("manifest") else f"made = {code}", space)
     made = space.get("made", space.get("manifest"))
     assert isinstance(made, Score | Manifest), name
 
 
 def test_docstrings_have_examples_of_every_kind_that_authors_start_with():
-    assert {"File", "SystemdUnit", "Container", "Manifest"} <= {name for name, _ in docstring_examples()}
+    assert {"File", "SystemdUnit", "Container", "Manifest"} <= {
+        name for name, _ in docstring_examples()
+    }
 
 
 def test_the_example_is_the_same_in_python_and_yaml():
     python, yaml = (load(str(ROOT / "examples" / f"web.{ending}")) for ending in ("py", "yaml"))
-    assert [manifest.canonical() for manifest in python] == [manifest.canonical() for manifest in yaml]
+    assert [manifest.canonical() for manifest in python] == [
+        manifest.canonical() for manifest in yaml
+    ]

@@ -1,4 +1,6 @@
-"""The clock that stands still: who sleeps is woken in order, at the moment, and never by real time."""
+"""The clock that stands still: who sleeps is woken in order, at the moment, and never by real
+time.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ async def test_sleepers_wake_in_order_each_at_its_moment() -> None:
             await clock.sleep(again)
             woken.append((name, clock.monotonic()))
 
-    tasks = [asyncio.create_task(sleeper(*args)) for args in (("c", 3.0), ("a", 1.0, 1.5), ("b", 1.0))]
+    tasks = [
+        asyncio.create_task(sleeper(*args)) for args in (("c", 3.0), ("a", 1.0, 1.5), ("b", 1.0))
+    ]
     await clock.advance(2)
     assert woken == [("a", 1.0), ("b", 1.0)]
     await clock.advance(1)

@@ -65,7 +65,12 @@ def test_what_the_bundle_speaks_of_is_written_and_the_rest_stays() -> None:
     key = spell_key(bytes(32))
     certificate = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
     value = configured(
-        found, roots=["/srv"], labels={"site": "away"}, trusted_keys=[key], tls_ca=certificate, profile="system"
+        found,
+        roots=["/srv"],
+        labels={"site": "away"},
+        trusted_keys=[key],
+        tls_ca=certificate,
+        profile="system",
     )
     assert value["agent"] == {"device_id": "pi-01", "kinds": ["File"]}
     assert value["files"] == {"roots": ["/srv"], "setuid": True}

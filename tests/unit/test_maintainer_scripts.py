@@ -1,4 +1,6 @@
-"""The packages' scripts: what they remove is theirs, and not through a link; whom the launcher leaves as root."""
+"""The packages' scripts: what they remove is theirs, and not through a link; whom the launcher
+leaves as root.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +24,12 @@ def tidy(home: Path) -> None:
 
 
 def elsewhere(folder: Path) -> list[Path]:
-    """What belongs to the rest of the device, below the names that the script removes in the home."""
+    """What belongs to the rest of the device, below the names that the script removes in the
+    home.
+    """
     kept = [
-        folder / name / "kept" for name in ("cni", "containers", "containers/storage", "systemd", "share/containers")
+        folder / name / "kept"
+        for name in ("cni", "containers", "containers/storage", "systemd", "share/containers")
     ]
     for path in kept:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -33,7 +38,9 @@ def elsewhere(folder: Path) -> list[Path]:
 
 
 def test_nothing_is_removed_through_a_link(tmp_path: Path) -> None:
-    for number, link in enumerate((".config", ".local", ".local/share", ".cache", ".local/share/containers")):
+    for number, link in enumerate(
+        (".config", ".local", ".local/share", ".cache", ".local/share/containers")
+    ):
         home, folder = tmp_path / f"{number}" / "home", tmp_path / f"{number}" / "etc"
         home.mkdir(parents=True)
         kept = elsewhere(folder)
@@ -71,13 +78,21 @@ def test_what_scores_made_stays(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["agent", "updater"])
-def test_a_package_whose_libraries_were_taken_away_by_hand_can_be_removed(tmp_path: Path, name: str) -> None:
+def test_a_package_whose_libraries_were_taken_away_by_hand_can_be_removed(
+    tmp_path: Path, name: str
+) -> None:
     script, library = tmp_path / "prerm", tmp_path / name / "lib"
-    script.write_text((DEB / f"harmony-{name}" / "prerm").read_text("utf-8").replace("/opt/harmony", str(tmp_path)))
+    script.write_text(
+        (DEB / f"harmony-{name}" / "prerm")
+        .read_text("utf-8")
+        .replace("/opt/harmony", str(tmp_path))
+    )
     for there in (False, True):
         if there:
             (library / "a" / "__pycache__" / "b").mkdir(parents=True)
-        done = subprocess.run(["/bin/sh", str(script), "upgrade"], check=False, capture_output=True, timeout=60)
+        done = subprocess.run(
+            ["/bin/sh", str(script), "upgrade"], check=False, capture_output=True, timeout=60
+        )
         assert (done.returncode, done.stderr) == (0, b"")
     assert (list(library.iterdir()), list((library / "a").iterdir())) == ([library / "a"], [])
 
@@ -93,16 +108,24 @@ for name in usermod loginctl systemctl rm sed sleep; do eval "$name() { :; }"; d
 def test_a_user_who_cannot_be_removed_is_named_with_what_to_do(tmp_path: Path) -> None:
     functions, _, _ = POSTRM.read_text("utf-8").partition("remove_group() {")
     script = tmp_path / "purge"
-    script.write_text(f"{functions}\nHOME_={tmp_path}\n{STANDINS}\nremove_user\necho went on\n", "utf-8")
-    done = subprocess.run(["/bin/sh", str(script)], check=False, capture_output=True, text=True, timeout=60)
+    script.write_text(
+        f"{functions}\nHOME_={tmp_path}\n{STANDINS}\nremove_user\necho went on\n", "utf-8"
+    )
+    done = subprocess.run(
+        ["/bin/sh", str(script)], check=False, capture_output=True, text=True, timeout=60
+    )
     assert (done.returncode, done.stdout) == (1, "")
     assert "cannot remove the user fleet-agent" in done.stderr
     assert "pgrep --uid 2000" in done.stderr
 
 
 @pytest.mark.parametrize("before", ["--replace", "--wait=3", "--config=x", "-v", "--"])
-def test_what_the_launcher_takes_for_the_verb_is_the_verb(before: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """It keeps root by the first word alone; where something stands before `join`, nobody is to join at all."""
+def test_what_the_launcher_takes_for_the_verb_is_the_verb(
+    before: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It keeps root by the first word alone; where something stands before `join`, nobody is to
+    join at all.
+    """
     assert parser().parse_args(["join", "b"]).verb == "join"
     with pytest.raises(SystemExit) as ended:
         parser().parse_args([before, "join", "b"])

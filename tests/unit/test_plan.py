@@ -1,4 +1,6 @@
-"""``harmony-agent plan`` as a person sees it: lines and exit codes, over a real ledger and real files."""
+"""``harmony-agent plan`` as a person sees it: lines and exit codes, over a real ledger and real
+files.
+"""
 
 from __future__ import annotations
 
@@ -41,10 +43,23 @@ class Device:
         )
 
     def file(self, name: str, **more: Any) -> dict[str, Any]:
-        return {"kind": "File", "name": name, "path": f"{self.srv}/{name}", "content": "hi\n", "mode": "0644", **more}
+        return {
+            "kind": "File",
+            "name": name,
+            "path": f"{self.srv}/{name}",
+            "content": "hi\n",
+            "mode": "0644",
+            **more,
+        }
 
     def manifest(self, *scores: dict[str, Any], **more: Any) -> dict[str, Any]:
-        value = {"api": "harmony/v1", "device": "pi-01", "deployment": "web", "lineage": LINEAGE, "generation": 1}
+        value = {
+            "api": "harmony/v1",
+            "device": "pi-01",
+            "deployment": "web",
+            "lineage": LINEAGE,
+            "generation": 1,
+        }
         return {**value, "scores": list(scores), **more}
 
     def accepted(self, *scores: dict[str, Any]) -> None:
@@ -55,9 +70,13 @@ class Device:
         data = canonical(value)
         desired = desired_of(decode(data, device="pi-01", deployment="web"), {})
         settings = load(str(self.config), {})
-        kind = app.KINDS["File"](app.KindContext(settings, FakeStore("File"), FakeClock(), FakeBuckets())).reconciler
+        kind = app.KINDS["File"](
+            app.KindContext(settings, FakeStore("File"), FakeClock(), FakeBuckets())
+        ).reconciler
         records = [_record(kind, key, one) for key, one in desired.items()]
-        asyncio.run(ledger.accept(StoredManifest("web", LINEAGE, 1, content_digest(value), data, {})))
+        asyncio.run(
+            ledger.accept(StoredManifest("web", LINEAGE, 1, content_digest(value), data, {}))
+        )
         asyncio.run(ledger.put(records))
         ledger.close()
         for score in scores:
@@ -77,7 +96,9 @@ class Device:
 def _record(kind: Any, key: Key, desired: Any) -> OwnershipRecord:
     facts, claims = kind.facts(key.name, desired, None), kind.claims(desired.spec)
     spec = desired.spec
-    return OwnershipRecord(key.kind, key.name, "web", desired.digest, 1, spec.on_remove, claims, desired.version, facts)
+    return OwnershipRecord(
+        key.kind, key.name, "web", desired.digest, 1, spec.on_remove, claims, desired.version, facts
+    )
 
 
 @pytest.fixture
@@ -85,7 +106,9 @@ def device(tmp_path: Path) -> Device:
     return Device(tmp_path)
 
 
-def test_what_is_only_reported_is_told_as_reported(device: Device, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_only_reported_is_told_as_reported(
+    device: Device, capsys: pytest.CaptureFixture[str]
+) -> None:
     device.accepted(device.file("motd", drift="report"))
     (device.srv / "motd").write_text("edited by hand\n")
     assert device.plan() == 1
@@ -100,9 +123,13 @@ def test_what_is_as_wanted_is_no_line(device: Device, capsys: pytest.CaptureFixt
     assert (device.plan(), capsys.readouterr().out) == (0, "nothing would change\n")
 
 
-def test_a_change_and_what_comes_after_it(device: Device, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_change_and_what_comes_after_it(
+    device: Device, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     device.accepted(device.file("motd"))
-    path = device.written(tmp_path, device.file("motd", content="new\n"), device.file("next", after=["File/motd"]))
+    path = device.written(
+        tmp_path, device.file("motd", content="new\n"), device.file("next", after=["File/motd"])
+    )
     assert device.plan(path) == 1
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("File/motd: ")
@@ -122,7 +149,12 @@ def test_a_change_and_what_comes_after_it(device: Device, tmp_path: Path, capsys
     ],
 )
 def test_a_manifest_that_the_agent_would_refuse_is_refused(
-    device: Device, tmp_path: Path, capsys: pytest.CaptureFixture[str], more: dict[str, Any], code: int, reason: str
+    device: Device,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    more: dict[str, Any],
+    code: int,
+    reason: str,
 ) -> None:
     device.accepted(device.file("a"), device.file("b"))
     assert device.plan(device.written(tmp_path, device.file("a"), **more)) == code
@@ -131,14 +163,18 @@ def test_a_manifest_that_the_agent_would_refuse_is_refused(
     assert last == "nothing would change"
 
 
-def test_a_kind_that_is_not_allowed_any_more_is_blocked(device: Device, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_kind_that_is_not_allowed_any_more_is_blocked(
+    device: Device, capsys: pytest.CaptureFixture[str]
+) -> None:
     device.accepted(device.file("motd"))
     device.configure('["SystemUpgrade"]')
     assert device.plan() == 1
     assert capsys.readouterr().out.startswith("File/motd: Blocked/KindNotAllowed: ")
 
 
-def test_what_is_released_is_told_so(device: Device, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_released_is_told_so(
+    device: Device, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     device.accepted(device.file("a", on_remove="orphan"), device.file("b"))
     assert device.plan(device.written(tmp_path, device.file("b"))) == 1
     assert "File/a: released: it stays as it is and is ours no more\n" in capsys.readouterr().out

@@ -35,7 +35,12 @@ def prepare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 @pytest.mark.parametrize(
     "config",
-    [{"files": 7}, {"files": {"roots": 7}}, {"files": {"roots": [7, "", "srv", "/a/../b"]}}, {"systemd": []}],
+    [
+        {"files": 7},
+        {"files": {"roots": 7}},
+        {"files": {"roots": [7, "", "srv", "/a/../b"]}},
+        {"systemd": []},
+    ],
     ids=["section", "roots", "root", "systemd"],
 )
 def test_a_configuration_that_cannot_be_used_is_left_to_the_agent(

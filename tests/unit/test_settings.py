@@ -1,4 +1,6 @@
-"""The agent's configuration: the contract's example, overrides, and what is refused with file, key and fix."""
+"""The agent's configuration: the contract's example, overrides, and what is refused with file, key
+and fix.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +88,12 @@ OVERRIDES: list[tuple[str, str, tuple[str, str], Any]] = [
     ("AGENT__DEVICE_ID", "12", ("agent", "device_id"), "12"),
     ("AGENT__DEVICE_ID", "true", ("agent", "device_id"), "true"),
     ("AGENT__DEVICE_ID", "2026-11-29", ("agent", "device_id"), "2026-11-29"),
-    ("AGENT__DEVICE_ID", "2026-13-45", ("agent", "device_id"), "2026-13-45"),  # no date, and a good name
+    (
+        "AGENT__DEVICE_ID",
+        "2026-13-45",
+        ("agent", "device_id"),
+        "2026-13-45",
+    ),  # no date, and a good name
     ("AGENT__KINDS", "File", ("agent", "kinds"), ["File"]),
     ("AGENT__KINDS", "File,Container", ("agent", "kinds"), ["File", "Container"]),
     ("AGENT__STATE_DIR", "/srv/state", ("agent", "state_dir"), "/srv/state"),
@@ -107,7 +114,9 @@ OVERRIDES: list[tuple[str, str, tuple[str, str], Any]] = [
 
 
 @pytest.mark.parametrize(("name", "text", "where", "value"), OVERRIDES)
-def test_a_variable_overrides(place: Path, name: str, text: str, where: tuple[str, str], value: Any) -> None:
+def test_a_variable_overrides(
+    place: Path, name: str, text: str, where: tuple[str, str], value: Any
+) -> None:
     settings = read(place, CONTRACT, **{f"HARMONY_AGENT__{name}": text})
     assert settings.model_dump(mode="json")[where[0]][where[1]] == value
 
@@ -128,16 +137,32 @@ REFUSED: dict[str, tuple[str, dict[str, str], str]] = {
     "unknown key": (LEAST + "[nats]\nserver = 'x'\n", {}, "nats.server: nothing honours this key"),
     "unknown kind": (LEAST + 'kinds = ["Shell"]\n', {}, "agent.kinds.0: Input should be 'File'"),
     "relative root": (LEAST + '[files]\nroots = ["srv"]\n', {}, "files.roots.0: must be absolute"),
-    "root with ..": (LEAST + '[files]\nroots = ["/srv/.."]\n', {}, "files.roots.0: must be absolute"),
-    "relative state_dir": ('[agent]\ndevice_id = "a"\nstate_dir = "x"\n', {}, "agent.state_dir: must be absolute"),
+    "root with ..": (
+        LEAST + '[files]\nroots = ["/srv/.."]\n',
+        {},
+        "files.roots.0: must be absolute",
+    ),
+    "relative state_dir": (
+        '[agent]\ndevice_id = "a"\nstate_dir = "x"\n',
+        {},
+        "agent.state_dir: must be absolute",
+    ),
     "no servers": (LEAST + "[nats]\nservers = []\n", {}, "nats.servers"),
     "servers text": (LEAST + '[nats]\nservers = "x"\n', {}, "nats.servers"),
-    "interval 0": (LEAST + "[intervals]\npoll = 0\n", {}, "intervals.poll: Input should be greater than 0"),
+    "interval 0": (
+        LEAST + "[intervals]\npoll = 0\n",
+        {},
+        "intervals.poll: Input should be greater than 0",
+    ),
     "interval nan": (LEAST + "[intervals]\npoll = nan\n", {}, "intervals.poll"),
     "interval inf": (LEAST + "[intervals]\npoll = inf\n", {}, "intervals.poll"),
     "interval text": (LEAST + "[intervals]\npoll = 'often'\n", {}, "intervals.poll"),
     "interval true": (LEAST + "[intervals]\npoll = true\n", {}, "intervals.poll"),
-    "scope": (LEAST + '[systemd]\nscope = "root"\n', {}, "systemd.scope: Input should be 'user' or 'system'"),
+    "scope": (
+        LEAST + '[systemd]\nscope = "root"\n',
+        {},
+        "systemd.scope: Input should be 'user' or 'system'",
+    ),
     "setuid text": (LEAST + '[files]\nsetuid = "yes"\n', {}, "files.setuid"),
     "label number": (LEAST + "[labels]\nrack = 12\n", {}, "labels.rack"),
     "section no table": (LEAST + "nats = 5\n", {}, "agent.nats: nothing honours this key"),
@@ -148,14 +173,34 @@ REFUSED: dict[str, tuple[str, dict[str, str], str]] = {
         {"NTS__SERVERS": "a"},
         "cannot use $HARMONY_AGENT__NTS__SERVERS: nothing honours",
     ),
-    "variable without key": (LEAST, {"NATS": "a"}, "cannot use $HARMONY_AGENT__NATS: nothing honours"),
+    "variable without key": (
+        LEAST,
+        {"NATS": "a"},
+        "cannot use $HARMONY_AGENT__NATS: nothing honours",
+    ),
     "variable of no key": (LEAST, {"NATS__SERVER": "a"}, "nats.server: nothing honours this key"),
     "variable with empty key": (LEAST, {"NATS__": "a"}, "nothing honours"),
-    "trust without keys": (LEAST + "[trust]\nrequire = true\n", {}, "trust: require = true needs keys"),
+    "trust without keys": (
+        LEAST + "[trust]\nrequire = true\n",
+        {},
+        "trust: require = true needs keys",
+    ),
     "trust no list": (LEAST + f'[trust]\nkeys = "{KEY}"\n', {}, "trust.keys: "),
-    "trust no key": (LEAST + '[trust]\nkeys = ["hunter2"]\n', {}, "trust.keys.0: must be ed25519: and the base64 of"),
-    "trust half a key": (LEAST + f'[trust]\nkeys = ["{KEY[:-4]}"]\n', {}, "trust.keys.0: must be ed25519:"),
-    "trust twice": (LEAST + f'[trust]\nkeys = ["{KEY}", "{KEY}"]\n', {}, "trust: keys has the same key twice"),
+    "trust no key": (
+        LEAST + '[trust]\nkeys = ["hunter2"]\n',
+        {},
+        "trust.keys.0: must be ed25519: and the base64 of",
+    ),
+    "trust half a key": (
+        LEAST + f'[trust]\nkeys = ["{KEY[:-4]}"]\n',
+        {},
+        "trust.keys.0: must be ed25519:",
+    ),
+    "trust twice": (
+        LEAST + f'[trust]\nkeys = ["{KEY}", "{KEY}"]\n',
+        {},
+        "trust: keys has the same key twice",
+    ),
     "trust require text": (LEAST + "[trust]\nrequire = 'yes'\n", {}, "trust.require"),
     "trust by a variable": (LEAST, {"TRUST__REQUIRE": "true"}, "trust: require = true needs keys"),
     "not TOML": ("[agent\n", {}, "cannot read the configuration"),
@@ -165,7 +210,9 @@ REFUSED: dict[str, tuple[str, dict[str, str], str]] = {
 
 @pytest.mark.parametrize(("text", "variables", "message"), REFUSED.values(), ids=REFUSED)
 def test_refused(place: Path, text: str, variables: dict[str, str], message: str) -> None:
-    found = refused(place, text, **{f"HARMONY_AGENT__{name}": value for name, value in variables.items()})
+    found = refused(
+        place, text, **{f"HARMONY_AGENT__{name}": value for name, value in variables.items()}
+    )
     assert message in found
     assert str(place) in found or "HARMONY_AGENT__" in found
 
@@ -176,7 +223,9 @@ def test_all_that_is_wrong_is_said_at_once(place: Path) -> None:
 
 
 def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InvalidSettings, match=r"cannot read the configuration .*/none\.toml: No such file"):
+    with pytest.raises(
+        InvalidSettings, match=r"cannot read the configuration .*/none\.toml: No such file"
+    ):
         load(str(tmp_path / "none.toml"), {})
     with pytest.raises(InvalidSettings, match="Is a directory"):
         load(str(tmp_path), {})
@@ -186,7 +235,10 @@ def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 
 def test_no_value_is_told(place: Path) -> None:
-    text = LEAST + '[nats]\nservers = [5, "nats://user:hunter2@host"]\ncredentials = ["hunter2"]\nhunter3 = "hunter2"\n'
+    text = (
+        LEAST
+        + '[nats]\nservers = [5, "nats://user:hunter2@host"]\ncredentials = ["hunter2"]\nhunter3 = "hunter2"\n'
+    )
     assert "hunter2" not in refused(place, text)
 
 
@@ -205,7 +257,9 @@ def test_toml_that_is_none_is_told_with_its_place(place: Path, name: str) -> Non
     place.write_bytes(broken.TOML[name].encode("utf-8", "surrogateescape"))
     with pytest.raises(InvalidSettings) as caught:
         load(str(place), {})
-    assert re.search(r"line [1-9][0-9]*, column [1-9][0-9]*|at end of document|agent: ", str(caught.value))
+    assert re.search(
+        r"line [1-9][0-9]*, column [1-9][0-9]*|at end of document|agent: ", str(caught.value)
+    )
 
 
 @pytest.mark.parametrize("value", ["9" * 5000, "[" * 3000, "\udcff", '"\\ud800"', "\0"])

@@ -1,7 +1,8 @@
-"""Days of a device's life in minutes: random faults, from a seed that Hypothesis prints, over the engine and the fakes.
+"""Days of a device's life in minutes: random faults, from a seed that Hypothesis prints, over the
+engine and the fakes.
 
-Whatever happened, once the faults end the device is as its manifests say, and says so. On the way: no generation goes
-back, and nothing that isn't ours is touched.
+Whatever happened, once the faults end the device is as its manifests say, and says so. On the way:
+no generation goes back, and nothing that isn't ours is touched.
 """
 
 from __future__ import annotations
@@ -75,7 +76,13 @@ def probe_nothing() -> Any:
 async def describe() -> DeviceInfo:
     os = OsInfo(id="debian", version_id="12", arch="x86_64", kernel="6")
     return DeviceInfo(
-        device=DEVICE, labels={}, agent_version="1", boot_id="b", os=os, kinds=["File"], capabilities=Capabilities()
+        device=DEVICE,
+        labels={},
+        agent_version="1",
+        boot_id="b",
+        os=os,
+        kinds=["File"],
+        capabilities=Capabilities(),
     )
 
 
@@ -108,7 +115,9 @@ class Life(RuleBasedStateMachine):
 
     async def _start(self) -> None:
         times = Times(
-            self.clock, lambda: format_time(datetime.fromtimestamp(self.clock.now(), UTC)), self.chance.random
+            self.clock,
+            lambda: format_time(datetime.fromtimestamp(self.clock.now(), UTC)),
+            self.chance.random,
         )
         book = DeviceState(self.ledger, times.wire_now)
         self.files = Files(book.store("File"))
@@ -140,7 +149,9 @@ class Life(RuleBasedStateMachine):
         """What the device says of a generation never goes back."""
         if bucket == ACTUAL:
             name, said = key.partition(".")[2], json.loads(data)
-            assert (said["generation"] or 0) >= self.shown[name], f"{name} went back to {said['generation']}"
+            assert (said["generation"] or 0) >= self.shown[name], (
+                f"{name} went back to {said['generation']}"
+            )
             self.shown[name] = said["generation"] or 0
         if bucket == HEARTBEAT:
             assert len(data) <= 256
@@ -148,17 +159,34 @@ class Life(RuleBasedStateMachine):
     def publish(self, deployment: str, files: dict[str, str], **more: Any) -> None:
         self.generation[deployment] += 1
         scores = [
-            {"kind": "File", "name": f"{deployment}-{name}", "path": path(deployment, name), "content": content}
+            {
+                "kind": "File",
+                "name": f"{deployment}-{name}",
+                "path": path(deployment, name),
+                "content": content,
+            }
             for name, content in files.items()
         ]
-        value = {"api": "harmony/v1", "device": DEVICE, "deployment": deployment, "lineage": LINEAGE}
-        value |= {"generation": self.generation[deployment], "scores": scores, "allow_prune": 1000, **more}
+        value = {
+            "api": "harmony/v1",
+            "device": DEVICE,
+            "deployment": deployment,
+            "lineage": LINEAGE,
+        }
+        value |= {
+            "generation": self.generation[deployment],
+            "scores": scores,
+            "allow_prune": 1000,
+            **more,
+        }
         self.roster[deployment] = value
         self.write(deployment)
 
     def write(self, deployment: str) -> None:
         if DESIRED in self.plane.entries:
-            data = json.dumps(self.roster[deployment], sort_keys=True, separators=(",", ":")).encode()
+            data = json.dumps(
+                self.roster[deployment], sort_keys=True, separators=(",", ":")
+            ).encode()
             self.plane.set(DESIRED, f"{DEVICE}.{deployment}", data)
 
     # -- what happens
@@ -219,7 +247,11 @@ class Life(RuleBasedStateMachine):
     def answers_are_lost(self, answers: int) -> None:
         self.plane.lost_answers = answers
 
-    @rule(deployment=st.sampled_from(DEPLOYMENTS), name=st.sampled_from(NAMES), count=st.integers(1, 5))
+    @rule(
+        deployment=st.sampled_from(DEPLOYMENTS),
+        name=st.sampled_from(NAMES),
+        count=st.integers(1, 5),
+    )
     def it_fails_for_a_while(self, deployment: str, name: str, count: int) -> None:
         self.faults.errors[f"{deployment}-{name}"] = [Transient("IoError", "cannot write")] * count
 
@@ -239,10 +271,17 @@ class Life(RuleBasedStateMachine):
     def the_disk_is_full(self, full: bool) -> None:
         self.ledger.full = full
 
-    @rule(deployment=st.sampled_from(DEPLOYMENTS), name=st.sampled_from(NAMES), content=st.sampled_from([b"x", None]))
+    @rule(
+        deployment=st.sampled_from(DEPLOYMENTS),
+        name=st.sampled_from(NAMES),
+        content=st.sampled_from([b"x", None]),
+    )
     def somebody_changes_a_file(self, deployment: str, name: str, content: bytes | None) -> None:
         place = path(deployment, name)
-        if place in self.faults.foreign or ("File", f"{deployment}-{name}") not in self.ledger.owned:
+        if (
+            place in self.faults.foreign
+            or ("File", f"{deployment}-{name}") not in self.ledger.owned
+        ):
             return
         self.disk.pop(place, None)
         if content is not None:
@@ -253,7 +292,11 @@ class Life(RuleBasedStateMachine):
         """Where nothing of ours is or is being made."""
         place = path(deployment, name)
         wanted = ("File", f"{deployment}-{name}")
-        if place not in self.disk and wanted not in self.ledger.owned and wanted not in self.engine.state.desired:
+        if (
+            place not in self.disk
+            and wanted not in self.ledger.owned
+            and wanted not in self.engine.state.desired
+        ):
             self.disk[place] = self.faults.foreign[place] = b"by hand"
 
     @rule(seconds=st.sampled_from([0.0, 1.0, HOUR]))
@@ -305,7 +348,9 @@ class Life(RuleBasedStateMachine):
         self.plane.mend()
         for deployment, value in self.roster.items():
             if any(self._failed_for_good(score["name"]) for score in value["scores"]):
-                self.publish(deployment, dict.fromkeys(NAMES, "mended"))  # only another spec can help
+                self.publish(
+                    deployment, dict.fromkeys(NAMES, "mended")
+                )  # only another spec can help
             else:
                 self.write(deployment)
 
@@ -316,7 +361,9 @@ class Life(RuleBasedStateMachine):
     def _wait_for(self, condition: Callable[[], bool], seconds: float) -> None:
         end = self.loop.passed + seconds
         while not condition():
-            assert self.loop.passed < end, f"not so after {seconds:.0f} s: {self.engine.statuses()}\n{self.disk}"
+            assert self.loop.passed < end, (
+                f"not so after {seconds:.0f} s: {self.engine.statuses()}\n{self.disk}"
+            )
             self.run(asyncio.sleep(1.0))  # type: ignore[arg-type]
 
     def _as_wanted(self) -> bool:
@@ -347,8 +394,16 @@ Life.TestCase.settings = settings(
     max_examples=25,
     stateful_step_count=40,
     deadline=None,
-    phases=[Phase.explicit, Phase.reuse, Phase.generate],  # to shrink a day takes longer than to read it
+    phases=[
+        Phase.explicit,
+        Phase.reuse,
+        Phase.generate,
+    ],  # to shrink a day takes longer than to read it
     print_blob=True,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
+    suppress_health_check=[
+        HealthCheck.too_slow,
+        HealthCheck.filter_too_much,
+        HealthCheck.data_too_large,
+    ],
 )
 TestLife = Life.TestCase

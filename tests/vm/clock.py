@@ -1,7 +1,8 @@
-"""Serves this machine's time over NTP on the loopback of the namespace that it is run in: python -I -S clock.py
+"""Serves this machine's time over NTP on the loopback of the namespace that it is run in: python -I
+-S clock.py
 
-A virtual machine sets its clock by it, so that it has one that is synchronised and no need of the world outside. Must
-import nothing but the standard library.
+A virtual machine sets its clock by it, so that it has one that is synchronised and no need of the
+world outside. Must import nothing but the standard library.
 """
 
 import socket
@@ -21,7 +22,9 @@ def stamp(at: float) -> bytes:
 def answer(asked: bytes, received: float) -> bytes:
     """The server's packet for a client's: what the client sent comes back as the origin."""
     now = time.time()
-    head = struct.pack(">BBbbII4s", _VERSION << 3 | _SERVER, _STRATUM, 6, -20, 0, 0, bytes([127, 0, 0, 1]))
+    head = struct.pack(
+        ">BBbbII4s", _VERSION << 3 | _SERVER, _STRATUM, 6, -20, 0, 0, bytes([127, 0, 0, 1])
+    )
     return head + stamp(received) + asked[40:48] + stamp(received) + stamp(now)
 
 

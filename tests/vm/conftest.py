@@ -1,4 +1,6 @@
-"""Fixtures: one virtual machine for all tests of this folder, because it takes long to boot. See machine.py."""
+"""Fixtures: one virtual machine for all tests of this folder, because it takes long to boot. See
+machine.py.
+"""
 
 import shutil
 from collections.abc import Generator, Iterator
@@ -26,7 +28,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """A failure shows the end of the machine's console and journal."""
     report = yield
     vm = item.session.stash.get(_VM, None)
@@ -46,10 +50,14 @@ def _journal_end(vm: Vm) -> str:
 
 @pytest.fixture(scope="session")
 def lab() -> Iterator[VmLab]:
-    """Where the machine is made. That this host can't make one is a failure: nobody asks for these tests by chance."""
+    """Where the machine is made. That this host can't make one is a failure: nobody asks for these
+    tests by chance.
+    """
     lacks = missing()
     if shutil.which(QEMU) is None:
-        lacks.append(f"cannot boot a virtual machine: {QEMU} not installed; see tests/vm/apt-packages.txt")
+        lacks.append(
+            f"cannot boot a virtual machine: {QEMU} not installed; see tests/vm/apt-packages.txt"
+        )
     if lacks:
         pytest.fail("; ".join(lacks), pytrace=False)
     with VmLab() as made:

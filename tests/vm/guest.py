@@ -1,6 +1,8 @@
-"""Talks to the guest agent in a virtual machine, over a virtio port: no network, and it answers early in the boot.
+"""Talks to the guest agent in a virtual machine, over a virtio port: no network, and it answers
+early in the boot.
 
-The guest agent is Debian's own, qemu-guest-agent. Must not know how the machine was started, nor what runs in it.
+The guest agent is Debian's own, qemu-guest-agent. Must not know how the machine was started, nor
+what runs in it.
 """
 
 import base64
@@ -15,7 +17,10 @@ from typing import Any
 from tests.device.commands import CommandError, Result
 from tests.device.tools import HarnessError
 
-_POLL, _SLOWEST_POLL = 0.02, 0.5  # seconds between two questions whether a command has ended; each costs the guest time
+_POLL, _SLOWEST_POLL = (
+    0.02,
+    0.5,
+)  # seconds between two questions whether a command has ended; each costs the guest time
 _SYNC = b"\xff"  # starts the guest agent's parser anew, and stands before its answer to guest-sync-delimited
 
 
@@ -44,7 +49,9 @@ class Guest:
         self._socket.close()
 
     def sync(self, timeout: float) -> None:
-        """Return when the guest agent answers to what is asked now, and not to what was asked before."""
+        """Return when the guest agent answers to what is asked now, and not to what was asked
+        before.
+        """
         self._number += 1
         ask = {"execute": "guest-sync-delimited", "arguments": {"id": self._number}}
         deadline = time.monotonic() + timeout
@@ -58,7 +65,9 @@ class Guest:
     def call(self, command: str, *, timeout: float = 20, **arguments: Any) -> Any:
         """One command of the guest agent's own protocol; its answer."""
         deadline = time.monotonic() + timeout
-        self._send(json.dumps({"execute": command, "arguments": arguments}).encode() + b"\n", deadline)
+        self._send(
+            json.dumps({"execute": command, "arguments": arguments}).encode() + b"\n", deadline
+        )
         answer = json.loads(self._line(deadline))
         if "error" in answer:
             raise GuestRefused(f"cannot do {command} in the guest: {answer['error'].get('desc')}")
@@ -67,7 +76,9 @@ class Guest:
     def run(
         self, argv: Sequence[str], *, given: bytes | None, env: Mapping[str, str], timeout: float
     ) -> Result:  # fmt: skip
-        """Run a command to its end. After `timeout` seconds it is killed and CommandError raised."""
+        """Run a command to its end. After `timeout` seconds it is killed and CommandError
+        raised.
+        """
         asked: dict[str, Any] = {"path": argv[0], "arg": list(argv[1:]), "capture-output": True}
         asked["env"] = [f"{key}={value}" for key, value in env.items()]
         if given is not None:
@@ -81,7 +92,9 @@ class Guest:
         while not (seen := self.call("guest-exec-status", pid=pid))["exited"]:
             if time.monotonic() > deadline:
                 if killed:
-                    raise GuestGone(f"cannot end {' '.join(argv)} in the guest: it was killed and is still there")
+                    raise GuestGone(
+                        f"cannot end {' '.join(argv)} in the guest: it was killed and is still there"
+                    )
                 self.call("guest-exec", path="kill", arg=["-KILL", str(pid)])
                 deadline, killed = deadline + 10, True
             time.sleep(poll)

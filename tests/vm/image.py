@@ -1,4 +1,5 @@
-"""The disk image of the virtual machine: a device's layers with a kernel, and what a machine of its own needs besides.
+"""The disk image of the virtual machine: a device's layers with a kernel, and what a machine of its
+own needs besides.
 
 Must not boot a virtual machine. What is shared with devices is in tests/device/image.py.
 """
@@ -10,8 +11,18 @@ from tests.device.image import Images, packages
 from tests.device.tools import call
 
 SUITE = "bookworm"
-ADDRESS, HOST = "10.0.2.15", "10.0.2.2"  # QEMU's own network: the guest, and the loopback of where QEMU runs
-PACKAGES = ["linux-image-cloud-amd64", "initramfs-tools", "zstd", "qemu-guest-agent", "systemd-timesyncd", "kmod"]
+ADDRESS, HOST = (
+    "10.0.2.15",
+    "10.0.2.2",
+)  # QEMU's own network: the guest, and the loopback of where QEMU runs
+PACKAGES = [
+    "linux-image-cloud-amd64",
+    "initramfs-tools",
+    "zstd",
+    "qemu-guest-agent",
+    "systemd-timesyncd",
+    "kmod",
+]
 
 _FILES = {
     "/etc/hostname": "vm\n",
@@ -26,11 +37,12 @@ _FILES = {
     "/etc/systemd/system/qemu-guest-agent.service.d/quiet.conf": "[Service]\nLogLevelMax=warning\n",
     # A whole system has no bound on tasks and files that a device in a namespace has to be told.
     "/etc/containers/containers.conf": '[engine]\nruntime = "runc"\n',
-    # Nothing is written to the disk's journal before it is asked for otherwise, and a power cut would lose the tail.
+    # Nothing is written to the disk's journal before it is asked for otherwise, and a power cut
+    # would lose the tail.
     "/etc/systemd/journald.conf.d/vm.conf": "[Journal]\nStorage=persistent\nSyncIntervalSec=5s\nForwardToConsole=no\n",
 }
-# The first would hold up the boot for preparation, which has no network. The agent needs none of podman's own, and each
-# costs an emulated processor seconds of every boot.
+# The first would hold up the boot for preparation, which has no network. The agent needs none of
+# podman's own, and each costs an emulated processor seconds of every boot.
 _PODMAN = ("podman.service", "podman-restart.service")
 _DISABLED = (((), ("systemd-networkd-wait-online.service", *_PODMAN)), (("--global",), _PODMAN))
 _ENABLED = ("systemd-networkd.service", "systemd-timesyncd.service")
@@ -57,4 +69,12 @@ class VmImages(Images):
         call("systemctl", f"--root={root}", "enable", *_ENABLED)
         for options, units in _DISABLED:
             call("systemctl", f"--root={root}", *options, "disable", *units)
-        call("chroot", str(root), "update-initramfs", "-u", "-k", "all", env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"})
+        call(
+            "chroot",
+            str(root),
+            "update-initramfs",
+            "-u",
+            "-k",
+            "all",
+            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
+        )

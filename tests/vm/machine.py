@@ -1,8 +1,8 @@
 """A disposable virtual machine: Debian with a kernel of its own, on a processor that QEMU emulates.
 
-It is used as a device is (tests/device): runs commands, gives up its files and its journal, reboots, loses its power.
-QEMU runs in a lan's network namespace, so that what the machine reaches is what listens there and nothing else. Must
-not import pytest.
+It is used as a device is (tests/device): runs commands, gives up its files and its journal,
+reboots, loses its power. QEMU runs in a lan's network namespace, so that what the machine reaches
+is what listens there and nothing else. Must not import pytest.
 """
 
 import json
@@ -31,7 +31,10 @@ if TYPE_CHECKING:
 
 QEMU = "qemu-system-x86_64"
 _CLOCK = Path(__file__).with_name("clock.py")
-_RESTARTS, _POWERS_OFF = "reboot: Restarting system", "reboot: Power down"  # the kernel's last words
+_RESTARTS, _POWERS_OFF = (
+    "reboot: Restarting system",
+    "reboot: Power down",
+)  # the kernel's last words
 _KERNEL_LINE = "root=/dev/vda rw console=ttyS0 quiet mitigations=off audit=0 systemd.show_status=1"
 
 
@@ -39,18 +42,29 @@ class Vm(Files):
     """One virtual machine. Everything but boot() needs it to be running."""
 
     def __init__(
-        self, run: Run, name: str, *, disk: Path, root: Path, lan: ServedLan, folder: Path, claims: Sequence[Claim]
+        self,
+        run: Run,
+        name: str,
+        *,
+        disk: Path,
+        root: Path,
+        lan: ServedLan,
+        folder: Path,
+        claims: Sequence[Claim],
     ) -> None:
         self.name, self.root, self._users = name, root, users(root)
         self._run, self._lan, self._disk = run, lan, disk
-        self.console, self._qemu_log, self._port = (folder / f"{name}.{end}" for end in ("console", "qemu", "port"))
+        self.console, self._qemu_log, self._port = (
+            folder / f"{name}.{end}" for end in ("console", "qemu", "port")
+        )
         self._groups = [f"{name}-qemu", f"{name}-clock"]
         self._claims = [*claims, *(run.claim("cgroup", group) for group in self._groups)]
         self._process: subprocess.Popen[bytes] | None = None
         self._clock: subprocess.Popen[bytes] | None = None
         self._guest: Guest | None = None
 
-    # -- power ---------------------------------------------------------------------------------------------------
+    # -- power
+    # ---------------------------------------------------------------------------------------------------
 
     @property
     def running(self) -> bool:
@@ -79,17 +93,43 @@ class Vm(Files):
         self._process = start_in_cgroup(self._groups[0], argv, env=None, output=self._qemu_log)
 
     def _command(self) -> list[str]:
-        [kernel], [initrd] = (list((self.root / "boot").glob(pattern)) for pattern in ("vmlinuz-*", "initrd.img-*"))
+        [kernel], [initrd] = (
+            list((self.root / "boot").glob(pattern)) for pattern in ("vmlinuz-*", "initrd.img-*")
+        )
         return [
-            *(QEMU, "-accel", os.environ.get("HARMONY_VM_ACCEL", "tcg"), "-machine", "q35", "-cpu", "max"),
-            # One processor: emulated ones that wait for one another starve where the host is busy. At a reboot QEMU
-            # ends and is started again: a reset leaves it with what it had translated, and takes twice as long.
+            *(
+                QEMU,
+                "-accel",
+                os.environ.get("HARMONY_VM_ACCEL", "tcg"),
+                "-machine",
+                "q35",
+                "-cpu",
+                "max",
+            ),
+            # One processor: emulated ones that wait for one another starve where the host is busy.
+            # At a reboot QEMU ends and is started again: a reset leaves it with what it had
+            # translated, and takes twice as long.
             *("-smp", "1", "-m", "1024", "-nodefaults", "-display", "none", "-no-reboot"),
             *("-kernel", str(kernel), "-initrd", str(initrd), "-append", _KERNEL_LINE),
             *("-drive", f"file={self._disk},format=raw,if=virtio,cache=writeback,discard=unmap"),
-            *("-chardev", f"file,id=console,path={self.console},append=on", "-serial", "chardev:console"),
-            *("-device", "virtio-serial-pci", "-chardev", f"socket,id=guest,path={self._port},server=on,wait=off"),
-            *("-device", "virtserialport,chardev=guest,name=org.qemu.guest_agent.0", "-device", "virtio-rng-pci"),
+            *(
+                "-chardev",
+                f"file,id=console,path={self.console},append=on",
+                "-serial",
+                "chardev:console",
+            ),
+            *(
+                "-device",
+                "virtio-serial-pci",
+                "-chardev",
+                f"socket,id=guest,path={self._port},server=on,wait=off",
+            ),
+            *(
+                "-device",
+                "virtserialport,chardev=guest,name=org.qemu.guest_agent.0",
+                "-device",
+                "virtio-rng-pci",
+            ),
             *("-netdev", "user,id=lan,ipv6=off", "-device", "virtio-net-pci,netdev=lan"),
         ]
 
@@ -100,11 +140,17 @@ class Vm(Files):
                 self._connect(min(2.0, max(deadline - time.monotonic(), 0.1)))
             except GuestGone as error:
                 if not self.running or time.monotonic() > deadline:
-                    raise HarnessError(f"cannot see {self.name} boot: {error}: {self.last_words()}") from error
+                    raise HarnessError(
+                        f"cannot see {self.name} boot: {error}: {self.last_words()}"
+                    ) from error
                 time.sleep(0.1)
             else:
                 break
-        self.run(["systemctl", "is-system-running", "--wait"], check=False, timeout=deadline - time.monotonic())
+        self.run(
+            ["systemctl", "is-system-running", "--wait"],
+            check=False,
+            timeout=deadline - time.monotonic(),
+        )
         bus, left = f"/run/user/{UID}/bus", deadline - time.monotonic()
         self.until(f"the manager of {USER} is up", ["test", "-S", bus], timeout=left)
         self.run(["systemctl", "--user", "is-system-running", "--wait"], user=USER, check=False)
@@ -126,7 +172,8 @@ class Vm(Files):
     def await_reboot(self, timeout: float = 300) -> "Vm":
         """Wait until it reboots for a reason of its own, and return when it is up again.
 
-        What was in its memory is gone with the QEMU that ended: it is a cold reboot, as of a board that is reset.
+        What was in its memory is gone with the QEMU that ended: it is a cold reboot, as of a board
+        that is reset.
         """
         deadline = time.monotonic() + timeout
         self._await_end(_RESTARTS, timeout)
@@ -138,16 +185,22 @@ class Vm(Files):
         self._await_end(_POWERS_OFF, timeout)
 
     def _await_end(self, word: str, timeout: float) -> None:
-        """Wait until the kernel has ended what it does, and see in its last words that it was `word`."""
+        """Wait until the kernel has ended what it does, and see in its last words that it was
+        `word`.
+        """
         if self._process is None:
             raise HarnessError(f"cannot wait for {self.name}: it was never started")
         try:
             code = self._process.wait(timeout)
         except subprocess.TimeoutExpired as error:
-            raise HarnessError(f"cannot see {self.name} end within {timeout:g} s: {self.last_words()}") from error
+            raise HarnessError(
+                f"cannot see {self.name} end within {timeout:g} s: {self.last_words()}"
+            ) from error
         self._hang_up()
         if code != 0 or word not in self.last_words()[-300:]:
-            raise HarnessError(f"cannot see {self.name} end with {word!r}: exit code {code}: {self.last_words()}")
+            raise HarnessError(
+                f"cannot see {self.name} end with {word!r}: exit code {code}: {self.last_words()}"
+            )
 
     def kill(self) -> None:
         """Cut the power: what the machine had not synced is lost. boot() starts it again."""
@@ -179,7 +232,8 @@ class Vm(Files):
                  if path.exists())  # fmt: skip
         return "\n".join(texts)[-3000:].strip() or "it said nothing"
 
-    # -- commands ------------------------------------------------------------------------------------------------
+    # -- commands
+    # ------------------------------------------------------------------------------------------------
 
     def run(
         self,
@@ -191,7 +245,9 @@ class Vm(Files):
         timeout: float = 120,
         check: bool = True,
     ) -> Result:
-        """Run a command in the machine, as root or as `user`, and return when it has ended; as a device's run()."""
+        """Run a command in the machine, as root or as `user`, and return when it has ended; as a
+        device's run().
+        """
         if self._guest is None:
             raise HarnessError(f"cannot reach {self.name}: it isn't running; boot it first")
         full: list[str] = []
@@ -200,7 +256,10 @@ class Vm(Files):
             full = ["setpriv", f"--reuid={uid}", f"--regid={gid}", "--init-groups", "--"]
         given = input.encode() if isinstance(input, str) else input
         result = self._guest.run(
-            [*full, *argv], given=given, env={**self.environment(user), **(env or {})}, timeout=timeout
+            [*full, *argv],
+            given=given,
+            env={**self.environment(user), **(env or {})},
+            timeout=timeout,
         )
         if check and result.rc != 0:
             said = (result.stderr or result.stdout).strip()[-2000:]
@@ -208,13 +267,25 @@ class Vm(Files):
         return result
 
     def until(
-        self, what: str, argv: Sequence[str], *, says: str = "", user: str | None = None, timeout: float = 60
+        self,
+        what: str,
+        argv: Sequence[str],
+        *,
+        says: str = "",
+        user: str | None = None,
+        timeout: float = 60,
     ) -> Result:
-        """Run a command again and again until it ends with 0 and has `says` in its output; `what` names that."""
+        """Run a command again and again until it ends with 0 and has `says` in its output; `what`
+        names that.
+        """
         deadline = time.monotonic() + timeout
-        while (result := self.run(argv, user=user, check=False)).rc != 0 or says not in result.stdout:
+        while (
+            result := self.run(argv, user=user, check=False)
+        ).rc != 0 or says not in result.stdout:
             if time.monotonic() > deadline:
-                raise AssertionError(f"cannot see within {timeout:g} s that {what}: {result.stdout}{result.stderr}")
+                raise AssertionError(
+                    f"cannot see within {timeout:g} s that {what}: {result.stdout}{result.stderr}"
+                )
             time.sleep(0.5)
         return result
 
@@ -226,10 +297,19 @@ class Vm(Files):
         """The agent's unit on this machine."""
         return Agent(cast("Device", self))  # it uses what both have
 
-    def journal(self, *, unit: str | None = None, user: bool = False, boot: str | None = None) -> list[dict[str, Any]]:
+    def journal(
+        self, *, unit: str | None = None, user: bool = False, boot: str | None = None
+    ) -> list[dict[str, Any]]:
         """The journal's entries, oldest first, with all their fields, as a device's."""
         self.run(["journalctl", "--sync"])
-        argv = ["journalctl", "--output=json", "--all", "--quiet", "--no-pager", *journal_terms(unit, user, boot)]
+        argv = [
+            "journalctl",
+            "--output=json",
+            "--all",
+            "--quiet",
+            "--no-pager",
+            *journal_terms(unit, user, boot),
+        ]
         return [json.loads(line) for line in self.run(argv).stdout.splitlines()]
 
     def messages(self, *, unit: str | None = None, user: bool = False) -> list[str]:

@@ -1,4 +1,5 @@
-"""Agent and updater as services of a virtual machine: the agent is fleet-agent's, the updater root's, from deploy/.
+"""Agent and updater as services of a virtual machine: the agent is fleet-agent's, the updater
+root's, from deploy/.
 
 Must not start anything by hand that would not come up by itself after a reboot.
 """
@@ -31,4 +32,6 @@ class Served(Upgrading):
 
     def _synchronise(self) -> None:
         """Its clock is set by systemd-timesyncd, from the clock beside it."""
-        self.vm.until("its clock is synchronised", ["test", "-e", "/run/systemd/timesync/synchronized"])
+        self.vm.until(
+            "its clock is synchronised", ["test", "-e", "/run/systemd/timesync/synchronized"]
+        )

@@ -1,4 +1,6 @@
-"""Limits that a Score sets bite, on a kernel with all its controllers: a device in namespaces has them not."""
+"""Limits that a Score sets bite, on a kernel with all its controllers: a device in namespaces has
+them not.
+"""
 
 import time
 from collections.abc import Iterator
@@ -16,9 +18,7 @@ from tests.vm.services import Served
 MIB = 1024 * 1024
 SECONDS = 120
 FORKS = "i=0\nwhile [ $i -lt 100 ]; do sleep 3 & i=$((i+1)); echo $i; done\n"
-HUNGRY = (
-    "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/usr/bin/dd if=/dev/zero of=/dev/null bs=100M count=1\n"
-)
+HUNGRY = "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/usr/bin/dd if=/dev/zero of=/dev/null bs=100M count=1\n"
 
 
 @pytest.fixture(scope="module")
@@ -42,14 +42,20 @@ def seen(vm: Vm, name: str) -> str:
 
 def events(vm: Vm, name: str) -> dict[str, int]:
     """Its counters."""
-    return {key: int(value) for key, value in (line.split() for line in seen(vm, name).splitlines())}
+    return {
+        key: int(value) for key, value in (line.split() for line in seen(vm, name).splitlines())
+    }
 
 
 def test_a_containers_memory_is_bounded(limited: Vm) -> None:
     assert seen(limited, "memory.max") == str(64 * MIB)
-    fits = limited.podman("exec", "limited", "dd", "if=/dev/zero", "of=/dev/null", "bs=20M", "count=1", check=False)
+    fits = limited.podman(
+        "exec", "limited", "dd", "if=/dev/zero", "of=/dev/null", "bs=20M", "count=1", check=False
+    )
     assert fits.rc == 0, fits.stderr
-    over = limited.podman("exec", "limited", "dd", "if=/dev/zero", "of=/dev/null", "bs=100M", "count=1", check=False)
+    over = limited.podman(
+        "exec", "limited", "dd", "if=/dev/zero", "of=/dev/null", "bs=100M", "count=1", check=False
+    )
     assert over.rc == 137
     assert events(limited, "memory.events")["oom_kill"] >= 1
 
@@ -85,7 +91,9 @@ def test_a_units_memory_is_bounded(served: Served, control: Control) -> None:
 
     control.apply(PI, hungry("40M"))
     show = ["systemctl", "--user", "show", "--property=Result,MemoryMax", "hungry.service"]
-    shown = served.vm.until("it was killed for its memory", show, says="Result=oom-kill", user=USER, timeout=SECONDS)
+    shown = served.vm.until(
+        "it was killed for its memory", show, says="Result=oom-kill", user=USER, timeout=SECONDS
+    )
     assert f"MemoryMax={40 * MIB}" in shown.stdout.splitlines()
     control.wait(PI, "unit", phase="Degraded", timeout=SECONDS)
     control.converge(PI, hungry("300M"), timeout=SECONDS)

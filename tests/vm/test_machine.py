@@ -1,4 +1,6 @@
-"""The virtual machine itself: what it promises beyond a device in namespaces, and what it leaves behind."""
+"""The virtual machine itself: what it promises beyond a device in namespaces, and what it leaves
+behind.
+"""
 
 import os
 from pathlib import Path
@@ -14,14 +16,18 @@ from tests.vm.machine import Vm, VmLab
 def test_runs_a_kernel_of_its_own(vm: Vm) -> None:
     assert vm.run(["systemd-detect-virt"]).stdout.strip() in {"qemu", "kvm"}
     assert vm.run(["uname", "--kernel-release"]).stdout.strip() != os.uname().release
-    assert vm.boot_id() != Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    assert (
+        vm.boot_id() != Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    )
     assert vm.systemctl("is-system-running").stdout.strip() == "running"
     assert vm.systemctl("is-system-running", user=True).stdout.strip() == "running"
 
 
 def test_tells_exact_exit_codes_and_output(vm: Vm) -> None:
     assert vm.run(["python3", "-c", "raise SystemExit(37)"], check=False).rc == 37
-    assert vm.run(["python3", "-c", "import os; os.kill(os.getpid(), 15)"], check=False).rc == 128 + 15
+    assert (
+        vm.run(["python3", "-c", "import os; os.kill(os.getpid(), 15)"], check=False).rc == 128 + 15
+    )
     assert vm.run(["no-such-command"], check=False).rc == 127
     both = vm.run(["python3", "-c", "import sys; print('out'); print('err', file=sys.stderr)"])
     assert (both.stdout, both.stderr) == ("out\n", "err\n")
@@ -43,7 +49,9 @@ def test_reaches_the_nats_server_and_nothing_else(vm: Vm) -> None:
 
 def test_its_clock_is_synchronised(vm: Vm) -> None:
     vm.until("its clock is synchronised", ["test", "-e", "/run/systemd/timesync/synchronized"])
-    assert vm.run(["timedatectl", "show", "--property=NTPSynchronized", "--value"]).stdout == "yes\n"
+    assert (
+        vm.run(["timedatectl", "show", "--property=NTPSynchronized", "--value"]).stdout == "yes\n"
+    )
 
 
 def test_leaves_nothing_behind(lab: VmLab) -> None:

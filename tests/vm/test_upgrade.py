@@ -1,4 +1,6 @@
-"""SystemUpgrade on a machine with a kernel of its own: real apt, a signed repository, and a reboot that is one."""
+"""SystemUpgrade on a machine with a kernel of its own: real apt, a signed repository, and a reboot
+that is one.
+"""
 
 import json
 import re
@@ -20,7 +22,10 @@ SECONDS = 400
 
 def sample(version: str, fields: dict[str, str]) -> Package:
     """The package that is upgraded, with a conffile that differs in every version."""
-    files = {"/usr/share/harmony-sample/version": f"{version}\n", CONFFILE: f"version = {version}\n"}
+    files = {
+        "/usr/share/harmony-sample/version": f"{version}\n",
+        CONFFILE: f"version = {version}\n",
+    }
     return Package("harmony-sample", version, files, conffiles=[CONFFILE], fields=fields)
 
 
@@ -72,7 +77,9 @@ class Diary:
 
 
 def in_order(seen: Sequence[str], wanted: Sequence[str]) -> bool:
-    """Whether all that was seen is of the wanted, in that order; a short phase may pass between two looks."""
+    """Whether all that was seen is of the wanted, in that order; a short phase may pass between two
+    looks.
+    """
     places = [wanted.index(phase) for phase in seen]
     return places == sorted(places)
 
@@ -106,7 +113,9 @@ def test_a_manifest_upgrades_the_machine_through_a_reboot(served: Served, contro
     after = served.vm.boot_id()
     assert before != after
     assert served.vm.read("/etc/machine-id") == machine
-    assert in_order(diary.phases, ["blocked", "preflight", "applying", "rebooting", "verifying", "complete"])
+    assert in_order(
+        diary.phases, ["blocked", "preflight", "applying", "rebooting", "verifying", "complete"]
+    )
     assert (status.phase, status.resources[KEY].phase) == ("Converged", "Completed")
     assert status.resources["File/beside"].phase == "Ready"
     detail = status.resources[KEY].status
@@ -123,11 +132,20 @@ def test_a_manifest_upgrades_the_machine_through_a_reboot(served: Served, contro
     }
     print(f"result: {json.dumps(detail.result.model_dump(mode='json'))}")
     assert phases_by_boot(served) == {
-        before: ["applying", "rebooting", "rebooting"],  # once to be in it, once to count the request
+        before: [
+            "applying",
+            "rebooting",
+            "rebooting",
+        ],  # once to be in it, once to count the request
         after: ["verifying", "complete"],
     }
 
-    assert [served.version(f"harmony-{name}") for name in ("sample", "new", "old", "kept")] == ["2.0", "1.0", "", "1.0"]
+    assert [served.version(f"harmony-{name}") for name in ("sample", "new", "old", "kept")] == [
+        "2.0",
+        "1.0",
+        "",
+        "1.0",
+    ]
     assert served.vm.read_text("/usr/share/harmony-sample/version") == "2.0\n"
     assert served.vm.read_text(CONFFILE) == EDITED
     assert served.vm.run(["dpkg", "--audit"]).stdout == ""

@@ -1,8 +1,10 @@
-"""Drafts: what is to stand at a path is finished beside it under a temporary name, then renamed, then made durable.
+"""Drafts: what is to stand at a path is finished beside it under a temporary name, then renamed,
+then made durable.
 
-Synchronous; called in worker threads. A process that is killed at any point leaves what was there or what is wanted,
-and perhaps a temporary name, which is the same for a path each time and so is found and swept. Nothing that stands at
-the path is ever opened for writing, and no directory that holds something goes.
+Synchronous; called in worker threads. A process that is killed at any point leaves what was there
+or what is wanted, and perhaps a temporary name, which is the same for a path each time and so is
+found and swept. Nothing that stands at the path is ever opened for writing, and no directory that
+holds something goes.
 """
 
 from __future__ import annotations
@@ -30,9 +32,13 @@ class Changed(Exception):
 
 
 class AtomicWrite:
-    """One node on its way to its path. Close it in any case: what isn't finished then is removed."""
+    """One node on its way to its path. Close it in any case: what isn't finished then is
+    removed.
+    """
 
-    def __init__(self, tree: RootedPaths, path: str, node: FileSpec, rename: Rename = syscalls.renameat2) -> None:
+    def __init__(
+        self, tree: RootedPaths, path: str, node: FileSpec, rename: Rename = syscalls.renameat2
+    ) -> None:
         self._node = node
         self._rename = rename
         self._stack = ExitStack()
@@ -54,7 +60,9 @@ class AtomicWrite:
             view = view[os.write(self._fd, view) :]
 
     def finish(self, expect: StatFingerprint | None, job: Job) -> None:
-        """Give it mode and owner and put it at its path, if that still holds what was expected. Durable afterwards."""
+        """Give it mode and owner and put it at its path, if that still holds what was expected.
+        Durable afterwards.
+        """
         old = check(self._place, expect)
         self._own(old)
         if self._node.type != "symlink":
@@ -133,14 +141,20 @@ class AtomicWrite:
             os.chown(self._place.temp, uid, gid, dir_fd=self._place.fd, follow_symlinks=False)
 
     def _chmod(self, old: os.stat_result | None) -> None:
-        """Its mode: as wanted; else as before without setuid bits, which were for other content; else the default."""
+        """Its mode: as wanted; else as before without setuid bits, which were for other content;
+        else the default.
+        """
         wanted = self._node.mode
         if wanted is not None:
             if stat.S_IMODE(os.fstat(self._fd).st_mode) != wanted:
                 os.fchmod(self._fd, wanted)
             return
         same = old is not None and stat.S_ISREG(old.st_mode) and self._node.type == "file"
-        mode = stat.S_IMODE(old.st_mode) & 0o1777 if old is not None and same else _DEFAULT_MODE[self._node.type]
+        mode = (
+            stat.S_IMODE(old.st_mode) & 0o1777
+            if old is not None and same
+            else _DEFAULT_MODE[self._node.type]
+        )
         try:
             os.fchmod(self._fd, mode)
         except PermissionError as error:
@@ -162,10 +176,14 @@ class AtomicWrite:
         try:
             if self._rename(temp, place.name, place.fd, syscalls.NOREPLACE):
                 return
-            if self._node.type == "directory":  # rename replaces nothing but another empty directory by it
+            if (
+                self._node.type == "directory"
+            ):  # rename replaces nothing but another empty directory by it
                 os.rename(temp, place.name, src_dir_fd=place.fd, dst_dir_fd=place.fd)
                 return
-            os.link(temp, place.name, src_dir_fd=place.fd, dst_dir_fd=place.fd, follow_symlinks=False)
+            os.link(
+                temp, place.name, src_dir_fd=place.fd, dst_dir_fd=place.fd, follow_symlinks=False
+            )
         except (FileExistsError, NotADirectoryError):
             raise Changed from None
         os.unlink(temp, dir_fd=place.fd)
@@ -177,7 +195,9 @@ class AtomicWrite:
             try:
                 discard(place, temp)
             except OSError:
-                self._rename(temp, place.name, place.fd, syscalls.EXCHANGE)  # it came to hold something: back
+                self._rename(
+                    temp, place.name, place.fd, syscalls.EXCHANGE
+                )  # it came to hold something: back
                 raise
             return
         erase(place, old)
@@ -212,13 +232,17 @@ def discard(place: ParentDir, temp: str) -> None:
 
 
 def set_attributes(place: ParentDir, attributes: Attributes, expect: StatFingerprint) -> bool:
-    """Change mode and owner through a descriptor. False: it has other names as well, and was left alone."""
+    """Change mode and owner through a descriptor. False: it has other names as well, and was left
+    alone.
+    """
     mode, uid, gid = attributes.mode, attributes.uid, attributes.gid
     check(place, expect)
     fd = _open_to_amend(place)
     try:
         status = os.fstat(fd)
-        if fingerprint(status) != expect or not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
+        if fingerprint(status) != expect or not (
+            stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)
+        ):
             raise Changed
         if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
             return False

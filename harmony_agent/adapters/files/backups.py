@@ -1,7 +1,8 @@
-"""Copies of what stood at a path before a Score that says `adopt` took it over, in the agent's state directory.
+"""Copies of what stood at a path before a Score that says `adopt` took it over, in the agent's
+state directory.
 
-Synchronous; called in worker threads. A copy is complete or not there, readable by the agent alone, and only deleted
-by `forget`.
+Synchronous; called in worker threads. A copy is complete or not there, readable by the agent alone,
+and only deleted by `forget`.
 """
 
 from __future__ import annotations
@@ -31,8 +32,12 @@ class Backups:
         """Return whether there is a copy of this name; "" names none."""
         return backup != "" and os.path.isfile(os.path.join(self._directory, backup))
 
-    def back_up(self, place: ParentDir, backup: str, digest: str, expect: StatFingerprint, job: Job) -> None:
-        """Copy the file at `place`. Raises Changed where it isn't as expected, OSError; then there is no new copy."""
+    def back_up(
+        self, place: ParentDir, backup: str, digest: str, expect: StatFingerprint, job: Job
+    ) -> None:
+        """Copy the file at `place`. Raises Changed where it isn't as expected, OSError; then there
+        is no new copy.
+        """
         status = check(place, expect)
         source = open_file(place, status) if status is not None else -1
         try:
@@ -46,7 +51,9 @@ class Backups:
             os.close(source)
 
     def try_owner(self, uid: int, gid: int) -> None:
-        """Give a file to these and take it back: what can't be given couldn't be put back. Raises OSError."""
+        """Give a file to these and take it back: what can't be given couldn't be put back. Raises
+        OSError.
+        """
         with self._open() as directory:
             name = f"owner-{threading.get_ident()}~"
             fd = os.open(name, _CREATE, 0o600, dir_fd=directory)
@@ -60,7 +67,9 @@ class Backups:
 
     def read(self, backup: str) -> int:
         """A descriptor to read the copy from."""
-        return os.open(os.path.join(self._directory, backup), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        return os.open(
+            os.path.join(self._directory, backup), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+        )
 
     def forget(self, backup: str) -> None:
         """Delete the copy and what is unfinished of one."""
@@ -96,7 +105,9 @@ class Backups:
                 sync(above)
             finally:
                 os.close(above)
-        directory = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        directory = os.open(
+            self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        )
         try:
             yield directory
         finally:
@@ -116,7 +127,9 @@ def _fill(copy: int, source: int, digest: str, job: Job) -> None:
 
 
 def _may_give_back(source: int, copy: int) -> None:
-    """Try on the copy whether the agent may give a file to the owner of `source`: else removal couldn't put it back."""
+    """Try on the copy whether the agent may give a file to the owner of `source`: else removal
+    couldn't put it back.
+    """
     theirs, ours = os.fstat(source), os.fstat(copy)
     if (theirs.st_uid, theirs.st_gid) != (ours.st_uid, ours.st_gid):
         os.fchown(copy, theirs.st_uid, theirs.st_gid)

@@ -1,7 +1,8 @@
-"""The device's files for the kind File: each call is one hop into a worker thread, with a time of its own.
+"""The device's files for the kind File: each call is one hop into a worker thread, with a time of
+its own.
 
-What is done there stands in filesight (looking), filewriter (changing) and formers (copies). Nothing is decided here on
-what should stand at a path.
+What is done there stands in filesight (looking), filewriter (changing) and formers (copies).
+Nothing is decided here on what should stand at a path.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ _FRESH: Final = 0.05
 """Seconds for which the look that ends a put is as good as another."""
 _PIECE: Final = 1 << 20
 _MISMATCH_SECONDS: Final = 60.0
-"""Until an object of another content than the Score says is fetched again: somebody has to put the right one there."""
+"""Until an object of another content than the Score says is fetched again: somebody has to put the
+right one there.
+"""
 
 
 class LocalFiles:
@@ -52,7 +55,12 @@ class LocalFiles:
     """
 
     def __init__(
-        self, roots: Sequence[str], state_dir: str, clock: Clock, *, rename: Rename = syscalls.renameat2
+        self,
+        roots: Sequence[str],
+        state_dir: str,
+        clock: Clock,
+        *,
+        rename: Rename = syscalls.renameat2,
     ) -> None:
         self._paths = RootedPaths(roots)
         self._backups = Backups(state_dir)
@@ -72,7 +80,11 @@ class LocalFiles:
         Right after a put the thread of that put has observed the path already.
         """
         began, fresh = self._fresh.pop(query.path, (0.0, None))
-        if fresh is not None and self._clock.monotonic() - began < _FRESH and self._cache.query(query.path) == query:
+        if (
+            fresh is not None
+            and self._clock.monotonic() - began < _FRESH
+            and self._cache.query(query.path) == query
+        ):
             return fresh
         try:
             return await self._run_in_thread(
@@ -100,7 +112,9 @@ class LocalFiles:
         paths = [query.path for query in queries]
         self._cache.retain(paths, inodes)
         if self._fresh:
-            for path in set(self._fresh).difference(paths):  # put back there, and nobody's to look at any more
+            for path in set(self._fresh).difference(
+                paths
+            ):  # put back there, and nobody's to look at any more
                 self._fresh.pop(path, None)
         return path_states
 
@@ -114,9 +128,18 @@ class LocalFiles:
         return lanes
 
     async def _stat_cached_into(
-        self, found: dict[str, PathState], root: str, queries: Sequence[PathQuery], inodes: dict[str, int]
+        self,
+        found: dict[str, PathState],
+        root: str,
+        queries: Sequence[PathQuery],
+        inodes: dict[str, int],
     ) -> None:
-        found.update({path_state.path: path_state for path_state in await self._stat_cached(root, queries, inodes)})
+        found.update(
+            {
+                path_state.path: path_state
+                for path_state in await self._stat_cached(root, queries, inodes)
+            }
+        )
 
     async def _stat_cached(
         self, root: str, queries: Sequence[PathQuery], inodes: dict[str, int]
@@ -143,13 +166,17 @@ class LocalFiles:
         else:
             self._putting.add(path)
             try:
-                await self._run_in_thread("write", path, lambda job: self._put(path, node, expect, job))
+                await self._run_in_thread(
+                    "write", path, lambda job: self._put(path, node, expect, job)
+                )
             finally:
                 self._putting.discard(path)
                 self._tell_what_came_later(path)
 
     def _tell_what_came_later(self, path: str) -> None:
-        """The events of our own put are no news, nor is what its look saw; one after that look began may be."""
+        """The events of our own put are no news, nor is what its look saw; one after that look
+        began may be.
+        """
         heard, looked = self._heard.pop(path, None), self._fresh.get(path)
         if heard is not None and (looked is None or heard >= looked[0]):
             self._hear(path)
@@ -168,17 +195,28 @@ class LocalFiles:
             began = self._clock.monotonic()
             self._fresh[path] = (began, self._cache.stat_exact(query, job))
 
-    async def _put_stream(self, path: str, node: FileSpec, fetch: Fetch, expect: StatFingerprint | None) -> None:
-        draft = await self._run_in_thread("write", path, lambda _job: self._writer.draft(path, node))
+    async def _put_stream(
+        self, path: str, node: FileSpec, fetch: Fetch, expect: StatFingerprint | None
+    ) -> None:
+        draft = await self._run_in_thread(
+            "write", path, lambda _job: self._writer.draft(path, node)
+        )
         try:
             await self._fill_from_stream(draft, path, node, fetch)
-            await self._run_in_thread("write", path, lambda job: self._writer.finish(draft, path, node, expect, job))
+            await self._run_in_thread(
+                "write", path, lambda job: self._writer.finish(draft, path, node, expect, job)
+            )
         finally:
-            with anyio.CancelScope(shield=True), suppress(Transient):  # hangs: the next start sweeps it
+            with (
+                anyio.CancelScope(shield=True),
+                suppress(Transient),
+            ):  # hangs: the next start sweeps it
                 await self._run_in_thread("write", path, lambda _job: draft.close())
             self._cache.swept(path, clean=not draft.left_over)
 
-    async def _fill_from_stream(self, draft: AtomicWrite, path: str, node: FileSpec, fetch: Fetch) -> None:
+    async def _fill_from_stream(
+        self, draft: AtomicWrite, path: str, node: FileSpec, fetch: Fetch
+    ) -> None:
         hashed = hashlib.sha256()
         held = bytearray()
         left = MAX_READ
@@ -202,10 +240,14 @@ class LocalFiles:
         if "sha256:" + hashed.hexdigest() != node.digest:
             raise _mismatch(path, "hasn't the digest that the Score says")
 
-    async def set_attributes(self, path: str, attributes: Attributes, expect: StatFingerprint) -> None:
+    async def set_attributes(
+        self, path: str, attributes: Attributes, expect: StatFingerprint
+    ) -> None:
         """Implement `Files.amend`."""
         await self._run_in_thread(
-            "change mode or owner of", path, lambda job: self._writer.set_attributes(path, attributes, expect, job)
+            "change mode or owner of",
+            path,
+            lambda job: self._writer.set_attributes(path, attributes, expect, job),
         )
 
     async def remove(self, path: str, expect: StatFingerprint) -> None:
@@ -214,7 +256,9 @@ class LocalFiles:
 
     async def sweep(self, path: str) -> None:
         """Implement `Files.sweep`."""
-        await self._run_in_thread("remove what is unfinished beside", path, lambda _job: self._writer.sweep(path))
+        await self._run_in_thread(
+            "remove what is unfinished beside", path, lambda _job: self._writer.sweep(path)
+        )
         self._cache.swept(path, clean=True)
 
     async def make_parents(self, paths: Sequence[str]) -> None:
@@ -227,23 +271,33 @@ class LocalFiles:
         return [
             path
             for path in sorted(paths, key=len, reverse=True)
-            if not await self._run_in_thread("remove", path, partial(self._writer.drop_parent, path))
+            if not await self._run_in_thread(
+                "remove", path, partial(self._writer.drop_parent, path)
+            )
         ]
 
     async def back_up(self, path: str, backup: str, digest: str, expect: StatFingerprint) -> None:
         """Implement `Files.keep`."""
         await self._run_in_thread(
-            "keep a copy of", path, lambda job: self._writer.back_up(path, backup, digest, expect, job)
+            "keep a copy of",
+            path,
+            lambda job: self._writer.back_up(path, backup, digest, expect, job),
         )
 
     async def try_owner(self, path: str, uid: int, gid: int) -> None:
         """Implement `Files.try_owner`."""
-        await self._run_in_thread("keep the owner of", path, lambda _job: self._backups.try_owner(uid, gid))
+        await self._run_in_thread(
+            "keep the owner of", path, lambda _job: self._backups.try_owner(uid, gid)
+        )
 
     async def forget(self, backup: str) -> None:
         """Implement `Files.forget`."""
         await self._threads.run(
-            "", f"former/{backup}", f"delete former/{backup}", _LOOK_SECONDS, lambda _job: self._backups.forget(backup)
+            "",
+            f"former/{backup}",
+            f"delete former/{backup}",
+            _LOOK_SECONDS,
+            lambda _job: self._backups.forget(backup),
         )
 
     async def watch(self, changed: Callable[[str], None]) -> None:
@@ -255,8 +309,12 @@ class LocalFiles:
         """Implement `Files.close`."""
         self._watcher.close()
 
-    async def _run_in_thread(self, verb: str, path: str, work: Callable[[Job], T], seconds: float = _WORK_SECONDS) -> T:
-        return await self._threads.run(self._paths.root_of(path) or "", path, f"{verb} {path}", seconds, work)
+    async def _run_in_thread(
+        self, verb: str, path: str, work: Callable[[Job], T], seconds: float = _WORK_SECONDS
+    ) -> T:
+        return await self._threads.run(
+            self._paths.root_of(path) or "", path, f"{verb} {path}", seconds, work
+        )
 
 
 def _mismatch(path: str, how: str) -> Transient:

@@ -54,7 +54,9 @@ class _Memory:
 
 
 class PathCache:
-    """Looks, and remembers. One path is looked at by one thread at a time, besides a glance at all."""
+    """Looks, and remembers. One path is looked at by one thread at a time, besides a glance at
+    all.
+    """
 
     def __init__(self, tree: RootedPaths, backups: Backups, watcher: Watcher, clock: Clock) -> None:
         self._paths = tree
@@ -72,7 +74,11 @@ class PathCache:
         self._watcher.follow(query.path)
         uid, gid, unknown = self._resolve(query)
         path_state = PathState(
-            query.path, has_backup=self._backups.has(query.backup), uid=uid, gid=gid, unknown=unknown
+            query.path,
+            has_backup=self._backups.has(query.backup),
+            uid=uid,
+            gid=gid,
+            unknown=unknown,
         )
         looked = self._clock.now()
         try:
@@ -88,8 +94,12 @@ class PathCache:
             return replace(path_state, error=path_error(error, f"look at {query.path}"))
         return self._remember(query, path_state, looked)
 
-    def stat_cached(self, queries: Iterable[PathQuery], job: Job) -> tuple[list[PathState], dict[str, int]]:
-        """All of them, and the inodes of the directories in which they stand; the unchanged ones as remembered."""
+    def stat_cached(
+        self, queries: Iterable[PathQuery], job: Job
+    ) -> tuple[list[PathState], dict[str, int]]:
+        """All of them, and the inodes of the directories in which they stand; the unchanged ones as
+        remembered.
+        """
         now = self._clock.monotonic()
         plain: dict[str, int] = {}
         path_states = []
@@ -128,7 +138,9 @@ class PathCache:
         """A file with this content was just put there."""
         seen = self._reader.file(status, digest)
         query = self.query(path) or PathQuery(path)
-        self._memory[path] = _Memory(query, PathState(path, seen), seen.fingerprint, "", settled=False, due=0.0)
+        self._memory[path] = _Memory(
+            query, PathState(path, seen), seen.fingerprint, "", settled=False, due=0.0
+        )
 
     def swept(self, path: str, *, clean: bool) -> None:
         """Return whether nothing unfinished stands beside `path`, as far as is known."""
@@ -141,7 +153,11 @@ class PathCache:
     def _same_accounts(self, memory: _Memory) -> bool:
         if memory.spot.owner is None and memory.spot.group is None:
             return True
-        return self._resolve(memory.spot) == (memory.sight.uid, memory.sight.gid, memory.sight.unknown)
+        return self._resolve(memory.spot) == (
+            memory.sight.uid,
+            memory.sight.gid,
+            memory.sight.unknown,
+        )
 
     def _is_plain(self, directory: str, plain: dict[str, int]) -> bool:
         """Return whether no part of it below its root is a link: enough to trust what is
@@ -185,7 +201,9 @@ class PathCache:
         return memory.sight.stat  # can't be read (as mode 0200), but it is what was put there
 
     def _remember(self, query: PathQuery, path_state: PathState, looked: float) -> PathState:
-        """Note it; the same object as before where it shows the same, which makes comparing cheap."""
+        """Note it; the same object as before where it shows the same, which makes comparing
+        cheap.
+        """
         if path_state.leftover:
             self._memory.pop(query.path, None)
             return path_state
@@ -193,15 +211,23 @@ class PathCache:
         if before is not None and before.sight == path_state:
             path_state = before.sight
         seen = path_state.stat
-        settled = seen is None or seen.type == "directory" or seen.fingerprint[-1] < (looked - _YOUNG) * 1e9
+        settled = (
+            seen is None
+            or seen.type == "directory"
+            or seen.fingerprint[-1] < (looked - _YOUNG) * 1e9
+        )
         share = crc32(os.fsencode(query.path)) / 2**32  # so that not all are read again at once
         due = self._clock.monotonic() + _READ_AGAIN * (1 + share) / 2
         found = None if seen is None else seen.fingerprint
-        self._memory[query.path] = _Memory(query, path_state, found, _parent(query.path), settled, due)
+        self._memory[query.path] = _Memory(
+            query, path_state, found, _parent(query.path), settled, due
+        )
         return path_state
 
     def _sync(self, place: ParentDir) -> None:
-        """Once after a start, and after an error: an agent that was killed may have renamed and not synced."""
+        """Once after a start, and after an error: an agent that was killed may have renamed and not
+        synced.
+        """
         directory = _parent(place.path)
         if directory not in self._synced:
             place.sync()

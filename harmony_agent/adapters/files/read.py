@@ -1,6 +1,8 @@
-"""Looking at one path: what stands there, read and hashed without following a link or waiting on a FIFO.
+"""Looking at one path: what stands there, read and hashed without following a link or waiting on a
+FIFO.
 
-Synchronous; called in worker threads. Nothing is changed here, not even an access time where that can be helped.
+Synchronous; called in worker threads. Nothing is changed here, not even an access time where that
+can be helped.
 """
 
 from __future__ import annotations
@@ -51,7 +53,9 @@ class PathReader:
         """A regular file of this state and content."""
         return self._seen("file", status, size=status.st_size, digest=digest)
 
-    def _see(self, place: ParentDir, status: os.stat_result, job: Job, known: Known, *, patient: bool) -> ObjectStat:
+    def _see(
+        self, place: ParentDir, status: os.stat_result, job: Job, known: Known, *, patient: bool
+    ) -> ObjectStat:
         if stat.S_ISREG(status.st_mode):
             digest, status = _digest(place, status, job, known, patient=patient)
             return self.file(status, digest)
@@ -93,7 +97,9 @@ class _Moving(Exception):
 def _digest(
     place: ParentDir, status: os.stat_result, job: Job, known: Known, *, patient: bool
 ) -> tuple[str | None, os.stat_result]:
-    """The content's digest with the state that it belongs to; None where it can't be read or is too large."""
+    """The content's digest with the state that it belongs to; None where it can't be read or is too
+    large.
+    """
     digest = known(fingerprint(status))
     if digest is not None or status.st_size > MAX_READ:
         return digest, status
@@ -115,14 +121,18 @@ def _digest(
 
 
 def open_file(place: ParentDir, status: os.stat_result) -> int:
-    """Open what stands at `place` for reading: no link is followed, no FIFO waited on, no access time left behind."""
+    """Open what stands at `place` for reading: no link is followed, no FIFO waited on, no access
+    time left behind.
+    """
     if status.st_uid == os.geteuid():
         return os.open(place.name, _READ | os.O_NOATIME, dir_fd=place.fd)
     return os.open(place.name, _READ, dir_fd=place.fd)
 
 
 def read_digest(fd: int, job: Job, write: Callable[[bytes], None] | None = None) -> str | None:
-    """Read to the end, at most MAX_READ bytes, handing each piece to `write`; the digest, None when there is more."""
+    """Read to the end, at most MAX_READ bytes, handing each piece to `write`; the digest, None when
+    there is more.
+    """
     hashed = hashlib.sha256()
     left = MAX_READ
     while piece := os.read(fd, _CHUNK):
@@ -141,7 +151,9 @@ def _is_empty(place: ParentDir) -> bool:
     something.
     """
     try:
-        fd = os.open(place.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=place.fd)
+        fd = os.open(
+            place.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=place.fd
+        )
     except PermissionError:
         return False
     try:

@@ -16,14 +16,24 @@ from harmony_agent.adapters.files.atomic_write import AtomicWrite, Changed, Rena
 from harmony_agent.adapters.files.backups import Backups
 from harmony_agent.adapters.files.path_cache import PathCache
 from harmony_agent.adapters.files.read import open_file, read_digest
-from harmony_agent.adapters.posix.safe_path import Job, MissingParents, ParentDir, PathRefused, RootedPaths
+from harmony_agent.adapters.posix.safe_path import (
+    Job,
+    MissingParents,
+    ParentDir,
+    PathRefused,
+    RootedPaths,
+)
 from harmony_agent.topology.files import Attributes, FileSpec, PathError, StatFingerprint
 
 
 class Writer:
-    """A change is durable when its method returns. Each raises Changed where something else stands there."""
+    """A change is durable when its method returns. Each raises Changed where something else stands
+    there.
+    """
 
-    def __init__(self, tree: RootedPaths, backups: Backups, path_states: PathCache, rename: Rename) -> None:
+    def __init__(
+        self, tree: RootedPaths, backups: Backups, path_states: PathCache, rename: Rename
+    ) -> None:
         self._paths = tree
         self._backups = backups
         self._cache = path_states
@@ -39,10 +49,19 @@ class Writer:
             self.finish(draft, path, node, expect, job)
 
     def draft(self, path: str, node: FileSpec) -> AtomicWrite:
-        """Begin one whose content comes bit by bit; `finish` puts it there, and it is to be closed in any case."""
+        """Begin one whose content comes bit by bit; `finish` puts it there, and it is to be closed
+        in any case.
+        """
         return AtomicWrite(self._paths, path, node, self._rename)
 
-    def finish(self, draft: AtomicWrite, path: str, node: FileSpec, expect: StatFingerprint | None, job: Job) -> None:
+    def finish(
+        self,
+        draft: AtomicWrite,
+        path: str,
+        node: FileSpec,
+        expect: StatFingerprint | None,
+        job: Job,
+    ) -> None:
         """Put what was drafted at its path."""
         try:
             draft.finish(expect, job)
@@ -62,7 +81,10 @@ class Writer:
             self._cache.swept(path, clean=not draft.left_over)
 
     def _fill_from_backup(self, draft: AtomicWrite, path: str, node: FileSpec, job: Job) -> None:
-        lost = PathError("FormerLost", f"cannot put back {path}: its copy former/{node.backup} isn't what was kept")
+        lost = PathError(
+            "FormerLost",
+            f"cannot put back {path}: its copy former/{node.backup} isn't what was kept",
+        )
         try:
             source = self._backups.read(node.backup)
         except FileNotFoundError:
@@ -73,13 +95,17 @@ class Writer:
         finally:
             os.close(source)
 
-    def set_attributes(self, path: str, attributes: Attributes, expect: StatFingerprint, job: Job) -> None:
+    def set_attributes(
+        self, path: str, attributes: Attributes, expect: StatFingerprint, job: Job
+    ) -> None:
         """Change mode and owner."""
         with self._paths.parent(path) as place:
             if not atomic_write.set_attributes(place, attributes, expect):
                 self._copy(place, attributes, expect, job)
 
-    def _copy(self, place: ParentDir, attributes: Attributes, expect: StatFingerprint, job: Job) -> None:
+    def _copy(
+        self, place: ParentDir, attributes: Attributes, expect: StatFingerprint, job: Job
+    ) -> None:
         """An inode of its own for a file whose other names belong to others."""
         old = atomic_write.check(place, expect)
         if old is None:
@@ -127,14 +153,18 @@ class Writer:
             dropped = _drop(place)
         return dropped
 
-    def back_up(self, path: str, backup: str, digest: str, expect: StatFingerprint, job: Job) -> None:
+    def back_up(
+        self, path: str, backup: str, digest: str, expect: StatFingerprint, job: Job
+    ) -> None:
         """Copy what is there below the state directory."""
         with self._paths.parent(path) as place:
             self._backups.back_up(place, backup, digest, expect, job)
 
     @contextmanager
     def _changing(self, path: str) -> Generator[ParentDir, None, None]:
-        """The open parent of `path`; what is changed in it is durable afterwards. Raises MissingParents."""
+        """The open parent of `path`; what is changed in it is durable afterwards. Raises
+        MissingParents.
+        """
         with self._paths.parent(path) as place:
             yield place
             try:

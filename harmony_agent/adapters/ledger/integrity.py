@@ -1,8 +1,10 @@
-"""One table in one SQLite file, which is either read as it was written or refused: what the ledger stands on.
+"""One table in one SQLite file, which is either read as it was written or refused: what the ledger
+stands on.
 
-SQLite sees that pages hang together, not that bytes in them are still the same, nor a transaction that was half undone
-because its journal is damaged. So each row has a digest over itself (`seal`), and the seals of all rows are folded into
-one (`whole`). Knows nothing of what the rows mean; that no commit was lost is known by `wal`'s count of them.
+SQLite sees that pages hang together, not that bytes in them are still the same, nor a transaction
+that was half undone because its journal is damaged. So each row has a digest over itself (`seal`),
+and the seals of all rows are folded into one (`whole`). Knows nothing of what the rows mean; that
+no commit was lost is known by `wal`'s count of them.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ _INTEGRITY: Final = "CREATE TABLE whole (one INTEGER PRIMARY KEY, seals TEXT NOT
 
 @dataclass(frozen=True, slots=True)
 class Table(Generic[T]):
-    """A table: how a row is made and read. Its first columns are the key, its last is the row's seal."""
+    """A table: how a row is made and read. Its first columns are the key, its last is the row's
+    seal.
+    """
 
     name: str
     schema: str
@@ -91,7 +95,9 @@ def load(path: Path, table: Table[T]) -> tuple[WalDatabase, list[T]]:
     try:
         try:
             opened = WalDatabase(path)
-        except sqlite3.OperationalError:  # it needs no room to be read: a full disk is no reason to know nothing
+        except (
+            sqlite3.OperationalError
+        ):  # it needs no room to be read: a full disk is no reason to know nothing
             opened, alone = WalDatabase(path, alone=True), True
         rows = _read(path, opened.database, table)
     except LedgerUnreadable:
@@ -123,13 +129,19 @@ def _read(path: Path, database: sqlite3.Connection, table: Table[T]) -> list[T]:
         whole ^= _folded(row[-1])
     found = database.execute("SELECT seals, one FROM whole").fetchall()
     if [seals for seals, _count in found] != [_hex(whole)]:
-        raise LedgerUnreadable(path, "it is damaged: it doesn't hold all of its rows, or a change half done")
+        raise LedgerUnreadable(
+            path, "it is damaged: it doesn't hold all of its rows, or a change half done"
+        )
     has_log = database.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
     # The count may have come between: it is there before the log.
     if said is None and has_log and durable_commits(path) is None:
-        raise LedgerUnreadable(path, f"the count of its commits, {count_of(path).name}, is gone or damaged")
+        raise LedgerUnreadable(
+            path, f"the count of its commits, {count_of(path).name}, is gone or damaged"
+        )
     if said is not None and said > found[0][1]:
-        raise LedgerUnreadable(path, f"it lost what was durable: its write-ahead log {path.name}-wal was cut or lost")
+        raise LedgerUnreadable(
+            path, f"it lost what was durable: its write-ahead log {path.name}-wal was cut or lost"
+        )
     return [table.parse(row) for row in rows]
 
 
@@ -178,9 +190,13 @@ def _row_digest_at(database: sqlite3.Connection, table: Table[T], key: Sequence[
 
 
 def _refold(database: sqlite3.Connection, change: int) -> int:
-    """The last step of a transaction: until then the whole fits to none of what it did. The number of this commit."""
+    """The last step of a transaction: until then the whole fits to none of what it did. The number
+    of this commit.
+    """
     count, seals = database.execute("SELECT one, seals FROM whole").fetchone()
-    database.execute("UPDATE whole SET one = ?, seals = ?", (count + 1, _hex(int(seals, 16) ^ change)))
+    database.execute(
+        "UPDATE whole SET one = ?, seals = ?", (count + 1, _hex(int(seals, 16) ^ change))
+    )
     return int(count) + 1
 
 
@@ -194,7 +210,9 @@ def _hex(whole: int) -> str:
 
 def _row_digest(row: Sequence[Any]) -> str:
     """A digest over a row; a blob counts by its own digest."""
-    return digest(canonical([digest(value) if isinstance(value, bytes) else value for value in row]))
+    return digest(
+        canonical([digest(value) if isinstance(value, bytes) else value for value in row])
+    )
 
 
 def peek(path: Path, table: Table[T]) -> list[T]:
@@ -204,4 +222,6 @@ def peek(path: Path, table: Table[T]) -> list[T]:
             database.execute("BEGIN")  # one state of it, whoever writes meanwhile
             return _read(path, database, table)
     except (sqlite3.Error, ValueError, KeyError, TypeError) as error:
-        raise LedgerUnreadable(path, f"it cannot be read ({type(error).__name__}: {error})") from error
+        raise LedgerUnreadable(
+            path, f"it cannot be read ({type(error).__name__}: {error})"
+        ) from error

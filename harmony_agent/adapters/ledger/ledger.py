@@ -1,8 +1,9 @@
 """The device's memory in two SQLite databases below the state directory.
 
-``ledger.db`` holds what is owned: names, ids and digests. ``manifests.db`` holds the accepted manifests, mode 0600, for
-their content has to come through a reboot. On any doubt (one of them gone, cut, zeroed, of another version) opening
-fails and names the file: an empty ledger would say that nothing is ours.
+``ledger.db`` holds what is owned: names, ids and digests. ``manifests.db`` holds the accepted
+manifests, mode 0600, for their content has to come through a reboot. On any doubt (one of them
+gone, cut, zeroed, of another version) opening fails and names the file: an empty ledger would say
+that nothing is ours.
 """
 
 from __future__ import annotations
@@ -15,7 +16,15 @@ from typing import Any, Final, TypeVar
 
 import anyio
 
-from harmony_agent.adapters.ledger.integrity import LedgerUnreadable, Table, create, delete, insert, load, peek
+from harmony_agent.adapters.ledger.integrity import (
+    LedgerUnreadable,
+    Table,
+    create,
+    delete,
+    insert,
+    load,
+    peek,
+)
 from harmony_agent.adapters.ledger.wal import exists, tidy
 from harmony_agent.adapters.posix.thread_pool import ThreadPool
 from harmony_agent.core.errors import Transient
@@ -43,13 +52,15 @@ CREATE TABLE records (
 
 
 class SqliteLedger:
-    """`topology.control_plane.Ledger` on SQLite. Reads happen once, at the opening; writes in a worker thread."""
+    """`topology.control_plane.Ledger` on SQLite. Reads happen once, at the opening; writes in a
+    worker thread.
+    """
 
     def __init__(self, state_dir: Path, before_rebuild: Callable[[], None] = lambda: None) -> None:
         """Open, or at the very first start create. Raises LedgerUnreadable.
 
-        `before_rebuild` is called, in a worker thread, once the directory is made again; an OSError of it says that
-        nothing may be written there.
+        `before_rebuild` is called, in a worker thread, once the directory is made again; an OSError
+        of it says that nothing may be written there.
         """
         self._paths = (state_dir / "manifests.db", state_dir / "ledger.db")
         self._before_rebuild = before_rebuild
@@ -93,11 +104,17 @@ class SqliteLedger:
         """Return whether both still stand in the files that are open."""
         return self._manifests_db.intact() and self._records_db.intact()
 
-    async def rebuild(self, manifests: Sequence[StoredManifest], records: Sequence[OwnershipRecord]) -> None:
-        """Make the directory and both databases again, each put in place with all that is known in it."""
+    async def rebuild(
+        self, manifests: Sequence[StoredManifest], records: Sequence[OwnershipRecord]
+    ) -> None:
+        """Make the directory and both databases again, each put in place with all that is known in
+        it.
+        """
         await self._in_thread(lambda: self._rebuild(manifests, records))
 
-    def _rebuild(self, manifests: Sequence[StoredManifest], records: Sequence[OwnershipRecord]) -> None:
+    def _rebuild(
+        self, manifests: Sequence[StoredManifest], records: Sequence[OwnershipRecord]
+    ) -> None:
         self.close()  # here, in the writers' thread: none of them is under way
         path, ledger = self._paths
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -111,14 +128,20 @@ class SqliteLedger:
             database.close()
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
-        """Writes are few and go one after the other; a slow disk must not stop the loop. Raises Transient."""
+        """Writes are few and go one after the other; a slow disk must not stop the loop. Raises
+        Transient.
+        """
         try:
             done = self._writers.start(work)
-            with anyio.CancelScope(shield=True):  # what is being written will be: memory must come to say so
+            with anyio.CancelScope(
+                shield=True
+            ):  # what is being written will be: memory must come to say so
                 await done
             return done.result()
         except (sqlite3.Error, OSError) as error:
-            message = f"cannot write the ledger in {self._paths[0].parent}: {error}; it is tried again"
+            message = (
+                f"cannot write the ledger in {self._paths[0].parent}: {error}; it is tried again"
+            )
             raise Transient("LedgerUnwritable", message) from error
 
 
@@ -159,7 +182,20 @@ def _record_row(record: OwnershipRecord) -> tuple[Any, ...]:
 
 
 def _record(row: Sequence[Any]) -> OwnershipRecord:
-    kind, name, deployment, spec_digest, generation, on_remove, claims, applied, facts, needs, ready, _seal = row
+    (
+        kind,
+        name,
+        deployment,
+        spec_digest,
+        generation,
+        on_remove,
+        claims,
+        applied,
+        facts,
+        needs,
+        ready,
+        _seal,
+    ) = row
     return OwnershipRecord(
         kind=kind,
         name=name,
@@ -181,4 +217,6 @@ _RECORDS_TABLE: Final = Table("records", _RECORDS, ("kind", "name"), _record_row
 
 def read_only(state_dir: Path) -> tuple[list[StoredManifest], list[OwnershipRecord]]:
     """Read the ledger of an agent, running or stopped. Writes nothing. Raises LedgerUnreadable."""
-    return peek(state_dir / "manifests.db", _MANIFESTS_TABLE), peek(state_dir / "ledger.db", _RECORDS_TABLE)
+    return peek(state_dir / "manifests.db", _MANIFESTS_TABLE), peek(
+        state_dir / "ledger.db", _RECORDS_TABLE
+    )

@@ -1,12 +1,14 @@
-"""An open SQLite database, its write-ahead log and the count of its commits. Knows nothing of what stands in it.
+"""An open SQLite database, its write-ahead log and the count of its commits. Knows nothing of what
+stands in it.
 
-While it is open it has a write-ahead log, for a commit there costs one sync and not four. A log that is cut or lost
-would pass for an older state, so the commits are counted, in the database and, once they are durable, in a file beside
-it that is never synced: after a power cut that may be behind, but never ahead. A database that was closed in good order
-is one file again.
+While it is open it has a write-ahead log, for a commit there costs one sync and not four. A log
+that is cut or lost would pass for an older state, so the commits are counted, in the database and,
+once they are durable, in a file beside it that is never synced: after a power cut that may be
+behind, but never ahead. A database that was closed in good order is one file again.
 
-The database's file is never opened here but by SQLite: to close a second descriptor of it would take SQLite's own locks
-away, and whoever else opened and closed the database then would take the log from under us.
+The database's file is never opened here but by SQLite: to close a second descriptor of it would
+take SQLite's own locks away, and whoever else opened and closed the database then would take the
+log from under us.
 """
 
 from __future__ import annotations
@@ -57,7 +59,9 @@ class WalDatabase:
     """An open database and the count of its commits."""
 
     def __init__(self, path: Path, *, alone: bool = False) -> None:
-        """`alone`: a log's index is held in memory, and nobody else can read: where a full disk has no room for it."""
+        """`alone`: a log's index is held in memory, and nobody else can read: where a full disk has
+        no room for it.
+        """
         self.database = sqlite3.connect(path, check_same_thread=False, timeout=5)
         # EXTRA: with a rollback journal, a commit that a power cut undoes would be behind its count
         pragmas = "PRAGMA synchronous = EXTRA; PRAGMA cell_size_check = ON;"
@@ -80,7 +84,9 @@ class WalDatabase:
         """Return whether it is open and every path still leads to the file that is: a log that was
         unlinked keeps nothing.
         """
-        return bool(self._inodes) and all(_inode(place) == known for place, known in self._inodes.items())
+        return bool(self._inodes) and all(
+            _inode(place) == known for place, known in self._inodes.items()
+        )
 
     def share(self) -> None:
         """Let others read again, if the log fits into the one file: then it needs no index."""
@@ -91,19 +97,26 @@ class WalDatabase:
     def begin_log(self) -> None:
         """Before the first change: who only reads leaves the file as it is.
 
-        The count is on the disk before the log is, so that a log without a count is one that lost it.
+        The count is on the disk before the log is, so that a log without a count is one that lost
+        it.
         """
         if self._log:
             return
         if self._count < 0:
-            self._count = os.open(count_of(self._path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._count = os.open(
+                count_of(self._path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
+            )
         if durable_commits(self._path) is None:
             self.counted(0)
             os.fsync(self._count)
             sync_directory(self._path.parent)
         mode = self.database.execute("PRAGMA journal_mode = WAL").fetchone()[0]
-        self._log = mode == "wal"  # where the file system can't: a rollback journal, which is right and slower
-        self.database.execute("PRAGMA user_version").fetchone()  # a log stands from the first look on
+        self._log = (
+            mode == "wal"
+        )  # where the file system can't: a rollback journal, which is right and slower
+        self.database.execute(
+            "PRAGMA user_version"
+        ).fetchone()  # a log stands from the first look on
         self.stand()
 
     def counted(self, commits: int) -> None:
@@ -122,8 +135,13 @@ class WalDatabase:
             self._let_go()
 
     def abandon(self) -> None:
-        """Let go of it, and leave its files as they are: the last to close a log would write it over and away."""
-        with contextlib.suppress(sqlite3.Error), contextlib.closing(connect_read_only(self._path)) as last:
+        """Let go of it, and leave its files as they are: the last to close a log would write it
+        over and away.
+        """
+        with (
+            contextlib.suppress(sqlite3.Error),
+            contextlib.closing(connect_read_only(self._path)) as last,
+        ):
             last.execute("PRAGMA user_version").fetchone()  # so the last is one that can't write
             self._let_go()
         self._let_go()

@@ -1,4 +1,6 @@
-"""How a device reads: one form, with full rights (`full`) or with a device's own (`device_access`)."""
+"""How a device reads: one form, with full rights (`full`) or with a device's own
+(`device_access`).
+"""
 
 from __future__ import annotations
 
@@ -34,6 +36,10 @@ class Access(Protocol):
         """Another answer for another bucket of the same name."""
         ...
 
-    async def fetch(self, bucket: str, name: str, limit: int, write: Callable[[bytes], Awaitable[None]]) -> None:
-        """Stream an object, chunk by chunk. Raises Transient; Terminal where it is larger than `limit`."""
+    async def fetch(
+        self, bucket: str, name: str, limit: int, write: Callable[[bytes], Awaitable[None]]
+    ) -> None:
+        """Stream an object, chunk by chunk. Raises Transient; Terminal where it is larger than
+        `limit`.
+        """
         ...

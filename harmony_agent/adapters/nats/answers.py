@@ -35,7 +35,9 @@ def is_marker(headers: Mapping[str, str] | None) -> bool:
 
 
 def stored(prefix: str, message: dict[str, Any]) -> Entry:
-    """A message of STREAM.MSG.GET as an entry, its key without `prefix`; a delete or purge marker has no data."""
+    """A message of STREAM.MSG.GET as an entry, its key without `prefix`; a delete or purge marker
+    has no data.
+    """
     headers = base64.b64decode(message.get("hdrs", "")).decode("utf-8", "replace")
     gone = any(f"{name}:" in headers for name in MARKERS)
     data = None if gone else base64.b64decode(message.get("data", ""))

@@ -1,4 +1,6 @@
-"""JetStream's API as a device asks it: its JSON calls, and what they refuse. Knows of no bucket's meaning."""
+"""JetStream's API as a device asks it: its JSON calls, and what they refuse. Knows of no bucket's
+meaning.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,8 @@ class Api:
     async def ask(self, call: str, payload: bytes = b"", seconds: float = TIMEOUT) -> Msg:
         """Ask, and take the answer as it is. Raises Unreachable.
 
-        The server answers nothing to what it denies: its refusal comes beside it, and the time runs out.
+        The server answers nothing to what it denies: its refusal comes beside it, and the time runs
+        out.
         """
         subject = f"{self._prefix}.{call}"
         try:

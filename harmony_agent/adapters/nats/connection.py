@@ -1,8 +1,9 @@
-"""The connection to NATS: kept without end, and what goes over it as it is: requests, subscriptions, publishing.
+"""The connection to NATS: kept without end, and what goes over it as it is: requests,
+subscriptions, publishing.
 
-Connects again without end, with jitter, and always with a client of its own: what a lost connection had subscribed to
-goes with it, and is made anew by its owner. A connection over which nothing comes back is given up after a request's
-time-out or two pings, whichever is first. Knows of no bucket.
+Connects again without end, with jitter, and always with a client of its own: what a lost connection
+had subscribed to goes with it, and is made anew by its owner. A connection over which nothing comes
+back is given up after a request's time-out or two pings, whichever is first. Knows of no bucket.
 """
 
 from __future__ import annotations
@@ -27,14 +28,19 @@ from harmony_agent.topology.control_plane import Unreachable
 from scores.channel import needs_tls
 
 log = logging.getLogger(__name__)
-# That a TLS connection was closed by its other end: asyncio warns of it, and nothing follows from it.
-logging.getLogger("asyncio").addFilter(lambda record: not record.getMessage().startswith("returning true from eof_"))
+# That a TLS connection was closed by its other end: asyncio warns of it, and nothing follows from
+# it.
+logging.getLogger("asyncio").addFilter(
+    lambda record: not record.getMessage().startswith("returning true from eof_")
+)
 
 TIMEOUT: Final = 2.0
 """Seconds that one request may take."""
 PING_SECONDS: Final = 4
 WAIT_SECONDS: Final = (0.05, 1.0)
-"""Between two tries to connect: the first comes soon, each next one later up to the last; all with jitter."""
+"""Between two tries to connect: the first comes soon, each next one later up to the last; all with
+jitter.
+"""
 _CONNECT_SECONDS: Final = 3
 _CLOSE_SECONDS: Final = 1.0
 _LOOK_SECONDS: Final = 5.0
@@ -54,8 +60,8 @@ class NatsConnection:
         insecure: bool = False,
         inbox_prefix: str = "",
     ) -> None:
-        """`credentials` and `tls_ca` are paths of files, `insecure` lets credentials go in the clear; with an
-        `inbox_prefix`, answers come below that alone.
+        """`credentials` and `tls_ca` are paths of files, `insecure` lets credentials go in the
+        clear; with an `inbox_prefix`, answers come below that alone.
         """
         self.name = name
         self._servers = list(servers)
@@ -97,7 +103,12 @@ class NatsConnection:
                 except Exception as error:  # whatever it is, the device goes on without NATS
                     cause = _cause(error)
                     if cause != self.trouble:  # once for each cause, not for each try
-                        log.warning("cannot connect to NATS at %s: %s", self._places(), cause, extra=_reason(error))
+                        log.warning(
+                            "cannot connect to NATS at %s: %s",
+                            self._places(),
+                            cause,
+                            extra=_reason(error),
+                        )
                     tries, self.trouble = tries + 1, cause
                 await self._close()
                 await anyio.sleep(_wait(tries))
@@ -107,7 +118,9 @@ class NatsConnection:
 
     def _new_client(self) -> ChannelClient:
         credentials = bool(self._credentials) or any("@" in server for server in self._servers)
-        needs = partial(needs_tls, tls_ca=bool(self._tls_ca), credentials=credentials, insecure=self._insecure)
+        needs = partial(
+            needs_tls, tls_ca=bool(self._tls_ca), credentials=credentials, insecure=self._insecure
+        )
         return ChannelClient(needs, self._spoke_first)
 
     def _places(self) -> str:
@@ -125,7 +138,10 @@ class NatsConnection:
         if not self._client.is_connected:
             raise TimeoutError("the server did not finish its greeting")
         self._up = True
-        log.info("connected to NATS", extra={"server": getattr(self._client.connected_url, "hostname", "")})
+        log.info(
+            "connected to NATS",
+            extra={"server": getattr(self._client.connected_url, "hostname", "")},
+        )
         self._connection_changed.set()
         self._connection_changed = asyncio.Event()
         for came in self._came:
@@ -163,7 +179,9 @@ class NatsConnection:
         return options
 
     async def _until_lost(self) -> None:
-        """The client says so when it closed; but closing itself may hang on a link over which nothing comes back."""
+        """The client says so when it closed; but closing itself may hang on a link over which
+        nothing comes back.
+        """
         while self._client.is_connected and not self._given_up.is_set():
             with anyio.move_on_after(_LOOK_SECONDS):
                 await self._given_up.wait()
@@ -174,7 +192,11 @@ class NatsConnection:
     # -- over it
 
     async def ask(
-        self, subject: str, payload: bytes = b"", headers: dict[str, str] | None = None, seconds: float = TIMEOUT
+        self,
+        subject: str,
+        payload: bytes = b"",
+        headers: dict[str, str] | None = None,
+        seconds: float = TIMEOUT,
     ) -> Msg:
         """One request, one answer. Raises Unreachable; Silent where nobody listens."""
         given_up = self._given_up
@@ -185,7 +207,9 @@ class NatsConnection:
         try:
             reply = await self._client.request(subject, payload, timeout=seconds, headers=headers)
         except nats.errors.NoRespondersError:
-            raise NoResponders(f"nothing listens on {subject}: is JetStream on, and has it a leader?") from None
+            raise NoResponders(
+                f"nothing listens on {subject}: is JetStream on, and has it a leader?"
+            ) from None
         except (TimeoutError, nats.errors.TimeoutError):
             if not await self._alive():
                 given_up.set()

@@ -1,9 +1,11 @@
-"""Desired state from JetStream: what is told brings speed, a look each `poll` brings the truth. No consumer is made.
+"""Desired state from JetStream: what is told brings speed, a look each `poll` brings the truth. No
+consumer is made.
 
-A device listens to two subjects that cost the server nothing at rest. On the bucket's own it hears of a write before
-that is stored, or though it is refused; in `desired-index` the stream itself says what it stored. Both are a
-reason to look, no more. A little more often than `poll` says, the newest of all the device's keys is read. Any
-difference, and any new connection, ends in reading every key by its name, and so in a new, complete Snapshot.
+A device listens to two subjects that cost the server nothing at rest. On the bucket's own it hears
+of a write before that is stored, or though it is refused; in `desired-index` the stream itself says
+what it stored. Both are a reason to look, no more. A little more often than `poll` says, the newest
+of all the device's keys is read. Any difference, and any new connection, ends in reading every key
+by its name, and so in a new, complete Snapshot.
 """
 
 from __future__ import annotations
@@ -19,13 +21,23 @@ from nats.aio.msg import Msg
 
 from harmony_agent.adapters.nats.answers import ApiError, Denied
 from harmony_agent.adapters.nats.link import NatsLink
-from harmony_agent.topology.control_plane import BucketMissing, Entry, Event, Lost, Snapshot, Unreachable, Update
+from harmony_agent.topology.control_plane import (
+    BucketMissing,
+    Entry,
+    Event,
+    Lost,
+    Snapshot,
+    Unreachable,
+    Update,
+)
 from scores.keys import DESIRED, kv_subject, news_subject
 
 log = logging.getLogger(__name__)
 
 _PART: Final = 0.75
-"""Of `poll` between two looks: a look over a dead link takes its time, and all of it has to fit in poll + 1 s."""
+"""Of `poll` between two looks: a look over a dead link takes its time, and all of it has to fit in
+poll + 1 s.
+"""
 _AGAIN_SECONDS: Final = (0.005, 0.02, 0.1, 0.5)
 """It may have been heard of before it was stored: then it is looked at again."""
 _READS: Final = 16
@@ -38,7 +50,9 @@ class _Doubt(Exception):
 
 
 class _Heard:
-    """What came since the last look: names to look at, and how often that was done; or None: look at all."""
+    """What came since the last look: names to look at, and how often that was done; or None: look
+    at all.
+    """
 
     def __init__(self, device: str) -> None:
         self._prefix = kv_subject(DESIRED, f"{device}.")
@@ -61,7 +75,9 @@ class _Heard:
     def again(self, name: str, times: int) -> None:
         """Look at `name` once more, a little later, if that wasn't done often enough."""
         if times < len(_AGAIN_SECONDS):
-            asyncio.get_running_loop().call_later(_AGAIN_SECONDS[times], self.queue.put_nowait, (name, times + 1))
+            asyncio.get_running_loop().call_later(
+                _AGAIN_SECONDS[times], self.queue.put_nowait, (name, times + 1)
+            )
 
 
 class NatsControl(NatsLink):
@@ -165,7 +181,9 @@ class NatsControl(NatsLink):
         return found
 
     async def _looked(self, have: Mapping[str, Entry]) -> set[str]:
-        """Compare the newest with what is known; now and then one more name to read. Raises _Doubt."""
+        """Compare the newest with what is known; now and then one more name to read. Raises
+        _Doubt.
+        """
         there = [entry for entry in have.values() if entry.revision]
         if await self._newest() != max(there, key=lambda entry: entry.revision, default=None):
             raise _Doubt
@@ -177,7 +195,9 @@ class NatsControl(NatsLink):
         """Every key that is there, by the deployment's name."""
         newest = await self._newest()
         names = {*self._known(), *self._names, *await self.access.names(), *self._names_of(newest)}
-        have = {name: entry for name, entry in (await self._read(names)).items() if entry is not None}
+        have = {
+            name: entry for name, entry in (await self._read(names)).items() if entry is not None
+        }
         self._names |= set(have)
         return have
 
@@ -198,8 +218,12 @@ class NatsControl(NatsLink):
 
         async def one(name: str) -> None:
             key = f"{self.device}.{name}"
-            if "*" in name or ">" in name:  # no key to ask for: whoever takes it says that it is none
-                found[name] = self._last if self._last and self._last.key == key else Entry(key, b"", 0)
+            if (
+                "*" in name or ">" in name
+            ):  # no key to ask for: whoever takes it says that it is none
+                found[name] = (
+                    self._last if self._last and self._last.key == key else Entry(key, b"", 0)
+                )
                 return
             async with bound:
                 found[name] = await self.access.get(DESIRED, key)

@@ -1,10 +1,12 @@
-"""Reading with a device's own credentials, which are let through only to what names the device in its subject.
+"""Reading with a device's own credentials, which are let through only to what names the device in
+its subject.
 
-Such a device may make no consumer (one delivers where its maker says, with the server's rights), name no key in a
-request's body, and not look at a bucket as a whole: it asks for the newest below a subject, no more. So a value is read
-by a subject that names it, and the names are found in the index that the stream of ``desired-state`` writes, where a
-subject can leave out what was found already. A value that isn't in the index, as in a bucket made by other hands, is
-heard of when it is written, and found while it is the newest.
+Such a device may make no consumer (one delivers where its maker says, with the server's rights),
+name no key in a request's body, and not look at a bucket as a whole: it asks for the newest below a
+subject, no more. So a value is read by a subject that names it, and the names are found in the
+index that the stream of ``desired-state`` writes, where a subject can leave out what was found
+already. A value that isn't in the index, as in a bucket made by other hands, is heard of when it is
+written, and found while it is the newest.
 """
 
 from __future__ import annotations
@@ -54,7 +56,9 @@ def is_device(credentials: str) -> bool:
     """
     try:
         with open(credentials, encoding="ascii") as file:
-            token = file.read().partition("-----BEGIN NATS USER JWT-----")[2].strip().partition("\n")[0]
+            token = (
+                file.read().partition("-----BEGIN NATS USER JWT-----")[2].strip().partition("\n")[0]
+            )
         body = token.split(".")[1]
         claims = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
         return DEVICE_TAG in claims["nats"]["tags"]
@@ -63,7 +67,9 @@ def is_device(credentials: str) -> bool:
 
 
 class DeviceAccess:
-    """`access.Access`: what the device may read, and whether a bucket is still the one that it was."""
+    """`access.Access`: what the device may read, and whether a bucket is still the one that it
+    was.
+    """
 
     def __init__(self, connection: NatsConnection, device: str) -> None:
         self._connection = connection
@@ -95,7 +101,9 @@ class DeviceAccess:
         return entry
 
     async def names(self) -> set[str]:
-        """All that the index has: below what isn't yet known to hold a name, the newest is asked for."""
+        """All that the index has: below what isn't yet known to hold a name, the newest is asked
+        for.
+        """
         found = set[str]()
         bound = anyio.CapacityLimiter(_READS)
 
@@ -108,11 +116,16 @@ class DeviceAccess:
             found.add(name)
             here, depths = name_hash(name), range(level, INDEX_LEVELS + 1)
             others = ((depth, here % 2**depth ^ 2 ** (depth - 1)) for depth in depths)
-            await _all(below(news_branch(self._device, depth, rest), depth + 1) for depth, rest in others)
+            await _all(
+                below(news_branch(self._device, depth, rest), depth + 1) for depth, rest in others
+            )
 
         try:
             await below(news_subject(self._device), 1)
-        except (BucketMissing, Denied):  # not made, or not opened to devices: harmony server push does both
+        except (
+            BucketMissing,
+            Denied,
+        ):  # not made, or not opened to devices: harmony server push does both
             found.clear()
         self._tell(self._last if self._last not in {*found, ""} else "")
         return found
@@ -147,7 +160,9 @@ class DeviceAccess:
         return Entry(headers["Nats-Subject"], data, int(headers["Nats-Sequence"]))
 
     async def _exists(self, stream: str) -> None:
-        """Raises BucketMissing, Unreachable. There is no such consumer: only the refusals differ."""
+        """Raises BucketMissing, Unreachable. There is no such consumer: only the refusals
+        differ.
+        """
         try:
             await self.api.call(f"CONSUMER.INFO.{stream}.{device_reader(self._device)}", None)
         except ApiError as error:
@@ -183,14 +198,21 @@ class DeviceAccess:
 
     # -- objects
 
-    async def fetch(self, bucket: str, name: str, limit: int, write: Callable[[bytes], Awaitable[None]]) -> None:
-        """Stream an object, chunk by chunk. Raises Transient; Terminal where it is larger than `limit`."""
+    async def fetch(
+        self, bucket: str, name: str, limit: int, write: Callable[[bytes], Awaitable[None]]
+    ) -> None:
+        """Stream an object, chunk by chunk. Raises Transient; Terminal where it is larger than
+        `limit`.
+        """
         try:
             meta = await self._object(bucket, {"last_by_subj": f"$O.{bucket}.M.{_encoded(name)}"})
             info = json.loads(meta.data or b"{}") if meta else {}
             if not info or info.get("deleted"):
                 raise Transient(
-                    "ObjectMissing", f"object {name} of {bucket} isn't there: put it there", delay=10, phase="Blocked"
+                    "ObjectMissing",
+                    f"object {name} of {bucket} isn't there: put it there",
+                    delay=10,
+                    phase="Blocked",
                 )
             left, sequence = int(info.get("size") or 0), 1
             if left > limit:
@@ -202,7 +224,10 @@ class DeviceAccess:
                 await write(data)
         except BucketMissing:
             raise Transient(
-                "ObjectMissing", f"there is no object store {bucket}: make it", delay=10, phase="Blocked"
+                "ObjectMissing",
+                f"there is no object store {bucket}: make it",
+                delay=10,
+                phase="Blocked",
             ) from None
         except (Unreachable, ApiError) as error:
             if self._connection.was_denied(f"OBJ_{bucket}"):
@@ -213,7 +238,9 @@ class DeviceAccess:
                     delay=30,
                     phase="Blocked",
                 ) from None
-            raise Transient("Unreachable", f"cannot read object {name} of {bucket}: {error}") from error
+            raise Transient(
+                "Unreachable", f"cannot read object {name} of {bucket}: {error}"
+            ) from error
 
     async def _chunk(self, bucket: str, nuid: str, first: int) -> tuple[bytes, int]:
         """The first one from sequence `first` on, and the sequence behind it."""

@@ -45,7 +45,9 @@ class FullAccess:
         """The server counts each subject that matches, so this is complete by itself."""
         prefix = kv_subject(DESIRED, f"{self._device}.")
         try:
-            info = await self.api.call(f"STREAM.INFO.{kv_stream(DESIRED)}", {"subjects_filter": f"{prefix}*"})
+            info = await self.api.call(
+                f"STREAM.INFO.{kv_stream(DESIRED)}", {"subjects_filter": f"{prefix}*"}
+            )
         except ApiError as error:
             raise Unreachable(f"NATS refused to look at {DESIRED}: {error}") from error
         return {subject.removeprefix(prefix) for subject in info["state"].get("subjects") or ()}
@@ -60,6 +62,8 @@ class FullAccess:
         except ApiError as error:
             raise Unreachable(f"NATS refused to look at {bucket}: {error}") from error
 
-    async def fetch(self, bucket: str, name: str, limit: int, write: Callable[[bytes], Awaitable[None]]) -> None:
+    async def fetch(
+        self, bucket: str, name: str, limit: int, write: Callable[[bytes], Awaitable[None]]
+    ) -> None:
         """Stream an object in its chunks."""
         await fetch(self._connection.jetstream(TIMEOUT), bucket, name, limit, write)

@@ -27,7 +27,9 @@ _WRONG_SEQUENCE: Final = (10071, 10164)
 
 
 class NatsLink(NatsConnection):
-    """Implements what of `control_plane.ControlPlane` and `topology.ObjectStore` isn't about desired state."""
+    """Implements what of `control_plane.ControlPlane` and `topology.ObjectStore` isn't about
+    desired state.
+    """
 
     def __init__(
         self,
@@ -39,13 +41,20 @@ class NatsLink(NatsConnection):
         tls_ca: str = "",
         insecure: bool = False,
     ) -> None:
-        """`installation` tells two agents of one device id apart; it names this agent's connection."""
+        """`installation` tells two agents of one device id apart; it names this agent's
+        connection.
+        """
         self.device = device
         name = f"agent-{device}-{hashlib.sha256(installation.encode()).hexdigest()[:8]}"
         own = is_device(credentials)
         inbox_prefix = device_inbox(device) if own else ""
         super().__init__(
-            name, servers, credentials=credentials, tls_ca=tls_ca, insecure=insecure, inbox_prefix=inbox_prefix
+            name,
+            servers,
+            credentials=credentials,
+            tls_ca=tls_ca,
+            insecure=insecure,
+            inbox_prefix=inbox_prefix,
         )
         self.access: Access = (DeviceAccess if own else FullAccess)(self, device)
         """how to read: with the device's own credentials, or with an account's full rights"""
@@ -62,7 +71,9 @@ class NatsLink(NatsConnection):
 
     async def put(self, bucket: str, key: str, data: bytes, revision: int | None) -> int:
         """One publish, acknowledged by the stream."""
-        headers = None if revision is None else {"Nats-Expected-Last-Subject-Sequence": str(revision)}
+        headers = (
+            None if revision is None else {"Nats-Expected-Last-Subject-Sequence": str(revision)}
+        )
         try:
             answer = json.loads((await self.ask(kv_subject(bucket, key), data, headers)).data)
         except NoResponders:
@@ -71,7 +82,9 @@ class NatsLink(NatsConnection):
         if "error" in answer:
             if int(answer["error"].get("err_code", 0)) in _WRONG_SEQUENCE:
                 raise Conflict(f"{bucket} {key} was written by somebody else")
-            raise Unreachable(f"NATS refused to write {bucket}: {answer['error'].get('description', '')}")
+            raise Unreachable(
+                f"NATS refused to write {bucket}: {answer['error'].get('description', '')}"
+            )
         self.access.written(bucket, key, int(answer["seq"]))
         return int(answer["seq"])
 
@@ -104,8 +117,13 @@ class NatsLink(NatsConnection):
 
     # -- objects
 
-    async def fetch(self, bucket: str, name: str, limit: int, write: Callable[[bytes], Awaitable[None]]) -> None:
+    async def fetch(
+        self, bucket: str, name: str, limit: int, write: Callable[[bytes], Awaitable[None]]
+    ) -> None:
         """Stream an object in its chunks."""
         if not self.connected():
-            raise Transient("Unreachable", f"cannot read object {name} of {bucket}: there is no connection to NATS")
+            raise Transient(
+                "Unreachable",
+                f"cannot read object {name} of {bucket}: there is no connection to NATS",
+            )
         await self.access.fetch(bucket, name, limit, write)

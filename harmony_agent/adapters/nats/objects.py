@@ -1,4 +1,6 @@
-"""Content from a NATS object store, in its chunks. Checks a size, not a digest: that is for whoever asked."""
+"""Content from a NATS object store, in its chunks. Checks a size, not a digest: that is for whoever
+asked.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +17,20 @@ _CHUNK_SECONDS: Final = 10.0
 
 
 async def fetch(
-    stream: JetStreamContext, bucket: str, name: str, limit: int, write: Callable[[bytes], Awaitable[None]]
+    stream: JetStreamContext,
+    bucket: str,
+    name: str,
+    limit: int,
+    write: Callable[[bytes], Awaitable[None]],
 ) -> None:
-    """Stream an object of at most `limit` bytes to `write`. Raises Transient; Terminal where it is larger."""
+    """Stream an object of at most `limit` bytes to `write`. Raises Transient; Terminal where it is
+    larger.
+    """
     try:
         store = await stream.object_store(bucket)
         info = await store.get_info(name)
         if (info.size or 0) > limit:
-            text = (
-                f"cannot use object {name} of {bucket}: it has {info.size} bytes, at most {limit}; name a smaller one"
-            )
+            text = f"cannot use object {name} of {bucket}: it has {info.size} bytes, at most {limit}; name a smaller one"
             raise Terminal("ObjectTooLarge", text)
         if not info.size:
             return
@@ -39,7 +45,10 @@ async def fetch(
             await chunks.unsubscribe()
     except (ObjectNotFoundError, NotFoundError):
         raise Transient(
-            "ObjectMissing", f"object {name} of {bucket} isn't there: put it there", delay=10, phase="Blocked"
+            "ObjectMissing",
+            f"object {name} of {bucket} isn't there: put it there",
+            delay=10,
+            phase="Blocked",
         ) from None
     except (TimeoutError, nats.errors.Error, OSError) as error:
         cause = str(error) or type(error).__name__

@@ -1,7 +1,9 @@
-"""The end of a nats-py client, whatever state its connection is in: within a bound, leaving no task and no socket.
+"""The end of a nats-py client, whatever state its connection is in: within a bound, leaving no task
+and no socket.
 
-A client that loses its connection while it writes fails in closing itself: its tasks stay, and nobody reads their
-errors. What is reached into here is private to nats-py, so each look allows for its not being there.
+A client that loses its connection while it writes fails in closing itself: its tasks stay, and
+nobody reads their errors. What is reached into here is private to nats-py, so each look allows for
+its not being there.
 """
 
 from __future__ import annotations
@@ -22,7 +24,10 @@ async def close(client: Client, seconds: float) -> None:
         await client.close()
     tasks: list[Any] = [getattr(client, name, None) for name in _TASKS]
     subscriptions = getattr(client, "_subs", {})
-    tasks += [getattr(subscription, "_wait_for_msgs_task", None) for subscription in subscriptions.values()]
+    tasks += [
+        getattr(subscription, "_wait_for_msgs_task", None)
+        for subscription in subscriptions.values()
+    ]
     for task in tasks:
         if isinstance(task, asyncio.Task):
             _end(task)

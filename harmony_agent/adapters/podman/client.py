@@ -15,17 +15,38 @@ from typing import Any, Final
 from harmony_agent.adapters.podman import decode as answers
 from harmony_agent.adapters.podman.transport import Link, answered
 from harmony_agent.core.errors import Transient
-from harmony_agent.topology.containers import ContainerEvent, ContainerState, EngineRefused, Image, Listed
+from harmony_agent.topology.containers import (
+    ContainerEvent,
+    ContainerState,
+    EngineRefused,
+    Image,
+    Listed,
+)
 
 CHANGE_SECONDS: Final = 60.0
 """For a step that changes a container, besides the grace of a stop."""
 STREAM_SECONDS: Final = 300.0
-"""An event stream in which nothing came for so long is opened anew: its service may have gone and left it open."""
+"""An event stream in which nothing came for so long is opened anew: its service may have gone and
+left it open.
+"""
 LOG_BYTES: Final = 512 * 1024
 _RETRY_FIRST, _RETRY_MOST = 1.0, 30.0
 _ID: Final = re.compile(r"[0-9a-f]{64}")
 _EVENTS: Final = (
-    *("create", "init", "start", "restart", "died", "exited", "stop", "kill", "remove", "rename", "pause", "unpause"),
+    *(
+        "create",
+        "init",
+        "start",
+        "restart",
+        "died",
+        "exited",
+        "stop",
+        "kill",
+        "remove",
+        "rename",
+        "pause",
+        "unpause",
+    ),
     *("update", "health_status"),
 )
 _NO_CONTENT: Final = (204, 304, 404)
@@ -78,7 +99,9 @@ class Podman:
         return [answers.listed(entry) for entry in entries or []]
 
     async def inspect(self, ref: str) -> ContainerState | None:
-        """One container. A name is looked up in a list: asked for directly, podman takes it for the start of an id."""
+        """One container. A name is looked up in a list: asked for directly, podman takes it for the
+        start of an id.
+        """
         ident = ref
         if not _ID.fullmatch(ref):
             found = await self._list({"name": [f"^{re.escape(ref)}$"]})
@@ -120,10 +143,14 @@ class Podman:
 
     async def create(self, payload: Mapping[str, Any]) -> str:
         """Create a container; its id."""
-        return str((await self._change("to create a container", "/containers/create", body=payload))["Id"])
+        return str(
+            (await self._change("to create a container", "/containers/create", body=payload))["Id"]
+        )
 
     async def clear_storage(self, ident: str) -> None:
-        """A removal by id looks in the storage first, where it finds what the service itself doesn't know."""
+        """A removal by id looks in the storage first, where it finds what the service itself
+        doesn't know.
+        """
         await self.remove(ident)
 
     async def start(self, ident: str) -> None:
@@ -150,13 +177,16 @@ class Podman:
 
     async def remove(self, ident: str) -> None:
         """Kill and remove it, and its anonymous volumes."""
-        self._unended = {command: session for command, session in self._unended.items() if command[0] != ident}
+        self._unended = {
+            command: session for command, session in self._unended.items() if command[0] != ident
+        }
         params = {"force": "true", "v": "true", "ignore": "true", "timeout": 0}
         path = f"/containers/{ident}"
         await self._change("to remove a container", path, params, method="DELETE", missing=True)
 
     async def exec(self, ident: str, argv: Sequence[str], timeout: float) -> int:
-        """Run a command in it; what it writes is read and dropped, so that it doesn't wait for a reader.
+        """Run a command in it; what it writes is read and dropped, so that it doesn't wait for a
+        reader.
 
         Podman ends no command that hangs: while one of before still runs, there is no other one.
         """
@@ -165,7 +195,9 @@ class Podman:
         async def work() -> int:
             await self._must_have_ended(command)
             made = {"Cmd": list(argv), "AttachStdout": True, "AttachStderr": True}
-            async with self._link.request("POST", f"/containers/{ident}/exec", body=made) as response:
+            async with self._link.request(
+                "POST", f"/containers/{ident}/exec", body=made
+            ) as response:
                 session = str((await (await answered(response)).json())["Id"])
             self._unended[command] = session
             run = {"Detach": False, "Tty": False}
@@ -183,9 +215,15 @@ class Podman:
         if (session := self._unended.get(command)) is None:
             return
         async with self._link.request("GET", f"/exec/{session}/json") as response:
-            found = {} if (await answered(response, missing=True)).status == 404 else await response.json()
+            found = (
+                {}
+                if (await answered(response, missing=True)).status == 404
+                else await response.json()
+            )
         if found.get("Running"):
-            raise Transient("ProbeHangs", "the command of an earlier probe still runs in the container")
+            raise Transient(
+                "ProbeHangs", "the command of an earlier probe still runs in the container"
+            )
         self._unended.pop(command, None)
 
     # Events.
@@ -196,18 +234,29 @@ class Podman:
         Reopens a stream that ends or falls silent, with growing pauses.
         """
         loop, delay = asyncio.get_running_loop(), _RETRY_FIRST
-        params = {"stream": "true", "filters": json.dumps({"type": ["container"], "event": list(_EVENTS)})}
+        params = {
+            "stream": "true",
+            "filters": json.dumps({"type": ["container"], "event": list(_EVENTS)}),
+        }
         while True:
             opened = loop.time()
-            with suppress(OSError, TimeoutError, EngineRefused):  # the next relist says what is wrong
+            with suppress(
+                OSError, TimeoutError, EngineRefused
+            ):  # the next relist says what is wrong
                 async with self._link.request("GET", "/events", params) as response:
                     lines = (await answered(response)).lines()
-                    while (line := await asyncio.wait_for(anext(lines, None), STREAM_SECONDS)) is not None:
+                    while (
+                        line := await asyncio.wait_for(anext(lines, None), STREAM_SECONDS)
+                    ) is not None:
                         if (event := answers.event(line)) is not None:
                             yield event
-            delay = _RETRY_FIRST if loop.time() - opened > _RETRY_MOST else min(delay * 2, _RETRY_MOST)
+            delay = (
+                _RETRY_FIRST if loop.time() - opened > _RETRY_MOST else min(delay * 2, _RETRY_MOST)
+            )
             await asyncio.sleep(delay)
 
     async def close(self) -> None:
-        """Nothing is held open between calls, and the event stream goes with who reads it; let the last ones close."""
+        """Nothing is held open between calls, and the event stream goes with who reads it; let the
+        last ones close.
+        """
         await asyncio.sleep(0)

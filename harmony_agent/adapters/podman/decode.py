@@ -10,7 +10,14 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from harmony_agent.topology.containers import ContainerEvent, ContainerState, Health, Image, Listed, State
+from harmony_agent.topology.containers import (
+    ContainerEvent,
+    ContainerState,
+    Health,
+    Image,
+    Listed,
+    State,
+)
 
 _STATES: Final[Mapping[str, State]] = {
     "created": "created",
@@ -23,7 +30,11 @@ _STATES: Final[Mapping[str, State]] = {
     "exited": "exited",
     "removing": "removing",
 }
-_HEALTH: Final[Mapping[str, Health]] = {"starting": "starting", "healthy": "healthy", "unhealthy": "unhealthy"}
+_HEALTH: Final[Mapping[str, Health]] = {
+    "starting": "starting",
+    "healthy": "healthy",
+    "unhealthy": "unhealthy",
+}
 _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 _NEVER: Final = datetime(2, 1, 1, tzinfo=UTC)
 _FRAME: Final = 8
@@ -71,7 +82,10 @@ def _config(body: Mapping[str, Any]) -> dict[str, str]:
 
     The health check is shown by a digest.
     """
-    host, networks = body.get("HostConfig") or {}, (body.get("NetworkSettings") or {}).get("Networks") or {}
+    host, networks = (
+        body.get("HostConfig") or {},
+        (body.get("NetworkSettings") or {}).get("Networks") or {},
+    )
     mode = str(host.get("NetworkMode"))
     check = json.dumps((body.get("Config") or {}).get("Healthcheck"), sort_keys=True)
     return {
@@ -95,7 +109,9 @@ def event(line: bytes) -> ContainerEvent | None:
     try:
         body = json.loads(line)
         attributes = body["Actor"]["Attributes"] or {}
-        return ContainerEvent(id=body["Actor"]["ID"], name=attributes.get("name", ""), labels=attributes)
+        return ContainerEvent(
+            id=body["Actor"]["ID"], name=attributes.get("name", ""), labels=attributes
+        )
     except (ValueError, KeyError, TypeError):
         return None
 
@@ -122,7 +138,8 @@ def moment(text: str | None) -> datetime | None:
 
 
 class LogLines:
-    """The last `most` lines of a multiplexed log stream that fit in `limit` bytes, from chunks as they come.
+    """The last `most` lines of a multiplexed log stream that fit in `limit` bytes, from chunks as
+    they come.
 
     A frame is one byte of stream number, three of nothing, four of length, then that many.
     """

@@ -1,7 +1,9 @@
-"""`topology.containers.EnvFiles` on the file system: files of NAME=value lines, below given folders only.
+"""`topology.containers.EnvFiles` on the file system: files of NAME=value lines, below given folders
+only.
 
-Each folder of a path is opened by its descriptor without following a link, so that nothing outside the roots is read
-whatever is swapped meanwhile. Must not keep or log content: only digests are remembered.
+Each folder of a path is opened by its descriptor without following a link, so that nothing outside
+the roots is read whatever is swapped meanwhile. Must not keep or log content: only digests are
+remembered.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ _Stamp = tuple[int, int, int, int, int]
 
 
 class LocalEnvFiles:
-    """Env files below `roots`. What is no regular file, too large or not readable counts as not there."""
+    """Env files below `roots`. What is no regular file, too large or not readable counts as not
+    there.
+    """
 
     def __init__(self, roots: Sequence[str]) -> None:
         self._paths = RootedPaths(roots)
@@ -49,7 +53,9 @@ class LocalEnvFiles:
             known = self._known.get(path)
             if known is None or known[0] != stamp:
                 known = stamp, "sha256:" + hashlib.sha256(_content(descriptor)).hexdigest()
-                if len(self._known) >= MOST_KNOWN:  # paths that no spec names any more; the others are soon known again
+                if (
+                    len(self._known) >= MOST_KNOWN
+                ):  # paths that no spec names any more; the others are soon known again
                     self._known.clear()
                 self._known[path] = known
             return known[1]
@@ -74,7 +80,10 @@ class LocalEnvFiles:
             found = os.fstat(descriptor)
             if not stat.S_ISREG(found.st_mode) or found.st_size > MOST_BYTES:
                 raise PermissionError("not a small regular file")
-            yield descriptor, (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+            yield (
+                descriptor,
+                (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns),
+            )
         finally:
             os.close(descriptor)
 

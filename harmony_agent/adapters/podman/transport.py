@@ -1,8 +1,8 @@
 """The link to podman's socket: each call on a connection of its own, bounded in time and number.
 
-At most `QUICK` short calls and `SLOW` long ones (stop, pull) run at once. After a call that wasn't answered the service
-is asked with a ping: while that fails, no other call tries, so that a service that hangs holds nothing up. Must not
-log: what goes through here holds values of `env`.
+At most `QUICK` short calls and `SLOW` long ones (stop, pull) run at once. After a call that wasn't
+answered the service is asked with a ping: while that fails, no other call tries, so that a service
+that hangs holds nothing up. Must not log: what goes through here holds values of `env`.
 """
 
 from __future__ import annotations
@@ -56,11 +56,18 @@ class Link:
             raise NoService(error.errno, error.strerror or str(error)) from error
 
     async def call(
-        self, what: str, work: Callable[[], Awaitable[T]], seconds: float | None = None, *, slow: bool = False
+        self,
+        what: str,
+        work: Callable[[], Awaitable[T]],
+        seconds: float | None = None,
+        *,
+        slow: bool = False,
     ) -> T:
-        """Do `work`, which makes requests, and return what it does. `what` is a phrase for errors, as ``to list``.
+        """Do `work`, which makes requests, and return what it does. `what` is a phrase for errors,
+        as ``to list``.
 
-        Raises Refused as `work` does, and Transient when podman isn't there or doesn't answer within `seconds`.
+        Raises Refused as `work` does, and Transient when podman isn't there or doesn't answer
+        within `seconds`.
         """
         seconds = CALL_SECONDS if seconds is None else seconds
         if self._silent:
@@ -76,7 +83,9 @@ class Link:
         raise Transient("Timeout", text, phase="Degraded" if slow else "Unknown")
 
     async def _ping(self, what: str) -> None:
-        """Return when podman answers; only one ping goes out at a time, and who waited takes its result."""
+        """Return when podman answers; only one ping goes out at a time, and who waited takes its
+        result.
+        """
         asked = self._pinging.locked()
         async with self._pinging:
             if not self._silent:
@@ -109,7 +118,9 @@ class Link:
 
 
 async def answered(response: http1.Response, *, missing: bool = False) -> http1.Response:
-    """The response where it is a success (or, with `missing`, a 404). Raises Refused with podman's words."""
+    """The response where it is a success (or, with `missing`, a 404). Raises Refused with podman's
+    words.
+    """
     status = response.status
     if status < 400 or (missing and status == 404):
         return response

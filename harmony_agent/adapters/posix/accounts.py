@@ -1,6 +1,7 @@
 """Users and groups by name and number, remembered for a minute.
 
-A look-up may reach a directory server, so call it in a worker thread. A name that isn't known is asked for each time.
+A look-up may reach a directory server, so call it in a worker thread. A name that isn't known is
+asked for each time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""Hops into worker threads for file work: each with its own time, and errors of the kernel turned into core.errors.
+"""Hops into worker threads for file work: each with its own time, and errors of the kernel turned
+into core.errors.
 
-A thread that hangs in the kernel can't be ended. It is left alone, told not to change anything more, and its path is
-refused until it comes back; what hangs in one lane takes no thread from another.
+A thread that hangs in the kernel can't be ended. It is left alone, told not to change anything
+more, and its path is refused until it comes back; what hangs in one lane takes no thread from
+another.
 """
 
 from __future__ import annotations
@@ -16,7 +18,13 @@ from typing import Final, TypeVar
 import anyio
 
 from harmony_agent.adapters.files.atomic_write import Changed
-from harmony_agent.adapters.posix.safe_path import Abandoned, Job, MissingParents, PathRefused, path_error
+from harmony_agent.adapters.posix.safe_path import (
+    Abandoned,
+    Job,
+    MissingParents,
+    PathRefused,
+    path_error,
+)
 from harmony_agent.adapters.posix.thread_pool import ThreadPool
 from harmony_agent.core.errors import Transient
 from harmony_agent.topology.files import PathError
@@ -42,8 +50,11 @@ class BoundedExecutor:
         self._turns: dict[str, _Turn] = {}
         self._stuck: set[str] = set()
 
-    async def run(self, pool: str, key: str, doing: str, seconds: float, work: Callable[[Job], T]) -> T:
-        """`work` in a thread of `lane`, which must end within `seconds`. `doing` is as ``write /srv/a``.
+    async def run(
+        self, pool: str, key: str, doing: str, seconds: float, work: Callable[[Job], T]
+    ) -> T:
+        """`work` in a thread of `lane`, which must end within `seconds`. `doing` is as ``write
+        /srv/a``.
 
         Raises Transient alone.
         """
@@ -66,7 +77,9 @@ class BoundedExecutor:
             if not turn.waiting:
                 del self._turns[key]
 
-    async def _in_thread(self, pool: str, key: str, doing: str, until: float, work: Callable[[Job], T]) -> T:
+    async def _in_thread(
+        self, pool: str, key: str, doing: str, until: float, work: Callable[[Job], T]
+    ) -> T:
         if key in self._stuck:
             raise _timeout(doing, "an earlier attempt still hangs")
         job = Job()
@@ -103,14 +116,18 @@ def _expire(done: asyncio.Future[T]) -> None:
 
 
 def _timeout(doing: str, why: str) -> Transient:
-    return Transient("Timeout", f"cannot {doing}: {why}; see whether its disk answers", phase="Unknown")
+    return Transient(
+        "Timeout", f"cannot {doing}: {why}; see whether its disk answers", phase="Unknown"
+    )
 
 
 def _transient(error: Exception, doing: str) -> Transient:
     if isinstance(error, PathRefused):
         return from_path_error(error.error)
     if isinstance(error, MissingParents):
-        return Transient("ParentMissing", f"cannot {doing}: {error.paths[0]} isn't there", delay=1.0)
+        return Transient(
+            "ParentMissing", f"cannot {doing}: {error.paths[0]} isn't there", delay=1.0
+        )
     if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
         return from_path_error(path_error(error, doing))
     message = f"cannot {doing}: it changed since it was looked at; looking again"

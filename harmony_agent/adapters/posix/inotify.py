@@ -1,6 +1,8 @@
-"""inotify as "this path may have changed": one descriptor, a watch for each parent directory of the paths followed.
+"""inotify as "this path may have changed": one descriptor, a watch for each parent directory of the
+paths followed.
 
-Events only make a look sooner. What can't be watched (no such directory yet, no watches left) is left to the relist.
+Events only make a look sooner. What can't be watched (no such directory yet, no watches left) is
+left to the relist.
 """
 
 from __future__ import annotations
@@ -34,11 +36,15 @@ _MASK: Final = (
     | syscalls.IN_DONT_FOLLOW
     | syscalls.IN_EXCL_UNLINK
 )
-_GONE: Final = syscalls.IN_DELETE_SELF | syscalls.IN_MOVE_SELF | syscalls.IN_UNMOUNT | syscalls.IN_IGNORED
+_GONE: Final = (
+    syscalls.IN_DELETE_SELF | syscalls.IN_MOVE_SELF | syscalls.IN_UNMOUNT | syscalls.IN_IGNORED
+)
 
 
 class Watcher:
-    """Follows paths. `follow` and `retain` may be called from any thread; `run` and `close` from the loop's."""
+    """Follows paths. `follow` and `retain` may be called from any thread; `run` and `close` from
+    the loop's.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -58,7 +64,9 @@ class Watcher:
                 self._reach(directory)
 
     def retain(self, paths: Sequence[str], inodes: Mapping[str, int]) -> None:
-        """Follow these and no others. `inodes` are those of directories as they stand now, where they are known."""
+        """Follow these and no others. `inodes` are those of directories as they stand now, where
+        they are known.
+        """
         with self._lock:
             if paths != self._paths:
                 self._paths = paths
@@ -91,8 +99,12 @@ class Watcher:
             self._directories.clear()
 
     def _renew(self, inodes: Mapping[str, int]) -> None:
-        """Watches where they are needed and nowhere else; anew where another directory has taken the place."""
-        for directory in [d for d, (_, inode) in self._watches.items() if inodes.get(d, inode) != inode]:
+        """Watches where they are needed and nowhere else; anew where another directory has taken
+        the place.
+        """
+        for directory in [
+            d for d, (_, inode) in self._watches.items() if inodes.get(d, inode) != inode
+        ]:
             self._drop(directory)
         needed = {self._reach(directory) for directory in self._children}
         for directory in self._watches.keys() - needed:
@@ -113,7 +125,9 @@ class Watcher:
         except OSError as error:
             if error.errno == errno.ENOSPC and not self._complained:
                 self._complained = True
-                _log.warning("cannot watch more directories: raise fs.inotify.max_user_watches; until then the relist")
+                _log.warning(
+                    "cannot watch more directories: raise fs.inotify.max_user_watches; until then the relist"
+                )
             return error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
         self._directories[watch] = directory
         return True

@@ -1,7 +1,9 @@
-"""Walking the file tree below the roots without following a symbolic link, and what its errors mean.
+"""Walking the file tree below the roots without following a symbolic link, and what its errors
+mean.
 
-Synchronous; called in worker threads. Every parent below a root is opened by its name in the directory above it, so
-that no rename or link that somebody makes meanwhile leads out of the root. Nothing is changed here.
+Synchronous; called in worker threads. Every parent below a root is opened by its name in the
+directory above it, so that no rename or link that somebody makes meanwhile leads out of the root.
+Nothing is changed here.
 """
 
 from __future__ import annotations
@@ -58,7 +60,9 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class ParentDir:
-    """An open parent directory, and the name in it. `fd` may be an O_PATH descriptor where it can't be listed."""
+    """An open parent directory, and the name in it. `fd` may be an O_PATH descriptor where it can't
+    be listed.
+    """
 
     fd: int
     name: str
@@ -66,7 +70,9 @@ class ParentDir:
 
     @property
     def temp(self) -> str:
-        """The name beside it under which something unfinished stands: always the same, so that it is found again."""
+        """The name beside it under which something unfinished stands: always the same, so that it
+        is found again.
+        """
         return temp_name(self.path)
 
     def stat(self, name: str | None = None) -> os.stat_result | None:
@@ -86,7 +92,10 @@ def sync(fd: int) -> None:
     try:
         os.fsync(fd)
     except OSError as error:
-        if error.errno not in (errno.EBADF, errno.EINVAL):  # O_PATH, as permissions allowed no more; no fsync there
+        if error.errno not in (
+            errno.EBADF,
+            errno.EINVAL,
+        ):  # O_PATH, as permissions allowed no more; no fsync there
             raise
 
 
@@ -108,13 +117,24 @@ def fingerprint(status: os.stat_result) -> StatFingerprint:
     s = status
     if stat.S_ISDIR(s.st_mode):
         return (s.st_dev, s.st_ino, s.st_mode, s.st_uid, s.st_gid)
-    return (s.st_dev, s.st_ino, s.st_mode, s.st_uid, s.st_gid, s.st_size, s.st_mtime_ns, s.st_ctime_ns)
+    return (
+        s.st_dev,
+        s.st_ino,
+        s.st_mode,
+        s.st_uid,
+        s.st_gid,
+        s.st_size,
+        s.st_mtime_ns,
+        s.st_ctime_ns,
+    )
 
 
 class RootedPaths:
-    """The roots, and the way from one to a path. A root itself may be reached through links of root's.
+    """The roots, and the way from one to a path. A root itself may be reached through links of
+    root's.
 
-    `administrator` is the user whose links those are; another than root only where tests don't run as root.
+    `administrator` is the user whose links those are; another than root only where tests don't run
+    as root.
     """
 
     def __init__(self, roots: Sequence[str], administrator: int = 0) -> None:
@@ -131,11 +151,16 @@ class RootedPaths:
         root = self.root_of(path)
         if root is None:
             raise PathRefused(
-                PathError("PathOutsideRoots", f"cannot touch {path}: no root of the configuration holds it")
+                PathError(
+                    "PathOutsideRoots",
+                    f"cannot touch {path}: no root of the configuration holds it",
+                )
             )
         above, _, name = path.rpartition("/")
         fd = syscalls.open_without_links(above or "/", _LIST)
-        if fd is None:  # a link on the way to the root, a parent that isn't there or can't be listed, an old kernel
+        if (
+            fd is None
+        ):  # a link on the way to the root, a parent that isn't there or can't be listed, an old kernel
             fd = self._walk(root, path)
         try:
             yield ParentDir(fd, name, path)
@@ -157,7 +182,9 @@ class RootedPaths:
 
 
 def _open_root(root: str, walk_on: bool, administrator: int) -> int:
-    """The root itself, through links of the administrator's alone: anybody else's may lead out tomorrow."""
+    """The root itself, through links of the administrator's alone: anybody else's may lead out
+    tomorrow.
+    """
     try:
         return _walk_to(root, walk_on, administrator)
     except FileNotFoundError:
@@ -180,7 +207,14 @@ def _walk_to(root: str, walk_on: bool, administrator: int) -> int:
                     raise
                 target, links = _link(part, fd, root, administrator), links + 1
                 parts[:0] = [name for name in target.split("/") if name not in ("", ".")]
-                fd, above = (_open_dir("/", None, walk_on or bool(parts)) if target[0] == "/" else os.dup(fd)), fd
+                fd, above = (
+                    (
+                        _open_dir("/", None, walk_on or bool(parts))
+                        if target[0] == "/"
+                        else os.dup(fd)
+                    ),
+                    fd,
+                )
             os.close(above)
     except BaseException:
         os.close(fd)
@@ -204,7 +238,9 @@ def _step(fd: int, part: str, root: str, names: Sequence[str], index: int) -> in
     try:
         return _open_dir(part, fd, index < len(names) - 1)
     except FileNotFoundError:
-        raise MissingParents([f"{root}/{'/'.join(names[: n + 1])}" for n in range(index, len(names))]) from None
+        raise MissingParents(
+            [f"{root}/{'/'.join(names[: n + 1])}" for n in range(index, len(names))]
+        ) from None
     except (NotADirectoryError, OSError) as error:
         if error.errno not in (errno.ENOTDIR, errno.ELOOP):
             raise
@@ -215,8 +251,13 @@ def _step(fd: int, part: str, root: str, names: Sequence[str], index: int) -> in
 def _no_directory(part: str, fd: int, where: str) -> PathError:
     with suppress(OSError):
         if stat.S_ISLNK(os.stat(part, dir_fd=fd, follow_symlinks=False).st_mode):
-            return PathError("SymlinkInPath", f"cannot go through {where}: it is a symbolic link; name the real path")
-    return PathError("NotADirectory", f"cannot go through {where}: it is no directory; move it away")
+            return PathError(
+                "SymlinkInPath",
+                f"cannot go through {where}: it is a symbolic link; name the real path",
+            )
+    return PathError(
+        "NotADirectory", f"cannot go through {where}: it is no directory; move it away"
+    )
 
 
 def _open_dir(name: str, dir_fd: int | None, walk_on: bool) -> int:
@@ -232,14 +273,34 @@ def _open_dir(name: str, dir_fd: int | None, walk_on: bool) -> int:
 _TROUBLES: Final = {
     errno.ENOSPC: ("NoSpace", "Degraded", "the file system is full; free some space"),
     errno.EDQUOT: ("NoSpace", "Degraded", "the quota is used up; free some space or raise it"),
-    errno.EROFS: ("ReadOnlyFileSystem", "Degraded", "the file system is read-only; see why, and remount it"),
-    errno.EACCES: ("PermissionDenied", "Blocked", "the agent's user may not; see the owner and mode of its directory"),
-    errno.EPERM: ("PermissionDenied", "Blocked", "the agent's user may not, or an attribute such as +i forbids it"),
+    errno.EROFS: (
+        "ReadOnlyFileSystem",
+        "Degraded",
+        "the file system is read-only; see why, and remount it",
+    ),
+    errno.EACCES: (
+        "PermissionDenied",
+        "Blocked",
+        "the agent's user may not; see the owner and mode of its directory",
+    ),
+    errno.EPERM: (
+        "PermissionDenied",
+        "Blocked",
+        "the agent's user may not, or an attribute such as +i forbids it",
+    ),
     errno.ELOOP: ("SymlinkInPath", "Blocked", "a symbolic link is in the way; name the real path"),
-    errno.ENOTDIR: ("NotADirectory", "Blocked", "something in the way is no directory; move it away"),
+    errno.ENOTDIR: (
+        "NotADirectory",
+        "Blocked",
+        "something in the way is no directory; move it away",
+    ),
     errno.ENOTEMPTY: ("DirectoryNotEmpty", "Blocked", "the directory holds something; empty it"),
     errno.EBUSY: ("Busy", "Blocked", "something is mounted there or uses it; unmount it"),
-    errno.ENAMETOOLONG: ("PathTooLong", "Blocked", "this file system takes no name of that length; shorten it"),
+    errno.ENAMETOOLONG: (
+        "PathTooLong",
+        "Blocked",
+        "this file system takes no name of that length; shorten it",
+    ),
 }
 
 
@@ -247,6 +308,12 @@ def path_error(error: OSError, doing: str) -> PathError:
     """Translate an error of the kernel. `doing` is as ``write /srv/a``."""
     reason, phase, advice = _TROUBLES.get(
         error.errno or 0,
-        ("IoError", "Degraded", f"{os.strerror(error.errno or errno.EIO).lower()}; see the kernel's log"),
+        (
+            "IoError",
+            "Degraded",
+            f"{os.strerror(error.errno or errno.EIO).lower()}; see the kernel's log",
+        ),
     )
-    return PathError(reason, f"cannot {doing}: {advice}", "Blocked" if phase == "Blocked" else "Degraded")
+    return PathError(
+        reason, f"cannot {doing}: {advice}", "Blocked" if phase == "Blocked" else "Degraded"
+    )

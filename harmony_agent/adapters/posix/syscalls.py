@@ -1,4 +1,6 @@
-"""System calls that Python's `os` lacks, through the C library: renameat2, openat2, inotify. Decides nothing."""
+"""System calls that Python's `os` lacks, through the C library: renameat2, openat2, inotify.
+Decides nothing.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def _check(result: int, *names: str | int) -> int:
 
 
 def renameat2(old: str, new: str, dir_fd: int, flags: int) -> bool:
-    """Rename within one directory, with NOREPLACE or EXCHANGE. False: this file system or C library can't."""
+    """Rename within one directory, with NOREPLACE or EXCHANGE. False: this file system or C library
+    can't.
+    """
     try:
         call = _libc.renameat2
     except AttributeError:
@@ -65,9 +69,11 @@ _NO_SYMLINKS: Final = 0x4
 
 
 def open_without_links(path: str, flags: int) -> int | None:
-    """Open an absolute path of which no part is a symbolic link, in one call; None where that can't be, for any cause.
+    """Open an absolute path of which no part is a symbolic link, in one call; None where that can't
+    be, for any cause.
 
-    A walk by hand costs two calls a part, each of which gives Python's lock away and has to get it again.
+    A walk by hand costs two calls a part, each of which gives Python's lock away and has to get it
+    again.
     """
     how = _How(flags, 0, _NO_SYMLINKS)
     size = ctypes.c_size_t(ctypes.sizeof(how))

@@ -1,7 +1,9 @@
-"""A few threads that take blocking work in the order in which it came, and hand back what is done many at a time.
+"""A few threads that take blocking work in the order in which it came, and hand back what is done
+many at a time.
 
-Against a general thread pool it saves most of a hop: nothing is acquired, no context copied, and the loop is woken once
-for all that ended since it last looked. A thread that has nothing to do ends after a while. Knows nothing of the work.
+Against a general thread pool it saves most of a hop: nothing is acquired, no context copied, and
+the loop is woken once for all that ended since it last looked. A thread that has nothing to do ends
+after a while. Knows nothing of the work.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ _SIFT: Final = 256
 
 
 class ThreadPool:
-    """At most `most` threads, of which as many are there as were needed lately: who ended last is the next to begin.
+    """At most `most` threads, of which as many are there as were needed lately: who ended last is
+    the next to begin.
 
     They are daemons: one that hangs in the kernel keeps no process from ending.
     """
@@ -40,7 +43,8 @@ class ThreadPool:
         self._lock = threading.Lock()
 
     def start(self, work: Callable[[], T]) -> asyncio.Future[T]:
-        """Have `work` done. Whoever ends the future has given up on it: what is under way goes on to its end.
+        """Have `work` done. Whoever ends the future has given up on it: what is under way goes on
+        to its end.
 
         Raises OSError where there is no thread, and none can be had now.
         """
@@ -53,7 +57,9 @@ class ThreadPool:
         return future
 
     def _hire(self, task: _Task) -> bool:
-        """One more thread, which begins with this; False where there can be no more. Holds the lock."""
+        """One more thread, which begins with this; False where there can be no more. Holds the
+        lock.
+        """
         if self._threads >= self._most:
             return False
         inbox: queue.SimpleQueue[_Task] = queue.SimpleQueue()
@@ -68,7 +74,9 @@ class ThreadPool:
         return True
 
     def _queue(self, task: _Task) -> None:
-        """For the next that ends. While every thread hangs, what was given up is let go of here. Holds the lock."""
+        """For the next that ends. While every thread hangs, what was given up is let go of here.
+        Holds the lock.
+        """
         if len(self._todo) >= self._sift_at:
             self._todo = deque(other for other in self._todo if not other[0].done())
             self._sift_at = max(_SIFT, 2 * len(self._todo))
@@ -78,7 +86,9 @@ class ThreadPool:
         task: _Task | None = inbox.get()
         while task is not None:
             future, (value, error) = task[0], _outcome(*task)
-            with self._lock:  # before the end of this is told, for what that leads to is this thread's to do
+            with (
+                self._lock
+            ):  # before the end of this is told, for what that leads to is this thread's to do
                 task = self._todo.popleft() if self._todo else None
                 if task is None:
                     self._idle.append(inbox)
@@ -102,7 +112,9 @@ class ThreadPool:
                     return None
             return inbox.get()  # it came just now
 
-    def _hand_back(self, future: asyncio.Future[Any], value: object, error: BaseException | None) -> None:
+    def _hand_back(
+        self, future: asyncio.Future[Any], value: object, error: BaseException | None
+    ) -> None:
         self._done.append((future, value, error))
         if self._rung:
             return
@@ -125,7 +137,9 @@ class ThreadPool:
                 future.set_exception(error)
 
 
-def _outcome(future: asyncio.Future[Any], work: Callable[[], Any]) -> tuple[object, BaseException | None]:
+def _outcome(
+    future: asyncio.Future[Any], work: Callable[[], Any]
+) -> tuple[object, BaseException | None]:
     """Run the work, and return its result and its error. Skips work whose caller gave up."""
     if future.done():
         return None, None

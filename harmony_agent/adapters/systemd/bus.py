@@ -1,6 +1,8 @@
-"""The manager on D-Bus: one connection, calls with a timeout each, jobs, and signals. Errors leave translated.
+"""The manager on D-Bus: one connection, calls with a timeout each, jobs, and signals. Errors leave
+translated.
 
-A connection that is lost is opened again by the next call. Nothing is known here of what a call is for.
+A connection that is lost is opened again by the next call. Nothing is known here of what a call is
+for.
 """
 
 from __future__ import annotations
@@ -26,13 +28,19 @@ CALL_TIMEOUT: Final = 10.0
 _BUS: Final = "org.freedesktop.DBus"
 _REMEMBERED_JOBS: Final = 512
 _ERRNO: Final = re.compile(r"returned error number: (\d+)")
-_GONE: Final = frozenset({errno.ENOTCONN, errno.ECONNRESET, errno.EPIPE, errno.ESTALE, errno.EBADF, errno.ECHILD})
-_LOST: Final = frozenset({"NoReply", "Disconnected", "NameHasNoOwner", "ServiceUnknown", "NoServer"})
+_GONE: Final = frozenset(
+    {errno.ENOTCONN, errno.ECONNRESET, errno.EPIPE, errno.ESTALE, errno.EBADF, errno.ECHILD}
+)
+_LOST: Final = frozenset(
+    {"NoReply", "Disconnected", "NameHasNoOwner", "ServiceUnknown", "NoServer"}
+)
 _DENIED: Final = frozenset({"AccessDenied", "InteractiveAuthorizationRequired", "AuthFailed"})
 
 
 class NoSuchUnit(Transient):
-    """The manager knows no such unit, or finds no such unit file: an outside cause, where nobody handles it."""
+    """The manager knows no such unit, or finds no such unit file: an outside cause, where nobody
+    handles it.
+    """
 
     def __init__(self, message: str) -> None:
         super().__init__("UnitNotFound", message, phase="Blocked")
@@ -58,18 +66,30 @@ class Bus:
         """Set when the connection that is open now is lost."""
 
     async def call(
-        self, path: str, interface: str, member: str, signature: str = "", *args: Any, within: float = CALL_TIMEOUT
+        self,
+        path: str,
+        interface: str,
+        member: str,
+        signature: str = "",
+        *args: Any,
+        within: float = CALL_TIMEOUT,
     ) -> Any:
-        """Call a method; what it returns (one value as such, several as a tuple). NoSuchUnit, Transient or Terminal."""
+        """Call a method; what it returns (one value as such, several as a tuple). NoSuchUnit,
+        Transient or Terminal.
+        """
         bus = await self.connect()
         return await self._call(bus, path, interface, member, signature, *args, within=within)
 
-    async def manager(self, member: str, signature: str = "", *args: Any, within: float = CALL_TIMEOUT) -> Any:
+    async def manager(
+        self, member: str, signature: str = "", *args: Any, within: float = CALL_TIMEOUT
+    ) -> Any:
         """Call a method of the manager itself."""
         return await self.call(ROOT, MANAGER, member, signature, *args, within=within)
 
     async def job(self, member: str, name: str, patience: float) -> str:
-        """Ask for a job of unit `name`; its result, or "" when it has none after `patience` seconds."""
+        """Ask for a job of unit `name`; its result, or "" when it has none after `patience`
+        seconds.
+        """
         path = str(await self.manager(member, "ss", name, "replace"))
         if path not in self._results:
             event = self._waiting.setdefault(path, anyio.Event())
@@ -79,7 +99,14 @@ class Bus:
         return self._results.pop(path, "")
 
     async def _call(
-        self, bus: sdbus.SdBus, path: str, interface: str, member: str, signature: str, *args: Any, within: float
+        self,
+        bus: sdbus.SdBus,
+        path: str,
+        interface: str,
+        member: str,
+        signature: str,
+        *args: Any,
+        within: float,
     ) -> Any:
         service = _BUS if interface == _BUS else SERVICE
         try:
@@ -140,7 +167,9 @@ class Bus:
         try:
             with anyio.fail_after(CALL_TIMEOUT):
                 for sender, interface, member, callback in matches:
-                    slots.append(await bus.match_signal_async(sender, None, interface, member, callback))
+                    slots.append(
+                        await bus.match_signal_async(sender, None, interface, member, callback)
+                    )
             await self._call(bus, ROOT, MANAGER, "Subscribe", "", within=CALL_TIMEOUT)
         except TimeoutError as error:
             bus.close()
@@ -192,7 +221,9 @@ def _named(error: sdbus.SdBusBaseError) -> tuple[str, str]:
 
 def _refusal(member: str, name: str, text: str) -> ResourceError:
     if name in _DENIED:
-        return Transient("AccessDenied", f"systemd refuses {member}: {text}", phase="Blocked", delay=60.0)
+        return Transient(
+            "AccessDenied", f"systemd refuses {member}: {text}", phase="Blocked", delay=60.0
+        )
     if name == "UnitMasked":
         return Transient("UnitMasked", f"systemd refuses {member}: {text}", phase="Blocked")
     if name in ("BadUnitSetting", "LoadFailed", "UnitError"):

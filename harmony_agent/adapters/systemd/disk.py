@@ -1,4 +1,5 @@
-"""Single steps on the disk: open, read, write beside and rename, each durable when it returns and through no link.
+"""Single steps on the disk: open, read, write beside and rename, each durable when it returns and
+through no link.
 
 Knows no units. Errors of the kernel leave as `core.errors`.
 """
@@ -38,7 +39,8 @@ def make_directory(path: str) -> None:
 
 def open_directory(path: str, within: int | None = None) -> int:
     """A descriptor of a directory, by name within another where that is given."""
-    # The last component may be a link where it is the administrator's own choice of directory, never below that.
+    # The last component may be a link where it is the administrator's own choice of directory,
+    # never below that.
     follow = 0 if within is None else os.O_NOFOLLOW
     return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | follow, dir_fd=within)
 
@@ -76,12 +78,17 @@ def fingerprint_of(status: os.stat_result) -> tuple[int, ...]:
 
 
 def _unfinished(entry: str) -> str:
-    # Of a fixed length, for a unit's name may leave no room; the same every time, so that a leftover is found again.
+    # Of a fixed length, for a unit's name may leave no room; the same every time, so that a
+    # leftover is found again.
     return f"{_UNFINISHED[0]}{hashlib.sha256(entry.encode()).hexdigest()[:16]}{_UNFINISHED[1]}"
 
 
-def put_file(folder: int, entry: str, content: bytes, mode: int, check: Check, *, to_root: bool = False) -> None:
-    """Write beside, give it to root if asked to, fsync, rename, fsync the directory. Leaves nothing when it fails."""
+def put_file(
+    folder: int, entry: str, content: bytes, mode: int, check: Check, *, to_root: bool = False
+) -> None:
+    """Write beside, give it to root if asked to, fsync, rename, fsync the directory. Leaves nothing
+    when it fails.
+    """
     beside = _unfinished(entry)
     with contextlib.suppress(FileNotFoundError):
         os.unlink(beside, dir_fd=folder)
@@ -137,5 +144,7 @@ def failed(deed: str, place: str, error: OSError) -> Transient:
     if error.errno == errno.EROFS:
         return Transient("ReadOnly", f"{text}; mount the file system for writing")
     if error.errno in (errno.EACCES, errno.EPERM):
-        return Transient("AccessDenied", f"{text}; give the agent's user this right", phase="Blocked", delay=60.0)
+        return Transient(
+            "AccessDenied", f"{text}; give the agent's user this right", phase="Blocked", delay=60.0
+        )
     return Transient("UnitFileError", text)

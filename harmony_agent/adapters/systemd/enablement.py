@@ -27,8 +27,9 @@ Fingerprint = tuple[tuple[str, int], ...]
 class Enablement:
     """Asks and changes enablement over `bus`; `directory` is where our unit files are.
 
-    `on_disk` makes and removes the links without the manager, by `systemctl`, with the rights that this process has:
-    the manager would ask polkit, which isn't told the unit's name there, and a yes would be one for every unit.
+    `on_disk` makes and removes the links without the manager, by `systemctl`, with the rights that
+    this process has: the manager would ask polkit, which isn't told the unit's name there, and a
+    yes would be one for every unit.
     """
 
     def __init__(self, bus: Bus, directory: str, *, on_disk: bool = False) -> None:
@@ -84,14 +85,18 @@ class Enablement:
         return state
 
     async def elsewhere(self, name: str) -> str:
-        """Path of a link that enables the unit, in a directory that isn't ours; "" where none is found."""
+        """Path of a link that enables the unit, in a directory that isn't ours; "" where none is
+        found.
+        """
         await self.fingerprint()
         return await anyio.to_thread.run_sync(self._elsewhere, name)
 
     def _elsewhere(self, name: str) -> str:
         ours = os.path.realpath(self._directory)
         others = (path for path in self._paths[1] if os.path.realpath(path) != ours)
-        links = (f"{folder}/{name}" for path in others for folder in self._folders.get(path, (0, []))[1])
+        links = (
+            f"{folder}/{name}" for path in others for folder in self._folders.get(path, (0, []))[1]
+        )
         found = next((link for link in links if os.path.islink(link)), "")
         return f"{os.path.realpath(os.path.dirname(found))}/{name}" if found else ""
 
@@ -141,7 +146,9 @@ async def _systemctl(verb: str, name: str) -> None:
         with anyio.fail_after(_PATIENCE):
             done = await anyio.run_process(argv, check=False)
     except (OSError, TimeoutError) as error:
-        raise Transient("UnitFileError", f"cannot {verb} {name}: systemctl gave no answer") from error
+        raise Transient(
+            "UnitFileError", f"cannot {verb} {name}: systemctl gave no answer"
+        ) from error
     if done.returncode != 0:
         said = done.stderr.decode(errors="replace").strip()[-200:]
         raise Transient("UnitFileError", f"cannot {verb} {name}: {said}")

@@ -18,7 +18,9 @@ from harmony_agent.core.errors import Transient
 TIMEOUT: Final = 10.0
 _MOST: Final = 1024 * 1024
 _STARTED: Final = "39f53479d3a045ac8e11786248231fbf"
-"""SD_MESSAGE_UNIT_STARTED: of a one-shot, that it ended well; without an invocation, that it was skipped."""
+"""SD_MESSAGE_UNIT_STARTED: of a one-shot, that it ended well; without an invocation, that it was
+skipped.
+"""
 
 Scope = Literal["user", "system"]
 
@@ -66,7 +68,9 @@ async def _read(scope: Scope, name: str, *options: str) -> str:
                     while held - len(chunks[0]) >= _MOST:
                         held -= len(chunks.popleft())
     except TimeoutError as error:
-        raise Transient("JournalTimeout", f"cannot read the journal of {name} within {TIMEOUT:g} s") from error
+        raise Transient(
+            "JournalTimeout", f"cannot read the journal of {name} within {TIMEOUT:g} s"
+        ) from error
     except OSError as error:
         raise Transient("JournalUnreadable", f"cannot run journalctl: {error.strerror}") from error
     return b"".join(chunks)[-_MOST:].decode(errors="replace")

@@ -1,4 +1,5 @@
-"""The links by which a unit is enabled, is known by another name or is replaced: reads them cheaply, makes them so.
+"""The links by which a unit is enabled, is known by another name or is replaced: reads them
+cheaply, makes them so.
 
 Blocking: call it in a worker thread. Changes nothing that isn't a symbolic link.
 """
@@ -21,7 +22,9 @@ _RACY_NS: Final = 100_000_000
 
 @dataclass(slots=True)
 class _Folder:
-    """The links in one directory, by the names that they are about, and its directories of links."""
+    """The links in one directory, by the names that they are about, and its directories of
+    links.
+    """
 
     at: int
     about: dict[str, dict[str, str]] = field(default_factory=dict)

@@ -1,7 +1,9 @@
-"""Looks at units: one whole and fresh, or many cheaply, from the manager and the unit directory. Changes nothing.
+"""Looks at units: one whole and fresh, or many cheaply, from the manager and the unit directory.
+Changes nothing.
 
-`survey` is cheap because of a cache: what was read of a unit holds as long as its row in the manager's list, its files,
-the directories that decide on enablement, and the connection whose signals tell of changes are the same.
+`survey` is cheap because of a cache: what was read of a unit holds as long as its row in the
+manager's list, its files, the directories that decide on enablement, and the connection whose
+signals tell of changes are the same.
 """
 
 from __future__ import annotations
@@ -40,7 +42,9 @@ class _Known:
 class UnitObserver:
     """Observe units. `changed` is called with the name of each unit that may look different."""
 
-    def __init__(self, bus: Bus, files: UnitFiles, links: Enablement, threads: BoundedExecutor) -> None:
+    def __init__(
+        self, bus: Bus, files: UnitFiles, links: Enablement, threads: BoundedExecutor
+    ) -> None:
         self._bus = bus
         self._files = files
         self._links = links
@@ -59,14 +63,23 @@ class UnitObserver:
             del self._known[name]
         rows = await self._list_rows(names)
         disk = await self._scan("all units", names)
-        followed = [f"{self._files.directory}/{place}" for name in disk for place in (name, *disk[name].files)]
+        followed = [
+            f"{self._files.directory}/{place}"
+            for name in disk
+            for place in (name, *disk[name].files)
+        ]
         self._watcher.retain(followed, {})
         links = await self._links.fingerprint()
         self._known = {name: known for name, known in self._known.items() if name in disk}
         self._links.retain(disk.keys())
-        self._names = {path: some for path, every in self._names.items() if (some := every & disk.keys())}
-        under = {name: (rows.get(name, ()), disk[name], links, self._bus.connections) for name in disk}
-        # What is told is what was read: an event meanwhile takes a unit out of what is known, not out of the world.
+        self._names = {
+            path: some for path, every in self._names.items() if (some := every & disk.keys())
+        }
+        under = {
+            name: (rows.get(name, ()), disk[name], links, self._bus.connections) for name in disk
+        }
+        # What is told is what was read: an event meanwhile takes a unit out of what is known, not
+        # out of the world.
         found = {name: self._known[name].unit for name in disk if self._holds(name, under[name])}
         found |= await self._read_all([name for name in disk if name not in found], under)
         units = ((name, found.get(name)) for name in names)
@@ -76,8 +89,12 @@ class UnitObserver:
         known = self._known.get(name)
         return known is not None and known.under == under
 
-    async def _read_all(self, names: Collection[str], under: Mapping[str, _Under]) -> dict[str, Unit | None]:
-        """Read several at once. One that can't be read stays as it was known; no answer at all is an error."""
+    async def _read_all(
+        self, names: Collection[str], under: Mapping[str, _Under]
+    ) -> dict[str, Unit | None]:
+        """Read several at once. One that can't be read stays as it was known; no answer at all is
+        an error.
+        """
         limit = anyio.CapacityLimiter(_AT_ONCE)
         errors: list[Transient] = []
         found: dict[str, Unit | None] = {}
@@ -111,23 +128,33 @@ class UnitObserver:
         for place in (name, *disk[name].files):
             self._watcher.follow(f"{self._files.directory}/{place}")
         links = await self._links.fingerprint()
-        return await self._read(name, (rows.get(name, ()), disk[name], links, self._bus.connections))
+        return await self._read(
+            name, (rows.get(name, ()), disk[name], links, self._bus.connections)
+        )
 
     async def _scan(self, what: str, names: Collection[str]) -> dict[str, OnDisk]:
         doing = f"look at the files of {what}"
-        return await self._threads.run("look", what, doing, SCAN_TIMEOUT, lambda _job: self._files.scan(names))
+        return await self._threads.run(
+            "look", what, doing, SCAN_TIMEOUT, lambda _job: self._files.scan(names)
+        )
 
     async def _list_rows(self, names: Collection[str]) -> dict[str, Row]:
-        """The rows of many. Asked by name, the manager would load every inactive unit from disk each time.
+        """The rows of many. Asked by name, the manager would load every inactive unit from disk
+        each time.
 
-        So it is asked for what it has in memory: what it hasn't, and was at rest when last seen, still is.
+        So it is asked for what it has in memory: what it hasn't, and was at rest when last seen,
+        still is.
         """
         loaded: dict[str, Row] = {}
         for _, _, load, active, sub, _, path, job, kind, _ in await self._bus.manager("ListUnits"):
             for name in self._names.get(path, ()):
                 loaded[name] = (load, active, sub, path, str(job), kind)
         known = {name: self._known[name].under[0] for name in names if name in self._known}
-        resting = {name: row for name, row in known.items() if not row or (row[1], row[4]) == ("inactive", "0")}
+        resting = {
+            name: row
+            for name, row in known.items()
+            if not row or (row[1], row[4]) == ("inactive", "0")
+        }
         rows = resting | {name: row for name, row in loaded.items() if name in known}
         return rows | await self._rows([name for name in names if name not in rows])
 
@@ -142,7 +169,9 @@ class UnitObserver:
             text = f"cannot list units: systemd told of {len(listed)} of {len(asked)}"
             raise Transient("SystemdRefused", text, phase="Unknown")
         rows: dict[str, Row] = {}
-        for name, (_, _, load, active, sub, _, path, job, kind, _) in zip(asked, listed, strict=True):
+        for name, (_, _, load, active, sub, _, path, job, kind, _) in zip(
+            asked, listed, strict=True
+        ):
             rows[name] = (load, active, sub, path, str(job), kind)
             self._names.setdefault(path, set()).add(name)
         return rows
@@ -150,7 +179,9 @@ class UnitObserver:
     async def _read(self, name: str, under: _Under) -> Unit | None:
         row, disk, links, _ = under
         self._known.pop(name, None)
-        known = self._known[name] = _Known(None, under)  # an event in the meantime takes it out again
+        known = self._known[name] = _Known(
+            None, under
+        )  # an event in the meantime takes it out again
         seen: Mapping[str, tuple[str, Any]] = {}
         try:
             state = await self._links.state(name, (links, disk.files))
@@ -161,15 +192,26 @@ class UnitObserver:
             self._known.pop(name, None)
             raise
         known.unit = unit_of(
-            name, row, disk, state, {key: value for key, (_, value) in seen.items()}, enabled_by=elsewhere
+            name,
+            row,
+            disk,
+            state,
+            {key: value for key, (_, value) in seen.items()},
+            enabled_by=elsewhere,
         )
         return known.unit
 
     async def _relink(self, name: str, under: _Under) -> bool:
-        """Ask only for the unit file state, where nothing else can have changed; whether that was enough."""
+        """Ask only for the unit file state, where nothing else can have changed; whether that was
+        enough.
+        """
         known = self._known.get(name)
         row, disk, links, connection = under
-        if known is None or known.unit is None or (known.under[:2], known.under[3]) != ((row, disk), connection):
+        if (
+            known is None
+            or known.unit is None
+            or (known.under[:2], known.under[3]) != ((row, disk), connection)
+        ):
             return False
         state = await self._links.state(name, (links, disk.files))
         if _enabled_elsewhere(state, disk) or bool(state) != bool(known.unit.unit_file_state):
@@ -192,7 +234,9 @@ class UnitObserver:
 
         Units whose basis is the same are not read again: there may be 1,000.
         """
-        for name in [name for name, known in self._known.items() if known.unit is None or known.unit.stale]:
+        for name in [
+            name for name, known in self._known.items() if known.unit is None or known.unit.stale
+        ]:
             del self._known[name]
 
     async def watch(self) -> None:

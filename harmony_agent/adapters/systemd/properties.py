@@ -1,4 +1,6 @@
-"""From what the manager and the disk tell of a unit to `topology.units.Unit`. No I/O but a look at the clock."""
+"""From what the manager and the disk tell of a unit to `topology.units.Unit`. No I/O but a look at
+the clock.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ _SINCE: Final = {
     "deactivating": "ActiveExitTimestamp",
 }
 Row = tuple[str, ...]
-"""From the manager's list: load, active and sub state, object path, job id and job type. Empty for a template."""
+"""From the manager's list: load, active and sub state, object path, job id and job type. Empty for
+a template.
+"""
 
 
 def unit_of(
@@ -27,14 +31,33 @@ def unit_of(
 ) -> Unit | None:
     """Combine the observations into a `Unit`. None if nothing of the unit exists."""
     exists = (
-        disk.files or disk.backups or disk.linked or state or (row and (row[0] != "not-found" or row[1] != "inactive"))
+        disk.files
+        or disk.backups
+        or disk.linked
+        or state
+        or (row and (row[0] != "not-found" or row[1] != "inactive"))
     )
     if not exists:
         return None
     if not row:
-        return Unit(name, disk.files, disk.backups, disk.linked, disk.links, enabled_by, state, load_state="")
-    checked, asserted = seen.get("ConditionTimestampMonotonic", 0), seen.get("AssertTimestampMonotonic", 0)
-    main_exit, left = seen.get("ExecMainExitTimestampMonotonic", 0), seen.get("ActiveExitTimestampMonotonic", 0)
+        return Unit(
+            name,
+            disk.files,
+            disk.backups,
+            disk.linked,
+            disk.links,
+            enabled_by,
+            state,
+            load_state="",
+        )
+    checked, asserted = (
+        seen.get("ConditionTimestampMonotonic", 0),
+        seen.get("AssertTimestampMonotonic", 0),
+    )
+    main_exit, left = (
+        seen.get("ExecMainExitTimestampMonotonic", 0),
+        seen.get("ActiveExitTimestampMonotonic", 0),
+    )
     now = time.monotonic() * 1e6
     invocation = bytes(seen.get("InvocationID", b"")).hex()
     once = seen.get("Type") == "oneshot" and not seen.get("RemainAfterExit")

@@ -1,4 +1,5 @@
-"""One daemon-reload for a burst of units: whoever needs one waits for the others that are about to write, boundedly.
+"""One daemon-reload for a burst of units: whoever needs one waits for the others that are about to
+write, boundedly.
 
 Knows nothing of D-Bus: how to reload is given to it.
 """
@@ -72,7 +73,9 @@ class Reloads:
             if waiting.cancelled_caught:
                 self._expected.clear()  # whoever hangs is waited for once, not by every reload to come
             async with self._lock:
-                self._gathering = None  # who comes from here on may have written too late for this one
+                self._gathering = (
+                    None  # who comes from here on may have written too late for this one
+                )
                 await self._reload()
             current.served = True
         except (Transient, Terminal) as error:

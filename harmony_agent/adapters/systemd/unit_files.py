@@ -1,7 +1,8 @@
-"""The unit directory: reads what stands in it, and writes, removes, keeps aside and puts back files.
+"""The unit directory: reads what stands in it, and writes, removes, keeps aside and puts back
+files.
 
-Blocking: call it in a worker thread. Nothing is written through a link, and every change is on the disk when it
-returns. Content leaves this module only as a digest.
+Blocking: call it in a worker thread. Nothing is written through a link, and every change is on the
+disk when it returns. Content leaves this module only as a digest.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ from harmony_agent.topology.units import OTHER, UNREADABLE
 
 _MOST_DIGESTS: Final = 4096
 _RACY_NS: Final = 100_000_000
-"""A file younger than this may change once more without a change of its stamp: its digest isn't remembered."""
+"""A file younger than this may change once more without a change of its stamp: its digest isn't
+remembered.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +55,13 @@ class OnDisk:
 class UnitFiles:
     """One unit directory, and the directory in which former files are kept aside (mode 0700).
 
-    What is made in the directory is given to root with `to_root`: who else runs as the agent's user must not own it.
+    What is made in the directory is given to root with `to_root`: who else runs as the agent's user
+    must not own it.
     """
 
-    def __init__(self, directory: str, keep: str, *, runtime: str = "", to_root: bool = False) -> None:
+    def __init__(
+        self, directory: str, keep: str, *, runtime: str = "", to_root: bool = False
+    ) -> None:
         """`runtime` is where the manager has links that last until the next boot."""
         self.directory = directory
         self._links = UnitLinks([path for path in (directory, runtime) if path])
@@ -85,7 +91,9 @@ class UnitFiles:
             for name in names:
                 files = dict(self._files(directory, name, entries, seen))
                 aside = (
-                    frozenset(f"sha256:{entry}" for entry in names_in(f"{self._keep}/{name}")) if name in kept else ()
+                    frozenset(f"sha256:{entry}" for entry in names_in(f"{self._keep}/{name}"))
+                    if name in kept
+                    else ()
                 )
                 links = self._links.of(name, folders)
                 linked = any(pulls_in(path, name, self.directory) for path in links)
@@ -150,7 +158,10 @@ class UnitFiles:
 
     def _sweep(self) -> None:
         """Remove what a killed agent left half written."""
-        for folder in (self.directory, *(f"{self.directory}/{entry}" for entry in names_in(self.directory))):
+        for folder in (
+            self.directory,
+            *(f"{self.directory}/{entry}" for entry in names_in(self.directory)),
+        ):
             if folder != self.directory and not folder.endswith(".d"):
                 continue
             for entry in names_in(folder):
@@ -160,16 +171,24 @@ class UnitFiles:
         self._swept = True
 
     def write(self, name: str, place: str, content: bytes, keep: str, check: Check) -> None:
-        """Put a file at `place`, after keeping `keep` aside. `check` raises where it took too long to go on."""
+        """Put a file at `place`, after keeping `keep` aside. `check` raises where it took too long
+        to go on.
+        """
         self._aside(name, place, keep, check)
         with naming("write", place), self._folder(place, make=True) as folder:
             put_file(folder, os.path.basename(place), content, 0o644, check, to_root=self._to_root)
 
     def remove(self, name: str, place: str, keep: str, check: Check) -> None:
-        """Take a file or link away, after keeping `keep` aside; an empty drop-in directory goes with its last file."""
+        """Take a file or link away, after keeping `keep` aside; an empty drop-in directory goes
+        with its last file.
+        """
         self._aside(name, place, keep, check)
         check()
-        with naming("remove", place), contextlib.suppress(FileNotFoundError), self._folder(place) as folder:
+        with (
+            naming("remove", place),
+            contextlib.suppress(FileNotFoundError),
+            self._folder(place) as folder,
+        ):
             os.unlink(os.path.basename(place), dir_fd=folder)
             os.fsync(folder)
         self._drop_empty(place)
@@ -185,7 +204,9 @@ class UnitFiles:
     def link_in_place(self, name: str) -> dict[str, str]:
         """The link that stands where the unit file would, unless that is a mask: path -> target."""
         path = f"{self.directory}/{name}"
-        return {at: to for at, to in self._links.of(name).items() if at == path and to != "/dev/null"}
+        return {
+            at: to for at, to in self._links.of(name).items() if at == path and to != "/dev/null"
+        }
 
     def restore(self, name: str, place: str, former: str, check: Check) -> None:
         """Put a link, or what was kept aside, back."""
@@ -196,7 +217,9 @@ class UnitFiles:
             else:
                 with opened(f"{self._keep}/{name}") as kept:
                     content, mode = read_file(value, kept), _mode(value, kept)
-                put_file(folder, os.path.basename(place), content, mode, check, to_root=self._to_root)
+                put_file(
+                    folder, os.path.basename(place), content, mode, check, to_root=self._to_root
+                )
 
     def drop_backups(self, name: str) -> None:
         """Remove all that was kept aside for `name`."""
@@ -207,10 +230,16 @@ class UnitFiles:
             os.rmdir(folder)
 
     def unlink_wants(self, name: str, check: Check, *, runtime: bool) -> None:
-        """Remove the links that pull `name` in: for a unit whose file is gone, or of which the manager takes none."""
+        """Remove the links that pull `name` in: for a unit whose file is gone, or of which the
+        manager takes none.
+        """
         links = self._links.of(name)
         here = f"{self.directory}/"
-        stay = {at: to for at, to in links.items() if not pulls_in(at, name) or not (runtime or at.startswith(here))}
+        stay = {
+            at: to
+            for at, to in links.items()
+            if not pulls_in(at, name) or not (runtime or at.startswith(here))
+        }
         self._links.become(name, stay, check)
 
     def _drop_empty(self, place: str) -> None:
@@ -232,14 +261,18 @@ class UnitFiles:
                 raise Transient("ChangedMeanwhile", f"cannot keep {place}: it was changed just now")
             os.makedirs(f"{self._keep}/{name}", mode=0o700, exist_ok=True)
             with opened(f"{self._keep}/{name}") as kept:
-                put_file(kept, value, content, mode, check)  # behind a directory that only the agent may enter
+                put_file(
+                    kept, value, content, mode, check
+                )  # behind a directory that only the agent may enter
             for above in (self._keep, os.path.dirname(self._keep)):
                 with opened(above) as parent:
                     os.fsync(parent)
 
     @contextlib.contextmanager
     def _folder(self, place: str, *, make: bool = False) -> Iterator[int]:
-        """The open directory that `place` is in; made, durably, where it is missing and `make` says so."""
+        """The open directory that `place` is in; made, durably, where it is missing and `make` says
+        so.
+        """
         if make and not os.path.isdir(self.directory):
             make_directory(self.directory)
         with opened(self.directory) as directory:

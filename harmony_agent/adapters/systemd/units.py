@@ -1,4 +1,6 @@
-"""Units by systemd: implements `topology.units` over D-Bus and the unit directory. `observer` does the looking."""
+"""Units by systemd: implements `topology.units` over D-Bus and the unit directory. `observer` does
+the looking.
+"""
 
 from __future__ import annotations
 
@@ -24,14 +26,24 @@ JOB_PATIENCE: Final = 2.0
 
 
 class SystemdUnits:
-    """The manager of `scope`; `directory` is its unit directory, `keep` where former files are kept aside."""
+    """The manager of `scope`; `directory` is its unit directory, `keep` where former files are kept
+    aside.
+    """
 
     def __init__(
-        self, scope: Scope, directory: str, keep: str, *, patience: float = JOB_PATIENCE, gather: float = 5.0
+        self,
+        scope: Scope,
+        directory: str,
+        keep: str,
+        *,
+        patience: float = JOB_PATIENCE,
+        gather: float = 5.0,
     ) -> None:
         self._scope: Scope = scope
         unprivileged = scope == "system" and os.geteuid() != 0
-        self._files = UnitFiles(directory, keep, runtime=_runtime_directory(scope), to_root=unprivileged)
+        self._files = UnitFiles(
+            directory, keep, runtime=_runtime_directory(scope), to_root=unprivileged
+        )
         self._threads = BoundedExecutor()
         self._bus = Bus(scope)
         self._links = Enablement(self._bus, directory, on_disk=unprivileged)
@@ -59,7 +71,9 @@ class SystemdUnits:
         return found
 
     async def look(self, name: str) -> Unit | None:
-        """One, fresh and whole. A one-shot that is on its way is held until it is known how it ended."""
+        """One, fresh and whole. A one-shot that is on its way is held until it is known how it
+        ended.
+        """
         unit = await self._observer.look(name)
         if unit is not None and unit.oneshot and unit.active_state == "activating":
             await self._hold(name)
@@ -78,29 +92,45 @@ class SystemdUnits:
     async def write(self, name: str, place: str, content: str, keep: str) -> None:
         """Put a file there, atomically and durably."""
         data = content.encode()
-        await self._in_thread(name, f"write {place}", lambda job: self._files.write(name, place, data, keep, job.check))
+        await self._in_thread(
+            name,
+            f"write {place}",
+            lambda job: self._files.write(name, place, data, keep, job.check),
+        )
 
     async def remove(self, name: str, place: str, keep: str) -> None:
         """Take a file or link away; without its file, a unit needs no memory either."""
         if place == name:
             await self._let_go([name])
-        await self._in_thread(name, f"remove {place}", lambda job: self._files.remove(name, place, keep, job.check))
+        await self._in_thread(
+            name, f"remove {place}", lambda job: self._files.remove(name, place, keep, job.check)
+        )
 
     async def keep(self, name: str, place: str, keep: str) -> None:
         """Keep what stands there aside."""
-        await self._in_thread(name, f"keep {place}", lambda job: self._files.keep(name, place, keep, job.check))
+        await self._in_thread(
+            name, f"keep {place}", lambda job: self._files.keep(name, place, keep, job.check)
+        )
 
     async def relink(self, name: str, links: Mapping[str, str]) -> None:
         """Make the unit's links exactly these."""
-        await self._in_thread(name, f"link {name}", lambda job: self._files.relink(name, links, job.check))
+        await self._in_thread(
+            name, f"link {name}", lambda job: self._files.relink(name, links, job.check)
+        )
 
     async def restore(self, name: str, place: str, former: str) -> None:
         """Put back what was there."""
-        await self._in_thread(name, f"restore {place}", lambda job: self._files.restore(name, place, former, job.check))
+        await self._in_thread(
+            name,
+            f"restore {place}",
+            lambda job: self._files.restore(name, place, former, job.check),
+        )
 
     async def drop_backups(self, name: str) -> None:
         """Let go of what was kept aside."""
-        await self._in_thread(name, f"drop former files of {name}", lambda _job: self._files.drop_backups(name))
+        await self._in_thread(
+            name, f"drop former files of {name}", lambda _job: self._files.drop_backups(name)
+        )
 
     async def _in_thread(self, name: str, doing: str, work: Callable[[Job], None]) -> None:
         await self._threads.run("change", name, doing, FILE_TIMEOUT, work)
@@ -133,10 +163,14 @@ class SystemdUnits:
         """
         doing, links = f"remove links to {name}", self._files.link_in_place(name)
         if links:
-            await self._in_thread(name, doing, lambda job: self._files.relink(name, links, job.check))
+            await self._in_thread(
+                name, doing, lambda job: self._files.relink(name, links, job.check)
+            )
             return
         await self._links.disable(name, runtime=runtime)
-        await self._in_thread(name, doing, lambda job: self._files.unlink_wants(name, job.check, runtime=runtime))
+        await self._in_thread(
+            name, doing, lambda job: self._files.unlink_wants(name, job.check, runtime=runtime)
+        )
 
     async def mask(self, name: str) -> None:
         """Mask."""
@@ -183,7 +217,9 @@ class SystemdUnits:
             return  # the manager has forgotten it whole
 
     async def _hold(self, name: str) -> None:
-        """Keep the manager from forgetting a unit that has ended; it lasts as long as the connection."""
+        """Keep the manager from forgetting a unit that has ended; it lasts as long as the
+        connection.
+        """
         if self._held.get(name) == self._bus.connections:
             return
         try:
@@ -214,7 +250,9 @@ class SystemdUnits:
         return cursor()
 
     async def finished(self, name: str, moment: str) -> bool:
-        """Return whether the journal says that a start of this one-shot after `cursor` ended well."""
+        """Return whether the journal says that a start of this one-shot after `cursor` ended
+        well.
+        """
         return await finished(self._scope, name, moment)
 
     async def close(self) -> None:

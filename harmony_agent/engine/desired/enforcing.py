@@ -1,4 +1,6 @@
-"""Manifests enforced without being followed: what was accepted before this start, and what would be if it came."""
+"""Manifests enforced without being followed: what was accepted before this start, and what would be
+if it came.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from harmony_agent.core.admission import DeviceView, EnforcedVersion, KindRules, NotAccepted, admit_manifest
+from harmony_agent.core.admission import (
+    DeviceView,
+    EnforcedVersion,
+    KindRules,
+    NotAccepted,
+    admit_manifest,
+)
 from harmony_agent.core.claimed import identity
 from harmony_agent.core.manifests import digests_of, generations_of
 from harmony_agent.core.reconciler import Key
@@ -34,7 +42,9 @@ def restore(state: DeviceState, device: str, stored: StoredManifest) -> tuple[An
         state.deployment(stored.deployment).last_known_version = EnforcedVersion(
             stored.lineage, stored.generation, stored.digest
         )
-        state.set_not_accepted(stored.deployment, NotAccepted("Held", "ManifestUnreadable", message))
+        state.set_not_accepted(
+            stored.deployment, NotAccepted("Held", "ManifestUnreadable", message)
+        )
         return None
     # An agent of before took the digest of all bytes, signatures as well.
     return value, state.enforce(replace(stored, digest=content_digest(value)), manifest)
@@ -56,7 +66,9 @@ def view_of(state: DeviceState, kinds: Mapping[str, KindRules], name: str) -> De
 def enforce_if_accepted(
     state: DeviceState, kinds: Mapping[str, KindInstance], manifest: WireManifest
 ) -> NotAccepted | None:
-    """Have a book whose ledger keeps nothing enforce `manifest`, or tell why the agent would refuse it."""
+    """Have a book whose ledger keeps nothing enforce `manifest`, or tell why the agent would refuse
+    it.
+    """
     data = manifest.canonical()
     last = state.deployment(manifest.deployment).last
     found = identity(last, parse(data), data)
@@ -66,6 +78,8 @@ def enforce_if_accepted(
         return verdict
     digests = digests_of(manifest.scores, state.desired)
     generations = generations_of(digests, manifest.generation, state.desired)
-    stored = StoredManifest(manifest.deployment, manifest.lineage, manifest.generation, found, data, generations)
+    stored = StoredManifest(
+        manifest.deployment, manifest.lineage, manifest.generation, found, data, generations
+    )
     state.enforce(stored, manifest, digests)
     return None

@@ -1,7 +1,8 @@
-"""From what ``desired-state`` shows to what is enforced: decode, judge, persist, then queue what changed.
+"""From what ``desired-state`` shows to what is enforced: decode, judge, persist, then queue what
+changed.
 
-Whatever isn't an accepted manifest leaves the last accepted one enforced: a lost, emptied or re-created bucket says
-nothing about what should be taken away.
+Whatever isn't an accepted manifest leaves the last accepted one enforced: a lost, emptied or
+re-created bucket says nothing about what should be taken away.
 """
 
 from __future__ import annotations
@@ -13,10 +14,22 @@ from typing import Final
 
 import anyio
 
-from harmony_agent.core.admission import Accept, KindRules, NotAccepted, Unchanged, admit_manifest, rejected
+from harmony_agent.core.admission import (
+    Accept,
+    KindRules,
+    NotAccepted,
+    Unchanged,
+    admit_manifest,
+    rejected,
+)
 from harmony_agent.core.claimed import claimed_generation, enforced_from_status, identity
 from harmony_agent.core.errors import ResourceError
-from harmony_agent.core.manifests import digests_of, generations_of, reuse_validated, wire_fingerprint
+from harmony_agent.core.manifests import (
+    digests_of,
+    generations_of,
+    reuse_validated,
+    wire_fingerprint,
+)
 from harmony_agent.core.reconciler import Key
 from harmony_agent.core.signatures import Trust
 from harmony_agent.engine.desired.enforcing import restore, view_of
@@ -52,7 +65,9 @@ _MISSING: Final = NotAccepted(
     "deployment with removed: true",
 )
 _NEVER: Final = NotAccepted(
-    "Held", "DesiredStateMissing", "the key is gone from desired-state, and nothing of it was accepted"
+    "Held",
+    "DesiredStateMissing",
+    "the key is gone from desired-state, and nothing of it was accepted",
 )
 _MAX_ODD: Final = 100
 _OWNED: Final = "OwnedByAnotherDeployment"
@@ -75,7 +90,8 @@ class Intake:
         trust: Trust,
         remains: Remains,
     ) -> None:
-        """`queue` takes the keys that a newly accepted manifest changes; `trust` says whose manifests are believed.
+        """`queue` takes the keys that a newly accepted manifest changes; `trust` says whose
+        manifests are believed.
 
         `remains` knows of what an earlier life of this device left.
         """
@@ -93,7 +109,9 @@ class Intake:
         self._known: dict[str, dict[bytes, Score]] = {}
         """by deployment: the enforced Scores by what they looked like on the wire"""
         self._owned: dict[str, bytes] = {}
-        """rejected, for another deployment owns what they want: judged again when something is let go"""
+        """rejected, for another deployment owns what they want: judged again when something is let
+        go
+        """
         self._undecided: dict[str, bytes] = {}
         """couldn't be judged or persisted now: tried again every few seconds"""
         self.revision = 0
@@ -106,7 +124,8 @@ class Intake:
     def restore(self) -> None:
         """Enforce what was accepted before this start; NATS isn't needed.
 
-        Also what the keys of today wouldn't admit: it was admitted, and what runs goes on. That is told, at once.
+        Also what the keys of today wouldn't admit: it was admitted, and what runs goes on. That is
+        told, at once.
         """
         for stored in self._state.ledger.manifests():
             restored = restore(self._state, self._device, stored)
@@ -136,7 +155,10 @@ class Intake:
         async with self._lock:
             if isinstance(event, Lost):
                 if self.lost is None or self.lost.reason != event.reason:
-                    log.warning("cannot read desired state (%s): working from what was accepted", event.message)
+                    log.warning(
+                        "cannot read desired state (%s): working from what was accepted",
+                        event.message,
+                    )
                 self.lost = event
                 self._on_lost(event)
                 return
@@ -190,13 +212,17 @@ class Intake:
             await self._judge(key.deployment, entry.data)
 
     def _say_odd(self, entry: Entry) -> None:
-        """A key that names no deployment can have no status either: the log tells of it once, and DeviceInfo."""
+        """A key that names no deployment can have no status either: the log tells of it once, and
+        DeviceInfo.
+        """
         key = entry.key
         if entry.data is None:
             self._odd.discard(key)
         elif key not in self._odd and len(self._odd) < _MAX_ODD:
             self._odd.add(key)
-            log.warning("ignores a key of desired-state that isn't <device>.<deployment>: %r", key[:128])
+            log.warning(
+                "ignores a key of desired-state that isn't <device>.<deployment>: %r", key[:128]
+            )
 
     def ignored(self) -> list[str]:
         """Keys of desired-state that name no deployment, in order; at most `MAX_NAMES`."""
@@ -204,7 +230,9 @@ class Intake:
         return ["".join(char if char.isprintable() else "?" for char in key[:256]) for key in shown]
 
     def _missing(self, name: str) -> None:
-        """The key isn't there. Of what was never accepted nothing is enforced; what was removed stays removed."""
+        """The key isn't there. Of what was never accepted nothing is enforced; what was removed
+        stays removed.
+        """
         self._forget_kept(name)
         deployment = self._state.deployments.get(name)
         if deployment is None:
@@ -221,12 +249,16 @@ class Intake:
         self._undecided.pop(name, None)
 
     async def _judge(self, name: str, data: bytes) -> None:
-        """Decide on a value of desired-state, and act on it. Whatever goes wrong, the old one stays enforced."""
+        """Decide on a value of desired-state, and act on it. Whatever goes wrong, the old one stays
+        enforced.
+        """
         self._forget_kept(name)
         try:
             await self._decide(name, data)
         except Unreachable as error:
-            log.warning("%s: cannot judge what arrived, for actual-state can't be read: %s", name, error)
+            log.warning(
+                "%s: cannot judge what arrived, for actual-state can't be read: %s", name, error
+            )
             self._undecided[name] = data
         except ResourceError as error:
             self._keep(name, NotAccepted("Held", error.reason, str(error)))
@@ -245,7 +277,11 @@ class Intake:
             if distrusted is not None:  # nothing else that it says is looked at
                 self._keep(name, replace(distrusted, generation=claimed_generation(data)))
                 return
-            manifest = bound(reuse_validated(value, self._known.get(name, {})), device=self._device, deployment=name)
+            manifest = bound(
+                reuse_validated(value, self._known.get(name, {})),
+                device=self._device,
+                deployment=name,
+            )
         except InvalidManifest as error:
             self._keep(name, rejected(error, claimed_generation(data)))
             return
@@ -263,16 +299,26 @@ class Intake:
                 self._owned[name] = data
         elif isinstance(verdict, Accept):
             await self._accept(name, manifest, data, found)
-            specs = [self._state.desired[Key(score.kind, score.name)].spec for score in manifest.scores]
-            self._known[name] = dict(zip(map(wire_fingerprint, value["scores"]), specs, strict=True))
+            specs = [
+                self._state.desired[Key(score.kind, score.name)].spec for score in manifest.scores
+            ]
+            self._known[name] = dict(
+                zip(map(wire_fingerprint, value["scores"]), specs, strict=True)
+            )
         else:
             await self._renew(deployment, data)
             self._state.set_not_accepted(name, None)
 
     async def _renew(self, deployment: Deployment, data: bytes) -> None:
-        """Persist the same generation with other signatures, where the persisted ones aren't believed any more."""
+        """Persist the same generation with other signatures, where the persisted ones aren't
+        believed any more.
+        """
         stored = deployment.stored
-        if stored is not None and stored.data != data and self._trust.verify(parse(stored.data)) is not None:
+        if (
+            stored is not None
+            and stored.data != data
+            and self._trust.verify(parse(stored.data)) is not None
+        ):
             await self._state.accept(replace(stored, data=data))
 
     def _keep(self, name: str, not_accepted: NotAccepted) -> None:
@@ -283,7 +329,11 @@ class Intake:
                 not_accepted.phase,
                 not_accepted.reason,
                 not_accepted.message,
-                extra={"deployment": name, "reason": not_accepted.reason, "generation": not_accepted.generation},
+                extra={
+                    "deployment": name,
+                    "reason": not_accepted.reason,
+                    "generation": not_accepted.generation,
+                },
             )
         self._state.set_not_accepted(name, not_accepted)
 
@@ -292,7 +342,9 @@ class Intake:
         digests = digests_of(manifest.scores, self._state.desired)
         generations = generations_of(digests, manifest.generation, self._state.desired)
         taken = await self._remains.take_back(manifest)
-        stored = StoredManifest(name, manifest.lineage, manifest.generation, found, data, generations)
+        stored = StoredManifest(
+            name, manifest.lineage, manifest.generation, found, data, generations
+        )
         await self._state.accept(stored)
         log.info(
             "%s: accepted generation %d",

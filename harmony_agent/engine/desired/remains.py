@@ -22,7 +22,14 @@ from harmony_agent.engine.state.lost import LOST, MESSAGE
 from scores.base import Score
 from scores.canonical import canonical, digest
 from scores.manifest import WireManifest
-from scores.status import MAX_NAMES, ContainerDetail, DeploymentStatus, FileDetail, ResourceStatus, UnitDetail
+from scores.status import (
+    MAX_NAMES,
+    ContainerDetail,
+    DeploymentStatus,
+    FileDetail,
+    ResourceStatus,
+    UnitDetail,
+)
 
 log = logging.getLogger(__name__)
 
@@ -30,8 +37,12 @@ log = logging.getLogger(__name__)
 class Remains:
     """Finds what remains of an earlier life, and takes it back where that is decided."""
 
-    def __init__(self, state: DeviceState, kinds: Mapping[str, KindInstance], *, fresh: bool) -> None:
-        """`fresh`: the ledger was empty at this start, so marks on the device may be of an earlier life."""
+    def __init__(
+        self, state: DeviceState, kinds: Mapping[str, KindInstance], *, fresh: bool
+    ) -> None:
+        """`fresh`: the ledger was empty at this start, so marks on the device may be of an earlier
+        life.
+        """
         self._state = state
         self._kinds = kinds
         self._fresh = fresh
@@ -39,7 +50,9 @@ class Remains:
         self._seen: dict[str, Sequence[Mark]] = {}
 
     def recall(self, deployment: str, data: bytes | None) -> None:
-        """Take in what ``actual-state`` shows of a deployment, before anything is told of it in this life."""
+        """Take in what ``actual-state`` shows of a deployment, before anything is told of it in
+        this life.
+        """
         if deployment in self._recalled:
             return
         self._recalled.add(deployment)
@@ -49,7 +62,11 @@ class Remains:
             return  # nothing, or somebody else's bytes
         entry = self._state.deployments.get(deployment)
         stored = entry.stored if entry is not None else None
-        newer = stored is not None and told.lineage == stored.lineage and (told.generation or 0) > stored.generation
+        newer = (
+            stored is not None
+            and told.lineage == stored.lineage
+            and (told.generation or 0) > stored.generation
+        )
         forgotten = stored is None or newer
         found = {
             Key.parse(key): _told(status)
@@ -77,7 +94,9 @@ class Remains:
                 self._lost(deployment, {mark.key: self._status(mark)})
 
     async def marks(self) -> list[Mark]:
-        """All that carries this device's marks; of a kind that can't be asked now, what it told last."""
+        """All that carries this device's marks; of a kind that can't be asked now, what it told
+        last.
+        """
         found: list[Mark] = []
         for kind in self._kinds.values():
             try:
@@ -88,14 +107,22 @@ class Remains:
         return found
 
     async def unmanaged(self) -> list[str]:
-        """The names of what carries this device's marks and is nobody's, in order; at most `MAX_NAMES`."""
-        return sorted({mark.name[:256] for mark in await self.marks() if not mark.known})[:MAX_NAMES]
+        """The names of what carries this device's marks and is nobody's, in order; at most
+        `MAX_NAMES`.
+        """
+        return sorted({mark.name[:256] for mark in await self.marks() if not mark.known})[
+            :MAX_NAMES
+        ]
 
     def _named(self, key: Key) -> bool:
         return key in self._state.records or key in self._state.desired
 
     def _lost(self, deployment: str, found: Mapping[Key, ResourceStatus]) -> None:
-        new = {key: status for key, status in found.items() if key not in self._state.lost.of(deployment)}
+        new = {
+            key: status
+            for key, status in found.items()
+            if key not in self._state.lost.of(deployment)
+        }
         if new:
             shown = ", ".join(sorted(map(str, new))[:10])
             log.warning(
@@ -121,11 +148,13 @@ class Remains:
     # -- the decision
 
     async def take_back(self, manifest: WireManifest) -> set[Key]:
-        """Do as the manifest's `remains` say: record as ours what they name, durably; which that are.
+        """Do as the manifest's `remains` say: record as ours what they name, durably; which that
+        are.
 
         Raises ResourceError.
 
-        What the manifest wants just as it was is named by that; what isn't named stays as it is, and is nobody's.
+        What the manifest wants just as it was is named by that; what isn't named stays as it is,
+        and is nobody's.
         """
         deployment = manifest.deployment
         lost = dict(self._state.lost.of(deployment))
@@ -139,12 +168,18 @@ class Remains:
         self._state.lost.drop(deployment, decided)
         return decided & self._state.records.keys()
 
-    async def _take(self, key: Key, score: Score, told: ResourceStatus, deployment: str, mark: Mark | None) -> None:
+    async def _take(
+        self, key: Key, score: Score, told: ResourceStatus, deployment: str, mark: Mark | None
+    ) -> None:
         """Record one, with its claims beside those of what the name has become since."""
         kind, old = self._kinds[key.kind], self._state.records.get(key)
         desired: Desired[Any] = Desired(score, score.spec_digest(), told.generation, deployment)
         claims = kind.claims(score) | (old.claims if old is not None else frozenset())
-        bare = _record(desired, claims, old.facts if old is not None else mark.facts if mark is not None else {})
+        bare = _record(
+            desired,
+            claims,
+            old.facts if old is not None else mark.facts if mark is not None else {},
+        )
         with self._state.taking(bare):
             facts = kind.facts(key.name, desired, await kind.observe(key.name))
         await self._state.write(replace(bare, facts=dict(facts)))
@@ -175,7 +210,9 @@ def _unknown_spec(mark: Mark) -> str:
 def _decided(
     scores: Iterable[Score], lost: Mapping[Key, ResourceStatus], marks: Mapping[Key, Mark]
 ) -> Iterable[tuple[Key, Score, ResourceStatus]]:
-    """Each Score that is what a remain was made from: by the digest that was told, or by its marks."""
+    """Each Score that is what a remain was made from: by the digest that was told, or by its
+    marks.
+    """
     for score in scores:
         key = Key(score.kind, score.name)
         told = lost.get(key)
@@ -185,12 +222,20 @@ def _decided(
 
 def _told(status: ResourceStatus) -> ResourceStatus:
     """The same as of something that nobody can vouch for."""
-    return status.model_copy(update={"phase": "Unknown", "reason": LOST, "message": MESSAGE, "drift": None})
+    return status.model_copy(
+        update={"phase": "Unknown", "reason": LOST, "message": MESSAGE, "drift": None}
+    )
 
 
 def _stood(key: Key, status: ResourceStatus) -> bool:
-    """Tell if something of it may have stood on the device as the agent's own when this was told."""
-    if key.kind == "SystemUpgrade" or status.reason == "OwnershipConflict" or status.phase == "Pending":
+    """Tell if something of it may have stood on the device as the agent's own when this was
+    told.
+    """
+    if (
+        key.kind == "SystemUpgrade"
+        or status.reason == "OwnershipConflict"
+        or status.phase == "Pending"
+    ):
         return False
     match status.status:
         case FileDetail() | ContainerDetail():

@@ -40,7 +40,9 @@ def taken(this: ReconcileContext) -> Mapping[str, Facts]:
 def leaving(state: DeviceState, key: Key, plan: Plan[Any], now: Now) -> DecisionInput:
     """A resource that is wanted no more."""
     record = state.records.get(key)
-    return DecisionInput(key, None, record, plan, _others(state, record.deployment if record else ""), now)
+    return DecisionInput(
+        key, None, record, plan, _others(state, record.deployment if record else ""), now
+    )
 
 
 def _others(state: DeviceState, deployment: str) -> Others:

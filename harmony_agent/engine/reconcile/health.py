@@ -1,7 +1,9 @@
-"""Health: runs the probes of what runs, and tells the converger whether it is ready and whether it is alive.
+"""Health: runs the probes of what runs, and tells the converger whether it is ready and whether it
+is alive.
 
-A probe belongs to one instance: another instance begins anew. Readiness that was recorded for the same instance holds
-over a restart of the agent. This module restarts nothing; it only says that something should be.
+A probe belongs to one instance: another instance begins anew. Readiness that was recorded for the
+same instance holds over a restart of the agent. This module restarts nothing; it only says that
+something should be.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ LIVENESS: Final = "liveness"
 
 @dataclass(slots=True)
 class _Target:
-    """The probes of one instance. `was_ready`: it has been ready before, so losing it is worth more than a wait."""
+    """The probes of one instance. `was_ready`: it has been ready before, so losing it is worth more
+    than a wait.
+    """
 
     instance: str
     tallies: dict[str, ProbeCounter]
@@ -45,7 +49,11 @@ class Health:
     """Run the probes, and keep their results."""
 
     def __init__(
-        self, prober: Prober, kinds: Mapping[str, KindInstance], clock: Clock, changed: Callable[[Key], None]
+        self,
+        prober: Prober,
+        kinds: Mapping[str, KindInstance],
+        clock: Clock,
+        changed: Callable[[Key], None],
     ) -> None:
         """`changed` is called with a key whose verdict flipped, or has a reason now."""
         self._prober = prober
@@ -65,7 +73,8 @@ class Health:
         if target is None or target.instance != instance or probes != _probes(target):
             now = self._clock.monotonic()
             tallies = {
-                name: ProbeCounter(probe, good=name == LIVENESS or ready_before) for name, probe in probes.items()
+                name: ProbeCounter(probe, good=name == LIVENESS or ready_before)
+                for name, probe in probes.items()
             }
             due = {name: now + probe.initial_delay_seconds for name, probe in probes.items()}
             target = self._targets[key] = _Target(instance, tallies, due, was_ready=ready_before)
@@ -131,7 +140,11 @@ class Health:
         try:
             code = await kind.exec_probe(key.name, list(probe.exec or ()), probe.timeout_seconds)
         except ResourceError as error:
-            return None if isinstance(error, Transient) and error.phase in ("Unknown", "Blocked") else error.reason
+            return (
+                None
+                if isinstance(error, Transient) and error.phase in ("Unknown", "Blocked")
+                else error.reason
+            )
         return "" if code == 0 else f"exit code {code}"
 
 
@@ -151,5 +164,11 @@ def _verdict(target: _Target) -> HealthVerdict:
     readiness, liveness = target.tallies.get(READINESS), target.tallies.get(LIVENESS)
     alive = liveness is None or liveness.good
     ready = readiness is None or readiness.good
-    why = liveness.why if liveness is not None and not alive else readiness.why if readiness and not ready else ""
+    why = (
+        liveness.why
+        if liveness is not None and not alive
+        else readiness.why
+        if readiness and not ready
+        else ""
+    )
     return HealthVerdict(ready=ready, alive=alive, was_ready=target.was_ready, why=why)

@@ -1,4 +1,6 @@
-"""Counts what passes did, and asks the queue for the next try after an error. `core.decide` reads the counts."""
+"""Counts what passes did, and asks the queue for the next try after an error. `core.decide` reads
+the counts.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from harmony_agent.engine.reconcile.work_queue import WorkQueue
 from scores.status import Drift
 
 REFUSED: Final = 5.0
-"""Seconds that lie at least between tries of a removal that is refused, however many events there are."""
+"""Seconds that lie at least between tries of a removal that is refused, however many events there
+are.
+"""
 
 
 class Pacing:
@@ -41,7 +45,9 @@ class Pacing:
             this.memory.episode = step.episode
 
     def done(self, step: Execute) -> None:
-        """Count a repair once it is done: an attempt that failed is no work of whoever undoes it."""
+        """Count a repair once it is done: an attempt that failed is no work of whoever undoes
+        it.
+        """
         if step.episode is not None:
             step.episode.repaired(self._times.clock.monotonic())
 
@@ -55,7 +61,9 @@ class Pacing:
         return wait
 
     def still_acting(self, this: ReconcileContext) -> Outcome:
-        """A pass that acted as often as it may, and isn't there: what it did may be what the events come from."""
+        """A pass that acted as often as it may, and isn't there: what it did may be what the events
+        come from.
+        """
         wait = self.hold_still_acting(this.key, this.memory)
         message = f"not as wanted yet; looking again in {wait:.0f} s"
         return Outcome("Progressing", "StillActing", message, this.detail(), this.drift())
@@ -70,8 +78,9 @@ class Pacing:
     def failed(self, key: Key, memory: RetryState, error: ResourceError) -> Outcome:
         """A transient error is tried again, a terminal one not until the spec changes.
 
-        What is taken off has no spec that could change: it is tried again as long as it is there, and at once when an
-        event says that it differs; but trying it may be what the events come from.
+        What is taken off has no spec that could change: it is tried again as long as it is there,
+        and at once when an event says that it differs; but trying it may be what the events come
+        from.
         """
         if isinstance(error, Terminal) or not isinstance(error, Transient):
             if memory.version:
@@ -82,7 +91,10 @@ class Pacing:
             self._queue.hold(key, min(delay, REFUSED), latest=delay)
             return Outcome("Degraded", error.reason, str(error))
         memory.tries += 1
-        self._queue.hold(key, RETRY.delay(memory.tries, self._times.jitter()) if error.delay is None else error.delay)
+        self._queue.hold(
+            key,
+            RETRY.delay(memory.tries, self._times.jitter()) if error.delay is None else error.delay,
+        )
         return Outcome(error.phase, error.reason, str(error), drift=_shown(memory))
 
     def defect(self, key: Key, memory: RetryState, error: Exception) -> Outcome:

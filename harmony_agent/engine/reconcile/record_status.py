@@ -31,7 +31,9 @@ class StatusRecorder:
         times: Times,
         settled: Callable[[str], None],
     ) -> None:
-        """`seen` is what was last observed, by kind and name; `settled` is called with a key that has just settled."""
+        """`seen` is what was last observed, by kind and name; `settled` is called with a key that
+        has just settled.
+        """
         self._state = state
         self._kinds = kinds
         self._seen = seen
@@ -39,7 +41,11 @@ class StatusRecorder:
         self._settled = settled
 
     def record_status(
-        self, key: Key, desired: Desired[Any] | None, record: OwnershipRecord | None, outcome: Outcome
+        self,
+        key: Key,
+        desired: Desired[Any] | None,
+        record: OwnershipRecord | None,
+        outcome: Outcome,
     ) -> None:
         """Write the outcome into the book, and wake those who waited for it."""
         if self._state.desired.get(key) is not desired:
@@ -51,7 +57,9 @@ class StatusRecorder:
         old, kind = self._state.statuses.get(key), self._kinds.get(key.kind)
         bad = outcome.detail is None and outcome.phase in ("Degraded", "Blocked", "Failed")
         if bad and old is not None and kind is not None:
-            outcome = replace(outcome, detail=kind.detail(key.name, self._seen[key.kind].get(key.name)))
+            outcome = replace(
+                outcome, detail=kind.detail(key.name, self._seen[key.kind].get(key.name))
+            )
         status = resource_status(old, outcome, source.generation, digest, self._times.wire_now())
         _log_change(key, source.deployment, old, status)
         if self._state.set_status(key, source.deployment, status):
@@ -68,5 +76,9 @@ def _log_change(key: Key, deployment: str, old: ResourceStatus | None, new: Reso
             "reason": new.reason or None,
         }
         text = f" {new.reason}: {new.message}" if new.reason else ""
-        level = logging.WARNING if new.phase in ("Degraded", "Failed", "Blocked", "Unknown") else logging.INFO
+        level = (
+            logging.WARNING
+            if new.phase in ("Degraded", "Failed", "Blocked", "Unknown")
+            else logging.INFO
+        )
         log.log(level, "%s is %s%s", key, new.phase, text, extra=fields)

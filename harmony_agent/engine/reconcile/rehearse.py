@@ -36,7 +36,9 @@ class Foreseen:
 class Rehearsal:
     """Foresees each step as if all steps before it succeed."""
 
-    def __init__(self, state: DeviceState, kinds: Mapping[str, KindInstance], now: Callable[[], Now]) -> None:
+    def __init__(
+        self, state: DeviceState, kinds: Mapping[str, KindInstance], now: Callable[[], Now]
+    ) -> None:
         self._state = state
         self._kinds = kinds
         self._now = now
@@ -46,11 +48,17 @@ class Rehearsal:
 
     async def run(self) -> list[Foreseen]:
         """Everything that is wanted or owned, what leaves first."""
-        found = await self._removals(sorted(key for key in self._state.records if self._state.is_being_removed(key)))
+        found = await self._removals(
+            sorted(key for key in self._state.records if self._state.is_being_removed(key))
+        )
         for key in _in_order(self._state.desired):
             desired = self._state.desired[key]
             step = await self._foresee(key, desired)
-            found.append(Foreseen(key, step, tuple(need for need in desired.spec.needs() if need in self._changed)))
+            found.append(
+                Foreseen(
+                    key, step, tuple(need for need in desired.spec.needs() if need in self._changed)
+                )
+            )
             self._presume(key, desired, step)
         return found
 
@@ -91,7 +99,9 @@ class Rehearsal:
         if refused is not None:
             return refused
         try:
-            return await self._wanted(ReconcileContext(key, desired, reconciler, RetryState(desired.version)))
+            return await self._wanted(
+                ReconcileContext(key, desired, reconciler, RetryState(desired.version))
+            )
         except ResourceError as error:
             return _failed(error)
 
@@ -117,7 +127,9 @@ class Rehearsal:
             self._changed.add(str(key))
         if isinstance(step, Execute | Settled):
             phase = step.phase if isinstance(step, Settled) else "Ready"
-            status = resource_status(None, Outcome(phase), desired.generation, desired.digest, self._now().wire)
+            status = resource_status(
+                None, Outcome(phase), desired.generation, desired.digest, self._now().wire
+            )
             self._state.set_status(key, desired.deployment, status)
 
 

@@ -1,6 +1,8 @@
-"""The relist: each kind, by itself and each period, is looked at whole; what differs is queued. Events make it sooner.
+"""The relist: each kind, by itself and each period, is looked at whole; what differs is queued.
+Events make it sooner.
 
-A look that fails leaves what was known as it is, and is itself reported: its resources are Unknown until one succeeds.
+A look that fails leaves what was known as it is, and is itself reported: its resources are Unknown
+until one succeeds.
 """
 
 from __future__ import annotations
@@ -29,7 +31,12 @@ class Relister:
     """Looks at one kind."""
 
     def __init__(
-        self, reconciler: KindInstance, seen: dict[str, Any], state: DeviceState, queue: WorkQueue, times: Times
+        self,
+        reconciler: KindInstance,
+        seen: dict[str, Any],
+        state: DeviceState,
+        queue: WorkQueue,
+        times: Times,
     ) -> None:
         """`seen` is shared with the converger: what a pass saw is no change to the next relist."""
         self.kind = reconciler.kind
@@ -49,11 +56,15 @@ class Relister:
         return self._times.clock.monotonic() - self._at
 
     def idle(self) -> float:
-        """Seconds since the last look began or ended, however it went; 0 while it waits for an answer."""
+        """Seconds since the last look began or ended, however it went; 0 while it waits for an
+        answer.
+        """
         return 0.0 if self._asking else self._times.clock.monotonic() - self._turned
 
     async def relist(self) -> bool:
-        """Look, and queue what differs. What a failed look means is said here; the next comes with the period."""
+        """Look, and queue what differs. What a failed look means is said here; the next comes with
+        the period.
+        """
         self._asking = True
         try:
             return await self._relist()
@@ -97,13 +108,17 @@ class Relister:
 
     def _unknown(self, reason: str, message: str) -> None:
         if self._failing != reason:
-            log.warning("cannot look at %s: %s: %s", self.kind, reason, message, extra={"reason": reason})
+            log.warning(
+                "cannot look at %s: %s: %s", self.kind, reason, message, extra={"reason": reason}
+            )
         self._failing = reason
         for key, desired in list(self._state.desired.items()):
             old = self._state.statuses.get(key)
             if key.kind == self.kind and old is not None and old.phase not in ("Failed", "Pending"):
                 outcome = Outcome("Unknown", reason, message, drift=old.drift)
-                status = resource_status(old, outcome, desired.generation, desired.digest, self._times.wire_now())
+                status = resource_status(
+                    old, outcome, desired.generation, desired.digest, self._times.wire_now()
+                )
                 if old.phase != "Unknown":
                     self._before[key] = old
                 self._state.set_status(key, desired.deployment, status)

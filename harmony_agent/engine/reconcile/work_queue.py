@@ -1,6 +1,8 @@
-"""One queue of distinct keys: each is worked on by one worker at a time, many side by side, each when it is due.
+"""One queue of distinct keys: each is worked on by one worker at a time, many side by side, each
+when it is due.
 
-Of what a key stands for it knows the kind alone. A key that is added while it is worked on is worked on once more.
+Of what a key stands for it knows the kind alone. A key that is added while it is worked on is
+worked on once more.
 """
 
 from __future__ import annotations
@@ -16,8 +18,8 @@ from harmony_agent.core.reconciler import Key
 from harmony_agent.topology import Clock
 
 WORKERS: Final = 32
-"""Keys of one kind that are worked on side by side; each waits mostly for others. However many of one kind hang, the
-other kinds go on."""
+"""Keys of one kind that are worked on side by side; each waits mostly for others. However many of
+one kind hang, the other kinds go on."""
 
 
 class WorkQueue:
@@ -31,7 +33,9 @@ class WorkQueue:
         self._busy: Counter[str] = Counter()
         self._again: set[Key] = set()
         self._released: set[Key] = set()
-        """released while a pass was under way: what that pass still has to say of a retry is about an older spec"""
+        """released while a pass was under way: what that pass still has to say of a retry is about
+        an older spec
+        """
         self.turns = 0
         """of the dispatcher; what doesn't turn when it is poked is stuck"""
         self._changed = anyio.Event()
@@ -40,7 +44,9 @@ class WorkQueue:
         return len(self._due) + len(self._active)
 
     def add(self, key: Key, delay: float = 0.0) -> None:
-        """Work on `key` after `delay` seconds at the latest, but not before a `hold` on it is over."""
+        """Work on `key` after `delay` seconds at the latest, but not before a `hold` on it is
+        over.
+        """
         if key in self._active and not delay:
             self._again.add(key)
             return
@@ -52,7 +58,8 @@ class WorkQueue:
     def hold(self, key: Key, delay: float, latest: float | None = None) -> None:
         """Back off: work on `key` in `delay` seconds, and let no event make it sooner.
 
-        With `latest` it is only worked on by then, but an event, also one of during this pass, may make it sooner.
+        With `latest` it is only worked on by then, but an event, also one of during this pass, may
+        make it sooner.
         """
         if key in self._released:
             return
@@ -83,7 +90,9 @@ class WorkQueue:
                 self.turns += 1
                 self._changed = anyio.Event()
                 now, full = self._clock.monotonic(), self._full()
-                for key in [key for key, due in self._due.items() if due <= now and key.kind not in full]:
+                for key in [
+                    key for key, due in self._due.items() if due <= now and key.kind not in full
+                ]:
                     if self._busy[key.kind] >= WORKERS:
                         continue
                     del self._due[key]
@@ -97,7 +106,9 @@ class WorkQueue:
                 await self._until_due()
 
     def _full(self) -> set[str]:
-        """Kinds of which no more is worked on for now; asked once a turn, for a thousand keys may be due."""
+        """Kinds of which no more is worked on for now; asked once a turn, for a thousand keys may
+        be due.
+        """
         return {kind for kind, count in self._busy.items() if count >= WORKERS}
 
     async def _until_due(self) -> None:

@@ -1,6 +1,8 @@
-"""One pass over one resource: observe, plan, decide, carry out, look again. The same for every kind.
+"""One pass over one resource: observe, plan, decide, carry out, look again. The same for every
+kind.
 
-`core.decide` decides; this module carries out. Every error ends in the resource's status; none leaves this module.
+`core.decide` decides; this module carries out. Every error ends in the resource's status; none
+leaves this module.
 """
 
 from __future__ import annotations
@@ -79,7 +81,9 @@ class Worker:
         record = self._state.records.get(key)
         if reconciler is None:
             if desired is not None or self._state.is_being_removed(key):
-                self._outcomes.record_status(key, desired, record, _outcome(decide.not_allowed(key.kind)))
+                self._outcomes.record_status(
+                    key, desired, record, _outcome(decide.not_allowed(key.kind))
+                )
             return
         if desired is None and not self._state.is_being_removed(key):
             reconciler.batch_end(key.name)
@@ -120,7 +124,9 @@ class Worker:
     # -- wanted
 
     async def _converge(self, this: ReconcileContext) -> Outcome | None:
-        """Observe, plan, decide and act until there is nothing to do; None where a newer spec took over."""
+        """Observe, plan, decide and act until there is nothing to do; None where a newer spec took
+        over.
+        """
         refused = decide.refused(this.reconciler.admit(this.desired.spec))
         if refused is not None:
             return _outcome(refused)
@@ -135,7 +141,9 @@ class Worker:
             if self._state.desired.get(this.key) is not this.desired:
                 return None
             plan = this.reconciler.plan(this.key.name, this.desired, this.observed)
-            if recalled and not isinstance(plan, Act):  # only what is changed is seen again as it is changed
+            if recalled and not isinstance(
+                plan, Act
+            ):  # only what is changed is seen again as it is changed
                 recalled, look = False, True
                 continue
             recalled = False
@@ -156,7 +164,9 @@ class Worker:
         return self._pacing.still_acting(this)
 
     def _cached(self, this: ReconcileContext) -> Any:
-        """Enough to begin with for a new spec of what is ours: each change sees whether it still holds."""
+        """Enough to begin with for a new spec of what is ours: each change sees whether it still
+        holds.
+        """
         record = self._state.records.get(this.key)
         if record is None or record.spec_digest == this.desired.digest:
             return None
@@ -165,7 +175,9 @@ class Worker:
         return this.reconciler.cached(this.key.name)
 
     async def _claim(self, this: ReconcileContext, case: DecisionInput) -> bool:
-        """Write the record; False where it changes nothing that could be done, so that it may be durable later."""
+        """Write the record; False where it changes nothing that could be done, so that it may be
+        durable later.
+        """
         facts = this.reconciler.facts(this.key.name, this.desired, this.observed)
         new = claims.claimed(case, facts)
         same = case.record is not None and case.record.facts == new.facts
@@ -212,11 +224,16 @@ class Worker:
             (self._queue.hold if hold.backoff else self._queue.add)(key, hold.seconds)
 
     def _known(self, this: ReconcileContext) -> None:
-        """It was looked at and is worked on, which may take long: Unknown is not what it is meanwhile."""
+        """It was looked at and is worked on, which may take long: Unknown is not what it is
+        meanwhile.
+        """
         old = self._state.statuses.get(this.key)
         if old is not None and old.phase == "Unknown":
             self._outcomes.record_status(
-                this.key, this.desired, None, Outcome("Progressing", detail=this.detail(), drift=this.drift())
+                this.key,
+                this.desired,
+                None,
+                Outcome("Progressing", detail=this.detail(), drift=this.drift()),
             )
 
     async def _report(self, this: ReconcileContext, report: Report) -> Outcome | None:
@@ -239,27 +256,44 @@ class Worker:
         return observed
 
     async def _act(
-        self, key: Key, source: Desired[Any] | OwnershipRecord, plan: Act[Any], reconciler: KindInstance
+        self,
+        key: Key,
+        source: Desired[Any] | OwnershipRecord,
+        plan: Act[Any],
+        reconciler: KindInstance,
     ) -> None:
-        fields = {"resource": str(key), "deployment": source.deployment, "generation": source.generation}
+        fields = {
+            "resource": str(key),
+            "deployment": source.deployment,
+            "generation": source.generation,
+        }
         for action in plan.actions:
             log.info("%s: %s: %s", key, type(action).__name__, action.reason, extra=fields)
             await reconciler.apply(action)
 
     async def _judge_health(self, this: ReconcileContext, settled: Settled) -> Outcome | None:
-        """It is as wanted: say whether it works, too. None where it was restarted because it does not."""
+        """It is as wanted: say whether it works, too. None where it was restarted because it does
+        not.
+        """
         record, verdict = self._state.records[this.key], self._track(this)
         if not verdict.alive:
             return await self._revive(this, verdict)
         instance = this.reconciler.instance(this.observed)
         held = this.reconciler.claims(this.desired.spec) | settled.holds
         ready = instance if verdict.ready else ""
-        self._state.write_later(replace(record, applied=this.desired.version, claims=held, ready=ready))
+        self._state.write_later(
+            replace(record, applied=this.desired.version, claims=held, ready=ready)
+        )
         detail = _with_ready(this.detail(), ready=verdict.ready)
         if verdict.ready:
             return Outcome(settled.phase, detail=detail, drift=this.drift())
         phase: ResourcePhase = "Degraded" if verdict.was_ready else "Progressing"
-        return Outcome(phase, "NotReady", f"its readiness probe fails: {verdict.why or 'no result yet'}", detail)
+        return Outcome(
+            phase,
+            "NotReady",
+            f"its readiness probe fails: {verdict.why or 'no result yet'}",
+            detail,
+        )
 
     def _track(self, this: ReconcileContext) -> HealthVerdict:
         """Read the probes' results for the current run."""
@@ -286,7 +320,9 @@ class Worker:
 
     # -- not wanted
 
-    async def _remove(self, key: Key, record: OwnershipRecord | None, reconciler: KindInstance) -> Outcome | None:
+    async def _remove(
+        self, key: Key, record: OwnershipRecord | None, reconciler: KindInstance
+    ) -> Outcome | None:
         """Take off what the ledger says is ours, or release it."""
         step: Step | None = decide.without_a_look(record)
         observed = None

@@ -1,7 +1,8 @@
-"""Signs of life: the heartbeat each period, DeviceInfo on change; both at once with a new connection.
+"""Signs of life: the heartbeat each period, DeviceInfo on change; both at once with a new
+connection.
 
-On the way they notice what concerns the other writers: a bucket that is another one than before, and a second agent
-with this device's id.
+On the way they notice what concerns the other writers: a bucket that is another one than before,
+and a second agent with this device's id.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ INFO_SECONDS: Final = 60.0
 
 
 class DuplicateAgentDetector:
-    """Another agent with this device's id: it shows in the heartbeat's key, which only one agent has cause to write.
+    """Another agent with this device's id: it shows in the heartbeat's key, which only one agent
+    has cause to write.
 
     Once may be a restored bucket; `ENOUGH` times within `WINDOW` beats is somebody who goes on.
     """
@@ -94,15 +96,21 @@ class HeartbeatLoop:
         """Beat each `heartbeat` seconds until cancelled."""
         beat_alarm, info_alarm = self._signals
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(every, self._clock, heartbeat, self._heartbeat, "the heartbeat", beat_alarm)
-            tasks.start_soon(every, self._clock, INFO_SECONDS, self._device_info, "DeviceInfo", info_alarm)
+            tasks.start_soon(
+                every, self._clock, heartbeat, self._heartbeat, "the heartbeat", beat_alarm
+            )
+            tasks.start_soon(
+                every, self._clock, INFO_SECONDS, self._device_info, "DeviceInfo", info_alarm
+            )
 
     def _notify(self) -> None:
         for signal in self._signals:
             signal.notify()
 
     async def _heartbeat(self) -> bool:
-        written = await self._write(HEARTBEAT, self._beat, lambda: self._make_beat(self._seq + 1).canonical())
+        written = await self._write(
+            HEARTBEAT, self._beat, lambda: self._make_beat(self._seq + 1).canonical()
+        )
         if written:
             self._seq += 1
         if await self._same_bucket(ACTUAL, self._statuses_lost):
@@ -110,7 +118,9 @@ class HeartbeatLoop:
         return written
 
     async def _still(self, look: Callable[[], Awaitable[object]]) -> None:
-        """Look if what was written still stands; the next period looks again where that can't be told."""
+        """Look if what was written still stands; the next period looks again where that can't be
+        told.
+        """
         try:
             await look()
         except (Unreachable, BucketMissing) as error:

@@ -14,7 +14,9 @@ MAX_CONFLICTS: Final = 3
 class OwnedKey:
     """The key, what stands there as far as is known, and who else was seen to write it."""
 
-    def __init__(self, control: ControlPlane, bucket: str, key: str, *, insist: bool = False) -> None:
+    def __init__(
+        self, control: ControlPlane, bucket: str, key: str, *, insist: bool = False
+    ) -> None:
         """`insist`: write also what somebody else wrote already, so that they notice us, too."""
         self._control = control
         self._bucket = bucket
@@ -36,7 +38,8 @@ class OwnedKey:
         return self._revision or 0
 
     async def stands(self) -> bool:
-        """Tell if what is known to stand there still does; where it doesn't, the next write looks first.
+        """Tell if what is known to stand there still does; where it doesn't, the next write looks
+        first.
 
         Raises Unreachable, BucketMissing.
         """
@@ -58,7 +61,9 @@ class OwnedKey:
         return self._data
 
     async def write(self, data: bytes) -> bool:
-        """Make `data` stand there; whether a write was needed. Raises Unreachable, BucketMissing, Conflict."""
+        """Make `data` stand there; whether a write was needed. Raises Unreachable, BucketMissing,
+        Conflict.
+        """
         before = self.foreign
         for _ in range(MAX_CONFLICTS):
             if self._revision is None:
@@ -84,10 +89,11 @@ class OwnedKey:
         self._data = data
 
     async def _look_who(self, known: int | None) -> None:
-        """After a conflict: what stands there since is somebody else's, unless it is a write whose answer was lost.
+        """After a conflict: what stands there since is somebody else's, unless it is a write whose
+        answer was lost.
 
-        Also where it is just what we wrote or were about to: another agent counts its beats as we do. That nothing
-        stands there since is a write of ours under way, between two leaders.
+        Also where it is just what we wrote or were about to: another agent counts its beats as we
+        do. That nothing stands there since is a write of ours under way, between two leaders.
         """
         found = await self.read()
         if found is not None and self._revision != known and digest(found) not in self._unsure:

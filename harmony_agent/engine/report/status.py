@@ -1,7 +1,8 @@
 """Writes how each deployment is into actual-state, by CAS and on change.
 
-A generation's outcome is written at once; what changes within one generation at most once a second a deployment; what
-didn't change, never. Without NATS nothing is lost: the newest is written when it is back.
+A generation's outcome is written at once; what changes within one generation at most once a second
+a deployment; what didn't change, never. Without NATS nothing is lost: the newest is written when it
+is back.
 """
 
 from __future__ import annotations
@@ -73,7 +74,9 @@ class _Pace:
     settle: float = SETTLE
 
     def wait(self, about: tuple[object, ...], now: float, *, outcome: bool) -> float:
-        """Seconds until the next write: an outcome is said at once, progress a little later, flapping once a second."""
+        """Seconds until the next write: an outcome is said at once, progress a little later,
+        flapping once a second.
+        """
         if about != self.about:
             self.settle = self.settle if not self.about else SETTLE
             self.about, self.since, self.told, self.at = about, now, False, float("-inf")
@@ -93,7 +96,9 @@ class Publisher:
         clock: Clock,
         recall: Callable[[str, bytes | None], None],
     ) -> None:
-        """`recall` is called with what stands there of a deployment, before it is written for the first time."""
+        """`recall` is called with what stands there of a deployment, before it is written for the
+        first time.
+        """
         self._device = device
         self._recall = recall
         self._state = state
@@ -116,9 +121,11 @@ class Publisher:
         self.all_changed()
 
     async def look(self) -> None:
-        """Notice what others deleted, purged or replaced, so that it is written again. Raises as `ControlPlane.newest`.
+        """Notice what others deleted, purged or replaced, so that it is written again. Raises as
+        `ControlPlane.newest`.
 
-        One question tells that nobody wrote since; another, for each deployment in turn, that its value is still there.
+        One question tells that nobody wrote since; another, for each deployment in turn, that its
+        value is still there.
         """
         newest = await self._control.newest(ACTUAL, str(DeploymentKey(self._device, "*")))
         found = newest.revision if newest is not None else 0
@@ -129,7 +136,9 @@ class Publisher:
         self._newest = found
         for deployment, value in values:
             if not await value.stands():
-                log.warning("%s: others changed its status in actual-state: writing it again", deployment)
+                log.warning(
+                    "%s: others changed its status in actual-state: writing it again", deployment
+                )
                 self._changes.add(deployment)
 
     def all_changed(self) -> None:
@@ -163,7 +172,9 @@ class Publisher:
                     defect(f"the status of {deployment}", error)
                     self._later(deployment)
             soonest = min(self._due.values(), default=None)
-            await self._changes.wait(None if soonest is None else max(0.0, soonest - self._clock.monotonic()))
+            await self._changes.wait(
+                None if soonest is None else max(0.0, soonest - self._clock.monotonic())
+            )
 
     async def _publish(self, deployment: str) -> None:
         phase = self._phase(deployment)
@@ -224,7 +235,9 @@ class Publisher:
 
     def _overruling(self, deployment: str, phase: DeploymentPhase) -> Mapping[str, str] | None:
         """Return the status that overrules the fold."""
-        if phase in ("Removing", "Removed", *_OVERRULED) and (remains := self._state.remains(deployment)):
+        if phase in ("Removing", "Removed", *_OVERRULED) and (
+            remains := self._state.remains(deployment)
+        ):
             return _memory_lost(deployment, sorted(map(str, remains)))
         over = _TWIN if self.twin else _LEDGER_LOST if self._ledger_lost else None
         return over if phase in _OVERRULED else None
@@ -232,7 +245,10 @@ class Publisher:
     def _about(self, deployment: str) -> tuple[object, ...]:
         """Key of a status: a status with another key is written again at once."""
         entry = self._state.deployments[deployment]
-        return (entry.enforced.generation if entry.enforced else None, rejection(entry.not_accepted))
+        return (
+            entry.enforced.generation if entry.enforced else None,
+            rejection(entry.not_accepted),
+        )
 
     def status(self, deployment: str) -> DeploymentStatus | None:
         """The fold; None where there is nothing to be said of the name."""
@@ -240,7 +256,11 @@ class Publisher:
         if entry is None or (entry.stored is None and entry.not_accepted is None):
             return None
         status = deployment_status(
-            self._device, deployment, entry.enforced, entry.not_accepted, self._state.resources(deployment)
+            self._device,
+            deployment,
+            entry.enforced,
+            entry.not_accepted,
+            self._state.resources(deployment),
         )
         phase = deployment_phase(entry.enforced, entry.not_accepted, self._state.phases(deployment))
         over = self._overruling(deployment, phase)
@@ -281,9 +301,14 @@ def encode(status: DeploymentStatus, known: Texts) -> bytes:
 
 
 def bounded(status: DeploymentStatus, known: Texts) -> bytes:
-    """The bytes of a status that NATS carries: of one that is too large, the resources keep phase and reason."""
+    """The bytes of a status that NATS carries: of one that is too large, the resources keep phase
+    and reason.
+    """
     data = encode(status, known)
     if len(data) <= MAX_BYTES:
         return data
-    cut = {key: one.model_copy(update={"message": "", "status": None}) for key, one in status.resources.items()}
+    cut = {
+        key: one.model_copy(update={"message": "", "status": None})
+        for key, one in status.resources.items()
+    }
     return status.model_copy(update={"resources": cut}).canonical()

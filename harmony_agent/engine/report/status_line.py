@@ -1,4 +1,5 @@
-"""One sentence on how the device is, for ``systemctl status``: how many resources are ready, and what is in the way.
+"""One sentence on how the device is, for ``systemctl status``: how many resources are ready, and
+what is in the way.
 
 Said when it differs, at most once in `PAUSE` seconds. Writes nowhere itself.
 """
@@ -50,7 +51,12 @@ class StatusLine:
         """Say it until cancelled."""
         said = ""
         while True:
-            text = sentence(self._state.statuses.values(), self._state.deployments.values(), self._lost, self._since)
+            text = sentence(
+                self._state.statuses.values(),
+                self._state.deployments.values(),
+                self._lost,
+                self._since,
+            )
             if self._ledger_lost:
                 text += "; the state directory is gone"
             if text != said:
@@ -62,12 +68,19 @@ class StatusLine:
 
 
 def sentence(
-    resources: Iterable[ResourceStatus], deployments: Iterable[Deployment], lost: Lost | None, since: str
+    resources: Iterable[ResourceStatus],
+    deployments: Iterable[Deployment],
+    lost: Lost | None,
+    since: str,
 ) -> str:
     """``3 of 4 resources ready; NATS unreachable since …``. Pure."""
     phases = [status.phase for status in resources]
     ready = sum(phase in SETTLED for phase in phases)
-    parts = [f"{ready} of {len(phases)} resources ready" if phases else "nothing is wanted of this device yet"]
+    parts = [
+        f"{ready} of {len(phases)} resources ready"
+        if phases
+        else "nothing is wanted of this device yet"
+    ]
     not_accepted = [
         f"{deployment.name} is {deployment.not_accepted.phase}"
         for deployment in deployments

@@ -1,4 +1,6 @@
-"""One deployment on this device, in memory: what is enforced, and what was said of a newer manifest that is not."""
+"""One deployment on this device, in memory: what is enforced, and what was said of a newer manifest
+that is not.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from harmony_agent.topology.control_plane import StoredManifest
 
 @dataclass(slots=True)
 class Deployment:
-    """One deployment: the manifest that is enforced, and what was said of a newer one that is not."""
+    """One deployment: the manifest that is enforced, and what was said of a newer one that is
+    not.
+    """
 
     name: str
     stored: StoredManifest | None = None
@@ -20,7 +24,9 @@ class Deployment:
     not_accepted: NotAccepted | None = None
     keys: set[Key] = field(default_factory=set)
     last_known_version: EnforcedVersion | None = None
-    """what ``actual-state`` showed at the start: no manifest goes back behind it, whatever is remembered"""
+    """what ``actual-state`` showed at the start: no manifest goes back behind it, whatever is
+    remembered
+    """
 
     @property
     def last(self) -> EnforcedVersion | None:
@@ -31,7 +37,9 @@ class Deployment:
 
     @property
     def behind(self) -> bool:
-        """Tell if what is remembered is older than what was accepted: an old copy of the memory was put back."""
+        """Tell if what is remembered is older than what was accepted: an old copy of the memory was
+        put back.
+        """
         if (
             self.stored is None
             or self.last_known_version is None
@@ -42,7 +50,9 @@ class Deployment:
 
     @property
     def enforced(self) -> Enforced | None:
-        """For the fold: what a status shows never goes back, also where the device's own memory was lost."""
+        """For the fold: what a status shows never goes back, also where the device's own memory was
+        lost.
+        """
         if self.stored is None or self.behind:
             removed = self.stored is not None and self.removed
             return (
@@ -55,4 +65,6 @@ class Deployment:
                 if self.last_known_version
                 else None
             )
-        return Enforced(self.stored.lineage, self.stored.generation, self.stored.digest, self.removed)
+        return Enforced(
+            self.stored.lineage, self.stored.generation, self.stored.digest, self.removed
+        )

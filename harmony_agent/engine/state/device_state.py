@@ -38,14 +38,18 @@ class DeviceState:
         self._wire_now = wire_now
         self.deployments: dict[str, Deployment] = {}
         self.desired: dict[Key, Desired[Any]] = {}
-        self.records: dict[Key, OwnershipRecord] = {record.key: record for record in ledger.records()}
+        self.records: dict[Key, OwnershipRecord] = {
+            record.key: record for record in ledger.records()
+        }
         self.statuses: dict[Key, ResourceStatus] = {}
         self.turns = Turns()
         self.holders = Holders(self.records.values())
         self.enforced = 0
         """another one whenever `desired` changed"""
         self._unwanted: dict[Key, None] = dict.fromkeys(self.records)
-        """keys of records that no manifest wants (or none yet, after a start): mostly none, and often asked for"""
+        """keys of records that no manifest wants (or none yet, after a start): mostly none, and
+        often asked for
+        """
         self.revision = 0
         """another one whenever `desired` or `records` changed"""
         self._phased = 0
@@ -60,7 +64,9 @@ class DeviceState:
         self._taking: set[Key] = set()
         self._unwritten: set[Key] = set()
         self._writing = anyio.Lock()
-        """held from a write to the disk until memory says the same: no flush or rebuild may bring back what is older"""
+        """held from a write to the disk until memory says the same: no flush or rebuild may bring
+        back what is older
+        """
         self._puts: GroupCommit[Sequence[OwnershipRecord]] = GroupCommit(self._put)
         self._forgets: GroupCommit[Key] = GroupCommit(self._forget)
 
@@ -92,7 +98,9 @@ class DeviceState:
         deployment = self.deployment(stored.deployment)
         before = {key: self.desired[key] for key in deployment.keys}
         wanted = {
-            key: before[key] if key in before and before[key].version == desired.version else desired
+            key: before[key]
+            if key in before and before[key].version == desired.version
+            else desired
             for key, desired in desired_of(manifest, stored.generations, digests).items()
         }
         for key in deployment.keys - wanted.keys():
@@ -103,13 +111,21 @@ class DeviceState:
         for key in wanted:
             self._unwanted.pop(key, None)
         self._unwanted |= {key: None for key in before if key not in wanted and key in self.records}
-        owned = {key for key, record in self.records.items() if record.deployment == stored.deployment}
-        deployment.stored, deployment.removed, deployment.not_accepted = stored, manifest.removed, None
+        owned = {
+            key for key, record in self.records.items() if record.deployment == stored.deployment
+        }
+        deployment.stored, deployment.removed, deployment.not_accepted = (
+            stored,
+            manifest.removed,
+            None,
+        )
         deployment.keys = set(wanted)
         self._follow_on_remove(wanted)
         self.changes.tell(stored.deployment)
         stale = (owned | before.keys()) - wanted.keys()
-        changed = {key for key, desired in wanted.items() if before.get(key) is not desired or key in taken}
+        changed = {
+            key for key, desired in wanted.items() if before.get(key) is not desired or key in taken
+        }
         self._not_yet(stale, changed)
         if before.keys() - wanted.keys():
             self.released.notify()
@@ -131,13 +147,19 @@ class DeviceState:
         for key in changed:
             desired, old = self.desired[key], self.statuses.get(key)
             self.statuses[key] = resource_status(
-                old, Outcome("Progressing", detail=old.status if old else None), desired.generation, desired.digest, now
+                old,
+                Outcome("Progressing", detail=old.status if old else None),
+                desired.generation,
+                desired.digest,
+                now,
             )
         for key in stale:
             record, old = self.records.get(key), self.statuses.pop(key, None)
             if record is not None:
                 outcome = Outcome("Removing", detail=old.status if old else None)
-                self.statuses[key] = resource_status(old, outcome, record.generation, record.spec_digest, now)
+                self.statuses[key] = resource_status(
+                    old, outcome, record.generation, record.spec_digest, now
+                )
 
     def set_not_accepted(self, deployment: str, not_accepted: NotAccepted | None) -> None:
         """Note what was said of a newer manifest; None clears it."""
@@ -166,7 +188,11 @@ class DeviceState:
             for key, record in self.records.items()
             if record.deployment == deployment and not self.is_being_removed(key)
         }
-        wanted = {str(key): one.spec.on_remove for key, one in self.desired.items() if one.deployment == deployment}
+        wanted = {
+            str(key): one.spec.on_remove
+            for key, one in self.desired.items()
+            if one.deployment == deployment
+        }
         return {str(key): "delete" for key in self.lost.of(deployment)} | owned | wanted
 
     def being_removed(self, deployment: str) -> list[OwnershipRecord]:
@@ -190,7 +216,9 @@ class DeviceState:
 
     @contextmanager
     def taking(self, bare: OwnershipRecord) -> Iterator[None]:
-        """Let a kind see this record while it is made whole: in memory alone, and not as something that is to go."""
+        """Let a kind see this record while it is made whole: in memory alone, and not as something
+        that is to go.
+        """
         old = self.records.get(bare.key)
         self._taking.add(bare.key)
         self._remember(bare)
@@ -210,7 +238,9 @@ class DeviceState:
         """Put a record, durably before this returns."""
         await self._puts.add((record,))
 
-    async def write_together(self, own: OwnershipRecord, others: Collection[OwnershipRecord]) -> bool:
+    async def write_together(
+        self, own: OwnershipRecord, others: Collection[OwnershipRecord]
+    ) -> bool:
         """Put the record of the pass that asks, and those of other resources, in one commit.
 
         False: a pass over one of the others is under way, and nothing was written; ask again soon.
@@ -262,7 +292,9 @@ class DeviceState:
                 raise
 
     async def accept(self, stored: StoredManifest) -> None:
-        """Persist a manifest, and before it what its predecessor left to be written; `enforce` it next."""
+        """Persist a manifest, and before it what its predecessor left to be written; `enforce` it
+        next.
+        """
         await self.flush()
         async with self._writing:
             await self.ledger.accept(stored)
@@ -271,7 +303,9 @@ class DeviceState:
     async def rebuild(self) -> None:
         """Write the ledger anew from memory, all of it."""
         async with self._writing:
-            stored = [entry.stored for entry in self.deployments.values() if entry.stored is not None]
+            stored = [
+                entry.stored for entry in self.deployments.values() if entry.stored is not None
+            ]
             await self.ledger.rebuild(stored, list(self.records.values()))
 
     async def forget(self, key: Key) -> None:
@@ -306,24 +340,35 @@ class DeviceState:
         self._phased += old is None or old.phase != status.phase
         self.changes.tell(deployment)
         settled = status.phase in SETTLED
-        return settled and not (old and old.phase in SETTLED and old.spec_digest == status.spec_digest)
+        return settled and not (
+            old and old.phase in SETTLED and old.spec_digest == status.spec_digest
+        )
 
     def digests(self) -> Mapping[Key, str]:
         """The spec digest that is wanted of each key."""
         return DesiredDigests(self.desired)
 
     def phases(self, deployment: str) -> set[ResourcePhase]:
-        """Those of a deployment's resources, each once; of a thousand that stay as they are, made once."""
+        """Those of a deployment's resources, each once; of a thousand that stay as they are, made
+        once.
+        """
         as_of = (self.revision, self._phased)
         known = self._phases.get(deployment)
         if known is None or known[0] != as_of:
-            keys = [*self.deployments[deployment].keys, *(record.key for record in self.being_removed(deployment))]
+            keys = [
+                *self.deployments[deployment].keys,
+                *(record.key for record in self.being_removed(deployment)),
+            ]
             known = as_of, {self.statuses[key].phase for key in keys if key in self.statuses}
             self._phases[deployment] = known
         return known[1]
 
     def resources(self, deployment: str) -> dict[str, ResourceStatus]:
         """Every resource of a deployment, those on their way out too."""
-        keys = self.deployments[deployment].keys | {record.key for record in self.being_removed(deployment)}
-        found = {key: self.statuses[key] for key in keys if key in self.statuses} | self.remains(deployment)
+        keys = self.deployments[deployment].keys | {
+            record.key for record in self.being_removed(deployment)
+        }
+        found = {key: self.statuses[key] for key in keys if key in self.statuses} | self.remains(
+            deployment
+        )
         return {str(key): status for key, status in found.items()}

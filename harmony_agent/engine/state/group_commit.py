@@ -1,4 +1,6 @@
-"""Durable writes that come while one is under way are made as one: a disk's sync costs the same for many as for one."""
+"""Durable writes that come while one is under way are made as one: a disk's sync costs the same for
+many as for one.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ class _Batch(Generic[T]):
     def __init__(self) -> None:
         self.items: list[T] = []
         self.done = anyio.Event()
-        self.error: Exception | None = Transient("LedgerUnwritable", "cannot write the ledger: the write was cut off")
+        self.error: Exception | None = Transient(
+            "LedgerUnwritable", "cannot write the ledger: the write was cut off"
+        )
 
 
 class GroupCommit(Generic[T]):
@@ -45,6 +49,8 @@ class GroupCommit(Generic[T]):
             batch.error = error
             raise
         finally:
-            if self._next is batch:  # cut off while it waited for its turn: nobody may join it any more
+            if (
+                self._next is batch
+            ):  # cut off while it waited for its turn: nobody may join it any more
                 self._next = _Batch()
             batch.done.set()

@@ -36,13 +36,20 @@ class DeviceStateView:
         """Every name of the kind that is wanted or owned."""
         if self._names[0] != self._state.revision:
             keys = self._state.desired.keys() | self._state.records.keys()
-            self._names = (self._state.revision, tuple(key.name for key in keys if key.kind == self._kind))
+            self._names = (
+                self._state.revision,
+                tuple(key.name for key in keys if key.kind == self._kind),
+            )
         return self._names[1]
 
     def wanted(self) -> Mapping[str, Desired[Any]]:
         """Every name of the kind that is wanted, with what is wanted of it."""
         if self._wanted[0] != self._state.enforced:
-            found = {key.name: desired for key, desired in self._state.desired.items() if key.kind == self._kind}
+            found = {
+                key.name: desired
+                for key, desired in self._state.desired.items()
+                if key.kind == self._kind
+            }
             self._wanted = (self._state.enforced, found)
         return self._wanted[1]
 
@@ -51,8 +58,13 @@ class DeviceStateView:
         return [key.name for key in self._state.holders.of(claim) if key.kind == self._kind]
 
     async def share(self, name: str, facts: Mapping[str, Facts]) -> bool:
-        """Replace the facts of several names in one commit; False where another's pass is under way."""
-        records = {one: replace(self._state.records[Key(self._kind, one)], facts=dict(facts[one])) for one in facts}
+        """Replace the facts of several names in one commit; False where another's pass is under
+        way.
+        """
+        records = {
+            one: replace(self._state.records[Key(self._kind, one)], facts=dict(facts[one]))
+            for one in facts
+        }
         own = records.pop(name)
         return await self._state.write_together(own, records.values())
 

@@ -1,4 +1,6 @@
-"""Resources of an earlier life that the ledger knows nothing of, by deployment: how each was told last. In memory."""
+"""Resources of an earlier life that the ledger knows nothing of, by deployment: how each was told
+last. In memory.
+"""
 
 from __future__ import annotations
 
@@ -46,13 +48,22 @@ class Lost:
             self.drop(record.deployment, [record.key])
 
     def shown(
-        self, deployment: str, desired: Mapping[Key, Desired[Any]], statuses: Mapping[Key, ResourceStatus]
+        self,
+        deployment: str,
+        desired: Mapping[Key, Desired[Any]],
+        statuses: Mapping[Key, ResourceStatus],
     ) -> dict[Key, ResourceStatus]:
-        """Those to be told of, as a status has them; not those that may turn out to be exactly as they are wanted."""
+        """Those to be told of, as a status has them; not those that may turn out to be exactly as
+        they are wanted.
+        """
         found = {}
         for key, told in self.of(deployment).items():
             wanted, now = desired.get(key), statuses.get(key)
-            if wanted is None or wanted.deployment != deployment or wanted.digest != told.spec_digest:
+            if (
+                wanted is None
+                or wanted.deployment != deployment
+                or wanted.digest != told.spec_digest
+            ):
                 found[key] = told
             elif now is not None and now.reason == "OwnershipConflict":
                 found[key] = now.model_copy(update={"reason": LOST, "message": MESSAGE})

@@ -1,6 +1,8 @@
-"""Passes under way, and records that another resource's pass rewrites meanwhile: the two exclude each other.
+"""Passes under way, and records that another resource's pass rewrites meanwhile: the two exclude
+each other.
 
-A record is written whole, so a pass over one resource and a pass that takes something from it must not overlap.
+A record is written whole, so a pass over one resource and a pass that takes something from it must
+not overlap.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Container: the steps that a plan is made of. Each is idempotent; ids and reasons only, never a value."""
+"""Container: the steps that a plan is made of. Each is idempotent; ids and reasons only, never a
+value.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ from harmony_agent.core.reconciler import Action
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnsureImage(Action):
-    """Have the image on the device, as `pull` says. Comes before the container that runs is touched."""
+    """Have the image on the device, as `pull` says. Comes before the container that runs is
+    touched.
+    """
 
     image: str
 
@@ -91,7 +95,9 @@ class RunInit(Action):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndInit(Action):
-    """Take away an init container that ended, or ran for too long: `failure` says how; "" and it is done with."""
+    """Take away an init container that ended, or ran for too long: `failure` says how; "" and it is
+    done with.
+    """
 
     init: str
     id: str

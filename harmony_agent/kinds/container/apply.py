@@ -1,6 +1,8 @@
-"""Container: takes the steps that the plan asks for, each safe to repeat, and records what later steps lean on.
+"""Container: takes the steps that the plan asks for, each safe to repeat, and records what later
+steps lean on.
 
-What is recorded before a step says that it may have been taken; see the facts in `harmony_agent.kinds.container`.
+What is recorded before a step says that it may have been taken; see the facts in
+`harmony_agent.kinds.container`.
 """
 
 from __future__ import annotations
@@ -36,8 +38,15 @@ from harmony_agent.topology.containers import Containers, ContainerState, Engine
 class Applier:
     """Changes one device's containers."""
 
-    def __init__(self, containers: Containers, creator: Creator, facts_of: ContainerFacts, boot_id: str) -> None:
-        self._containers, self._creator, self._facts, self._boot_id = containers, creator, facts_of, boot_id
+    def __init__(
+        self, containers: Containers, creator: Creator, facts_of: ContainerFacts, boot_id: str
+    ) -> None:
+        self._containers, self._creator, self._facts, self._boot_id = (
+            containers,
+            creator,
+            facts_of,
+            boot_id,
+        )
         self._mended: set[str] = set()
 
     def batch_end(self, name: str) -> None:
@@ -45,7 +54,9 @@ class Applier:
         self._mended.discard(name)
 
     async def apply(self, action: ContainerAction) -> None:
-        """Take one step. What podman refuses becomes Transient, with its words where they repeat no value."""
+        """Take one step. What podman refuses becomes Transient, with its words where they repeat no
+        value.
+        """
         try:
             await self._apply(action)
         except EngineRefused as refusal:
@@ -114,9 +125,17 @@ class Applier:
 
     async def _start(self, action: Start) -> None:
         name, facts = action.name, self._facts.facts(action.name)
-        changes: dict[str, Any] = {"boot": self._boot_id, "token": self._facts.token(name), "from": action.run}
+        changes: dict[str, Any] = {
+            "boot": self._boot_id,
+            "token": self._facts.token(name),
+            "from": action.run,
+        }
         if action.ended and facts.get("ended") != action.ended:
-            changes |= {"restarts": facts.get("restarts", 0) + 1, "ended": action.ended, "exit_code": action.exit_code}
+            changes |= {
+                "restarts": facts.get("restarts", 0) + 1,
+                "ended": action.ended,
+                "exit_code": action.exit_code,
+            }
         await self._facts.note(name, **changes)
         try:
             await self._containers.start(action.id)
@@ -126,7 +145,9 @@ class Applier:
             await self._mend(action)
 
     async def _mend(self, action: Start) -> None:
-        """Its storage never reached the disk: make it anew, once a pass. The next step of the pass starts it."""
+        """Its storage never reached the disk: make it anew, once a pass. The next step of the pass
+        starts it.
+        """
         name = action.name
         if name in self._mended:
             text = f"cannot start {name}: podman's storage is damaged; remove its image and let it be pulled again"
@@ -154,7 +175,9 @@ class Applier:
             await self._facts.note(action.name, inits={"main": action.main, "done": action.done})
         await self._remove(action.id, 0, paused=False)
         if action.failure:
-            raise Transient("InitFailed", f"cannot start {action.name}: its init container {action.failure}")
+            raise Transient(
+                "InitFailed", f"cannot start {action.name}: its init container {action.failure}"
+            )
 
     # Adoption.
 

@@ -1,6 +1,8 @@
-"""Container: gets images, reads env files and creates containers, so that a crash between any two steps is seen later.
+"""Container: gets images, reads env files and creates containers, so that a crash between any two
+steps is seen later.
 
-An id is known only after the creation: before it, `id` is recorded as "", and what then has our labels is ours.
+An id is known only after the creation: before it, `id` is recorded as "", and what then has our
+labels is ours.
 """
 
 from __future__ import annotations
@@ -14,7 +16,13 @@ from harmony_agent.kinds.container import payload as made_of
 from harmony_agent.kinds.container.facts import ContainerFacts
 from harmony_agent.kinds.container.plan import WATCHED
 from harmony_agent.kinds.container.policy import MountGuard
-from harmony_agent.topology.containers import Containers, ContainerState, EngineRefused, EnvFiles, Image
+from harmony_agent.topology.containers import (
+    Containers,
+    ContainerState,
+    EngineRefused,
+    EnvFiles,
+    Image,
+)
 from scores.container import Container
 
 
@@ -35,7 +43,9 @@ class Creator:
         self._guard, self._device, self._pull_timeout = guard, device, pull_timeout
 
     async def ensure_image(self, name: str, image: str) -> None:
-        """Have `image` here, as `pull` says; ``always`` means once for a spec, not for each container made of it."""
+        """Have `image` here, as `pull` says; ``always`` means once for a spec, not for each
+        container made of it.
+        """
         desired: Desired[Container] | None = self._facts.store.desired(name)
         if desired is None:
             return
@@ -50,9 +60,13 @@ class Creator:
         await self._containers.pull(image, self._pull_timeout)
         # Podman 4.3 may say nothing of a registry that it could not reach.
         if await self._containers.image(image) is None:
-            raise Transient("PullFailed", f"cannot pull {image}: podman said no error, but there is no image")
+            raise Transient(
+                "PullFailed", f"cannot pull {image}: podman said no error, but there is no image"
+            )
         if desired.spec.pull == "always":
-            await self._facts.note(name, pulled={"digest": desired.digest, "images": [*images, image]})
+            await self._facts.note(
+                name, pulled={"digest": desired.digest, "images": [*images, image]}
+            )
 
     async def _image(self, image: str) -> Image:
         found = await self._containers.image(image)
@@ -73,7 +87,9 @@ class Creator:
             try:
                 variables |= made_of.parse_env(path, content)
             except made_of.BadEnvFile as error:
-                raise Transient("EnvFileInvalid", f"{error}: mend the file", phase="Blocked", delay=5.0) from None
+                raise Transient(
+                    "EnvFileInvalid", f"{error}: mend the file", phase="Blocked", delay=5.0
+                ) from None
             digests[path] = made_of.content_digest(content)
         return digests, variables
 
@@ -133,14 +149,20 @@ class Creator:
     async def run_init(self, name: str, init: str, ident: str) -> None:
         """Create the init container, unless it is `ident`, and start it."""
         desired: Desired[Container] | None = self._facts.store.desired(name)
-        wanted = [one for one in desired.spec.init_containers if one.name == init] if desired is not None else []
+        wanted = (
+            [one for one in desired.spec.init_containers if one.name == init]
+            if desired is not None
+            else []
+        )
         if desired is None or not wanted:
             return
         if not ident:
             await self._guard.check(desired.spec)
             image = await self._image(wanted[0].image or desired.spec.image)
             labels = self._labels(desired, "init")
-            ident = await self._create_once(name, made_of.init_payload(desired.spec, wanted[0], labels, image))
+            ident = await self._create_once(
+                name, made_of.init_payload(desired.spec, wanted[0], labels, image)
+            )
         try:
             await self._containers.start(ident)
         except EngineRefused:
@@ -151,4 +173,6 @@ class Creator:
 def _made(spec: Container, state: ContainerState | None) -> dict[str, str]:
     """The changeable fields that the Score sets, as they are now."""
     config = state.config if state is not None else {}
-    return {name: config[name] for name in WATCHED if name in spec.model_fields_set and name in config}
+    return {
+        name: config[name] for name in WATCHED if name in spec.model_fields_set and name in config
+    }

@@ -33,7 +33,9 @@ class ContainerFacts:
         """Return the recorded id. Raises Transient if there is none."""
         ident = str(self.facts(name).get("id", ""))
         if not ident:
-            raise Transient("NoContainer", f"cannot find a container of ours for {name}: it isn't made yet")
+            raise Transient(
+                "NoContainer", f"cannot find a container of ours for {name}: it isn't made yet"
+            )
         return ident
 
     def spec(self, name: str) -> Container | None:
@@ -49,4 +51,8 @@ class ContainerFacts:
     def grace(self, name: str) -> int:
         """Seconds to stop in: the wanted ones, else those that were wanted last."""
         spec = self.spec(name)
-        return spec.stop_grace_seconds if spec is not None else int(self.facts(name).get("grace", DEFAULT_GRACE))
+        return (
+            spec.stop_grace_seconds
+            if spec is not None
+            else int(self.facts(name).get("grace", DEFAULT_GRACE))
+        )

@@ -1,7 +1,8 @@
 """Container: what there is, from one list call and as few inspections as tell the truth.
 
-A relist inspects only what the list shows changed, and, since a limit can be changed without a trace in the list,
-those whose Score sets one, at most `SWEEP` of them each time, in turn. Must change nothing.
+A relist inspects only what the list shows changed, and, since a limit can be changed without a
+trace in the list, those whose Score sets one, at most `SWEEP` of them each time, in turn. Must
+change nothing.
 """
 
 from __future__ import annotations
@@ -12,9 +13,22 @@ from typing import Final
 
 from harmony_agent.core.errors import Transient
 from harmony_agent.core.reconciler import Desired, Key, KindView, Mark, OwnershipRecord
-from harmony_agent.kinds.container.payload import DEPLOYMENT, DEVICE, INIT, RESOURCE, damaged, init_name
+from harmony_agent.kinds.container.payload import (
+    DEPLOYMENT,
+    DEVICE,
+    INIT,
+    RESOURCE,
+    damaged,
+    init_name,
+)
 from harmony_agent.kinds.container.plan import WATCHED, Observed, owed
-from harmony_agent.topology.containers import Containers, ContainerState, EngineRefused, EnvFiles, Listed
+from harmony_agent.topology.containers import (
+    Containers,
+    ContainerState,
+    EngineRefused,
+    EnvFiles,
+    Listed,
+)
 from scores.container import Container
 
 SWEEP: Final = 20
@@ -26,7 +40,12 @@ class Observer:
     """Looks at one device's containers."""
 
     def __init__(
-        self, containers: Containers, env_files: EnvFiles, store: KindView, device: str, now: Callable[[], datetime]
+        self,
+        containers: Containers,
+        env_files: EnvFiles,
+        store: KindView,
+        device: str,
+        now: Callable[[], datetime],
     ) -> None:
         self._containers, self._env_files, self._store = containers, env_files, store
         self._device, self._now = device, now
@@ -41,7 +60,10 @@ class Observer:
         """Observe `name` now. None if there is nothing."""
         listed = await self._containers.list({DEVICE: self._device, RESOURCE: f"Container/{name}"})
         states = await self._states(listed, {one.id for one in listed})
-        if all(state.name != name for state in states) and (other := await self._by_name(name)) is not None:
+        if (
+            all(state.name != name for state in states)
+            and (other := await self._by_name(name)) is not None
+        ):
             states.append(other)
         desired = self._store.desired(name)
         paths = desired.spec.env_files if desired is not None else ()
@@ -81,17 +103,25 @@ class Observer:
 
     def _paths(self, names: Iterable[str]) -> set[str]:
         wanted = [self._store.desired(name) for name in names]
-        return {path for desired in wanted if desired is not None for path in desired.spec.env_files}
+        return {
+            path for desired in wanted if desired is not None for path in desired.spec.env_files
+        }
 
     async def _states(
         self, listed: Iterable[Listed], fresh: Collection[str], *, patient: bool = False
     ) -> list[ContainerState]:
-        """The inspected states. `patient`: one that doesn't answer stays as it was last seen, or isn't there."""
+        """The inspected states. `patient`: one that doesn't answer stays as it was last seen, or
+        isn't there.
+        """
         states = []
         for one in listed:
             held = self._cache.get(one.id)
             try:
-                state = held[1] if held and held[0] == one and one.id not in fresh else await self._inspect(one)
+                state = (
+                    held[1]
+                    if held and held[0] == one and one.id not in fresh
+                    else await self._inspect(one)
+                )
             except Transient as error:
                 if not patient or error.reason != "Timeout":
                     raise
@@ -155,7 +185,11 @@ def sort_out(
         labels = state.labels
         ours = labels.get(DEVICE) == device and labels.get(RESOURCE) == f"Container/{name}"
         # Nothing is recorded yet: another deployment may have let go of it.
-        return ours and (record is None or labels.get(DEPLOYMENT) in deployments) and state.id != former
+        return (
+            ours
+            and (record is None or labels.get(DEPLOYMENT) in deployments)
+            and state.id != former
+        )
 
     def is_main(state: ContainerState) -> bool:
         if ident:
@@ -166,20 +200,32 @@ def sort_out(
     inits = {
         state.labels[INIT]: state
         for state in states
-        if labelled(state) and INIT in state.labels and state.name == init_name(name, state.labels[INIT])
+        if labelled(state)
+        and INIT in state.labels
+        and state.name == init_name(name, state.labels[INIT])
     }
     holders = [state for state in states if state.name == name and state is not main]
     return Observed(main=main, holder=next(iter(holders), None), inits=inits)
 
 
 def marks_of(listed: Iterable[Listed]) -> list[Mark]:
-    """The containers that say of themselves which resource they are; their init containers go with them. Pure."""
+    """The containers that say of themselves which resource they are; their init containers go with
+    them. Pure.
+    """
     found = []
     for one in listed:
         kind, _, name = one.labels.get(RESOURCE, "").partition("/")
         if kind == "Container" and name and INIT not in one.labels:
             claims = frozenset({f"container:{name}"})
-            found.append(Mark(one.labels.get(DEPLOYMENT, ""), Key(kind, name), one.name, claims, {"id": one.id}))
+            found.append(
+                Mark(
+                    one.labels.get(DEPLOYMENT, ""),
+                    Key(kind, name),
+                    one.name,
+                    claims,
+                    {"id": one.id},
+                )
+            )
     return found
 
 
@@ -189,10 +235,16 @@ def overdue(spec: Container, inits: Mapping[str, ContainerState], now: datetime)
     for init in spec.init_containers:
         state = inits.get(init.name)
         if state is not None and state.state != "exited" and state.started is not None:
-            late |= {init.name} if (now - state.started).total_seconds() > init.timeout_seconds else set()
+            late |= (
+                {init.name}
+                if (now - state.started).total_seconds() > init.timeout_seconds
+                else set()
+            )
     return frozenset(late)
 
 
 def _cannot_inspect(name: str, refusal: EngineRefused) -> Transient:
-    text = f"cannot inspect the container {name} (status {refusal.status}): podman's own log says why"
+    text = (
+        f"cannot inspect the container {name} (status {refusal.status}): podman's own log says why"
+    )
     return Transient("InspectFailed", text, phase="Unknown")

@@ -1,8 +1,9 @@
-"""Container: from a Score to what is asked of podman. Pure; values of `env` leave here only inside a payload.
+"""Container: from a Score to what is asked of podman. Pure; values of `env` leave here only inside
+a payload.
 
-The ``io.harmony.spec`` label says what a container was made from: a version, and a digest over what the author set
-and that goes into the making. A field that a later version of the model adds, with its default, is not in it, and so
-re-creates nothing.
+The ``io.harmony.spec`` label says what a container was made from: a version, and a digest over what
+the author set and that goes into the making. A field that a later version of the model adds, with
+its default, is not in it, and so re-creates nothing.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ _MADE_OF: Final = {
 _CPU_PERIOD: Final = 100_000
 _SECOND: Final = 1_000_000_000
 _SHORT: Final = 3
-"""A value shorter than this counts as repeated only where it stands as a word: `1` is in every other message."""
+"""A value shorter than this counts as repeated only where it stands as a word: `1` is in every
+other message.
+"""
 
 
 _DAMAGE: Final = re.compile(
@@ -73,7 +76,9 @@ def former_name(name: str, ident: str) -> str:
 
 
 def parse_env(path: str, content: bytes) -> dict[str, str]:
-    """The variables of an env file: NAME=value, a line each, taken literally; # and blank lines are skipped."""
+    """The variables of an env file: NAME=value, a line each, taken literally; # and blank lines are
+    skipped.
+    """
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError:
@@ -120,7 +125,9 @@ def name_holder(text: str) -> str | None:
     return match[1] if match else None
 
 
-def payload(spec: Container, labels: Mapping[str, str], image: Image, files: Mapping[str, str]) -> dict[str, Any]:
+def payload(
+    spec: Container, labels: Mapping[str, str], image: Image, files: Mapping[str, str]
+) -> dict[str, Any]:
     """The SpecGenerator value that makes `spec`'s container. `labels` are the agent's own."""
     made: dict[str, Any] = {
         "name": spec.name,
@@ -157,8 +164,12 @@ def payload(spec: Container, labels: Mapping[str, str], image: Image, files: Map
     return made
 
 
-def init_payload(spec: Container, init: InitContainer, labels: Mapping[str, str], image: Image) -> dict[str, Any]:
-    """The SpecGenerator value of one of `spec`'s init containers, which shares its network and, by default, mounts."""
+def init_payload(
+    spec: Container, init: InitContainer, labels: Mapping[str, str], image: Image
+) -> dict[str, Any]:
+    """The SpecGenerator value of one of `spec`'s init containers, which shares its network and, by
+    default, mounts.
+    """
     network = _network(spec)
     network.pop("portmappings", None)
     made: dict[str, Any] = {
@@ -199,10 +210,14 @@ def known_signal(name: str) -> bool:
     return True
 
 
-def _command(command: Sequence[str] | None, args: Sequence[str] | None, image: Image) -> dict[str, Any]:
-    """`command` replaces the entrypoint and with it the image's arguments; `args` alone keeps the entrypoint.
+def _command(
+    command: Sequence[str] | None, args: Sequence[str] | None, image: Image
+) -> dict[str, Any]:
+    """`command` replaces the entrypoint and with it the image's arguments; `args` alone keeps the
+    entrypoint.
 
-    Empty args and no command would be read as "the image's own arguments", so the entrypoint is then named.
+    Empty args and no command would be read as "the image's own arguments", so the entrypoint is
+    then named.
     """
     made: dict[str, Any] = {}
     if command is not None:
@@ -219,7 +234,9 @@ def _mounts(mounts: Sequence[Mount]) -> dict[str, Any]:
     for mount in mounts:
         access = "ro" if mount.read_only else "rw"
         if mount.type == "volume":
-            made.setdefault("volumes", []).append({"Name": mount.source, "Dest": mount.target, "Options": [access]})
+            made.setdefault("volumes", []).append(
+                {"Name": mount.source, "Dest": mount.target, "Options": [access]}
+            )
             continue
         one: dict[str, Any] = {"type": mount.type, "destination": mount.target}
         if mount.type == "bind":

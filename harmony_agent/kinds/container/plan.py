@@ -1,10 +1,12 @@
-"""Container: what to do next, from what is wanted, what the ledger says and what was observed. Pure.
+"""Container: what to do next, from what is wanted, what the ledger says and what was observed.
+Pure.
 
-What can differ behind our back, and is found: whether the container is there, its name, whether it runs, and the
-fields of `ContainerState.config` (memory, cpus, pids, healthcheck, network), compared with what they were right after
-it was made. Every other field of a Score is fixed for a container's id, so that the ``io.harmony.spec`` label vouches
-for it: image, command, args, env, env_files (their digests), ports, mounts, user, working_dir, hostname, labels,
-stop_signal, cap_add, cap_drop, read_only, no_new_privileges, init_containers.
+What can differ behind our back, and is found: whether the container is there, its name, whether it
+runs, and the fields of `ContainerState.config` (memory, cpus, pids, healthcheck, network), compared
+with what they were right after it was made. Every other field of a Score is fixed for a container's
+id, so that the ``io.harmony.spec`` label vouches for it: image, command, args, env, env_files
+(their digests), ports, mounts, user, working_dir, hostname, labels, stop_signal, cap_add, cap_drop,
+read_only, no_new_privileges, init_containers.
 """
 
 from __future__ import annotations
@@ -13,7 +15,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from harmony_agent.core.reconciler import Act, Converged, Desired, Facts, OwnershipRecord, Plan, Wait
+from harmony_agent.core.reconciler import (
+    Act,
+    Converged,
+    Desired,
+    Facts,
+    OwnershipRecord,
+    Plan,
+    Wait,
+)
 from harmony_agent.kinds.container.actions import (
     Conclude,
     ContainerAction,
@@ -59,7 +69,11 @@ ContainerPlan = Plan[ContainerAction]
 
 
 def decide(
-    name: str, desired: Desired[Container] | None, record: OwnershipRecord | None, seen: Observed | None, boot_id: str
+    name: str,
+    desired: Desired[Container] | None,
+    record: OwnershipRecord | None,
+    seen: Observed | None,
+    boot_id: str,
 ) -> ContainerPlan:
     """Plan the next actions."""
     facts: Facts = record.facts if record is not None else {}
@@ -123,23 +137,39 @@ class _Decision:
             return self._conflict(holder)
         if main is None:
             return self._make("there is no such container", ("name",))
-        missing = next((path for path in self.spec.env_files if not self.seen.env_files.get(path)), None)
+        missing = next(
+            (path for path in self.spec.env_files if not self.seen.env_files.get(path)), None
+        )
         if missing is not None:
-            return Wait("EnvFileMissing", f"cannot read {missing}: make the file, or take it out", "Blocked", 5.0)
+            return Wait(
+                "EnvFileMissing",
+                f"cannot read {missing}: make the file, or take it out",
+                "Blocked",
+                5.0,
+            )
         if differs := self._differs(main):
             return self._make(differs[0], differs[1], main)
         if main.name != self.name:
             return self._act(
-                Rename(name=self.name, reason="it was renamed", is_disruptive=not self.ours, id=main.id), "name"
+                Rename(
+                    name=self.name, reason="it was renamed", is_disruptive=not self.ours, id=main.id
+                ),
+                "name",
             )
         known = self.facts.get("id") == main.id and "made" in self.facts
         if not known and self.record is not None:
             remember = Remember(
-                name=self.name, reason="how it was made isn't recorded", is_disruptive=False, id=main.id
+                name=self.name,
+                reason="how it was made isn't recorded",
+                is_disruptive=False,
+                id=main.id,
             )
             return Act((remember,), drift=False)
         if strays := self._strays(main):
-            return Act(tuple(self._remove(one, "its init container is done with") for one in strays), drift=False)
+            return Act(
+                tuple(self._remove(one, "its init container is done with") for one in strays),
+                drift=False,
+            )
         return self._stopped(main) if self.spec.state == "stopped" else self._running(main)
 
     def _act(self, action: ContainerAction, *fields: str) -> ContainerPlan:
@@ -153,13 +183,20 @@ class _Decision:
                 "Blocked",
                 10.0,
             )
-        return self._act(Park(name=self.name, reason="adopt what has our name", id=holder.id), "name")
+        return self._act(
+            Park(name=self.name, reason="adopt what has our name", id=holder.id), "name"
+        )
 
-    def _make(self, reason: str, fields: tuple[str, ...], old: ContainerState | None = None) -> ContainerPlan:
+    def _make(
+        self, reason: str, fields: tuple[str, ...], old: ContainerState | None = None
+    ) -> ContainerPlan:
         """Images first, so that what runs goes on until its successor can be made."""
-        images = dict.fromkeys([self.spec.image, *(init.image for init in self.spec.init_containers if init.image)])
+        images = dict.fromkeys(
+            [self.spec.image, *(init.image for init in self.spec.init_containers if init.image)]
+        )
         actions: list[ContainerAction] = [
-            EnsureImage(name=self.name, reason=reason, is_disruptive=False, image=image) for image in images
+            EnsureImage(name=self.name, reason=reason, is_disruptive=False, image=image)
+            for image in images
         ]
         gone = [*self.seen.inits.values(), *([old] if old is not None else [])]
         actions += [self._take_away(one, reason) for one in gone]
@@ -185,7 +222,9 @@ class _Decision:
     def _strays(self, main: ContainerState) -> list[ContainerState]:
         """Init containers that nothing waits for any more."""
         started = main.state != "created" or self.spec.state == "stopped"
-        waited = [] if started else [init.name for init in self.spec.init_containers[self._done(main) :]]
+        waited = (
+            [] if started else [init.name for init in self.spec.init_containers[self._done(main) :]]
+        )
         return [one for name, one in self.seen.inits.items() if name not in waited]
 
     def _differs(self, main: ContainerState) -> tuple[str, tuple[str, ...]] | None:
@@ -206,7 +245,14 @@ class _Decision:
         paused = main.state == "paused"
         reason = "it is to be stopped"
         return self._act(
-            Stop(name=self.name, reason=reason, is_disruptive=not self.ours, id=main.id, paused=paused), "state"
+            Stop(
+                name=self.name,
+                reason=reason,
+                is_disruptive=not self.ours,
+                id=main.id,
+                paused=paused,
+            ),
+            "state",
         )
 
     def _running(self, main: ContainerState) -> ContainerPlan:
@@ -216,18 +262,24 @@ class _Decision:
             case "paused":
                 reason = "it is paused"
                 return self._act(
-                    Unpause(name=self.name, reason=reason, is_disruptive=not self.ours, id=main.id), "state"
+                    Unpause(name=self.name, reason=reason, is_disruptive=not self.ours, id=main.id),
+                    "state",
                 )
             case "stopping":
                 reason = "it is being stopped"
-                return self._act(Stop(name=self.name, reason=reason, is_disruptive=not self.ours, id=main.id), "state")
+                return self._act(
+                    Stop(name=self.name, reason=reason, is_disruptive=not self.ours, id=main.id),
+                    "state",
+                )
             case "created":
                 return self._first(main)
             case _:
                 return self._ended(main)
 
     def _restart_due(self, main: ContainerState) -> bool:
-        """Once for a token: it is another than the recorded one, or recorded and the restart never happened."""
+        """Once for a token: it is another than the recorded one, or recorded and the restart never
+        happened.
+        """
         token = self.desired.restart_token
         if not token or self.record is None:
             return False
@@ -236,14 +288,26 @@ class _Decision:
     def _up(self, main: ContainerState) -> ContainerPlan:
         if self._restart_due(main):
             reason = "what it restarts on has changed"
-            return Act((Restart(name=self.name, reason=reason, is_disruptive=not self.ours, id=main.id, run=main.run),))
+            return Act(
+                (
+                    Restart(
+                        name=self.name,
+                        reason=reason,
+                        is_disruptive=not self.ours,
+                        id=main.id,
+                        run=main.run,
+                    ),
+                )
+            )
         if self.spec.healthcheck is not None and main.health == "starting":
             return Wait("HealthStarting", "its health check hasn't passed yet", "Progressing", 1.0)
         if self.spec.healthcheck is not None and main.health == "unhealthy":
             return Wait("Unhealthy", "its health check fails: look at its logs", "Degraded", 5.0)
         return Converged()
 
-    def _start(self, main: ContainerState, reason: str, *, counted: bool = False, drift: bool = True) -> ContainerPlan:
+    def _start(
+        self, main: ContainerState, reason: str, *, counted: bool = False, drift: bool = True
+    ) -> ContainerPlan:
         ended = main.run if counted else ""
         start = Start(
             name=self.name, reason=reason, is_disruptive=not self.ours, id=main.id, run=main.run, ended=ended,
@@ -262,7 +326,13 @@ class _Decision:
         if one is None or one.state == "created":
             ident = "" if one is None else one.id
             return self._act(
-                RunInit(name=self.name, reason=f"run {name} first", is_disruptive=False, init=name, id=ident)
+                RunInit(
+                    name=self.name,
+                    reason=f"run {name} first",
+                    is_disruptive=False,
+                    init=name,
+                    id=ident,
+                )
             )
         failure = ""
         if one.state == "exited" and self._rebooted:
@@ -291,7 +361,9 @@ class _Decision:
         return bool(self.facts.get("boot", self.boot_id) != self.boot_id)
 
     def _ended(self, main: ContainerState) -> ContainerPlan:
-        """It ran and ended. What is not to run again is concluded, so that after a reboot it is known to have ended."""
+        """It ran and ended. What is not to run again is concluded, so that after a reboot it is
+        known to have ended.
+        """
         well, concluded = main.exit_code == 0, self.facts.get("concluded") == main.run
         if self._rebooted and not concluded:
             return self._start(main, "the device was restarted", drift=False)
@@ -301,8 +373,15 @@ class _Decision:
             return self._start(main, f"it exited with {main.exit_code}", counted=True)
         if not concluded and self.record is not None:
             return Act(
-                (Conclude(name=self.name, reason="it has ended", is_disruptive=False, run=main.run),), drift=False
+                (
+                    Conclude(
+                        name=self.name, reason="it has ended", is_disruptive=False, run=main.run
+                    ),
+                ),
+                drift=False,
             )
         if well:
             return Converged("Completed")
-        return Wait("ExitedNonZero", f"it exited with {main.exit_code}: look at its logs", "Failed", 60.0)
+        return Wait(
+            "ExitedNonZero", f"it exited with {main.exit_code}: look at its logs", "Failed", 60.0
+        )

@@ -1,4 +1,6 @@
-"""Container: which paths of the device a container would get, and that none of them is closed to it."""
+"""Container: which paths of the device a container would get, and that none of them is closed to
+it.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,10 @@ from scores.container import Container
 def binds(spec: Container) -> Iterator[tuple[str, str]]:
     """Field and source of every bind, those of its init containers included."""
     places = [("", spec.mounts)]
-    places += [(f"init_containers[{index}].", init.mounts or ()) for index, init in enumerate(spec.init_containers)]
+    places += [
+        (f"init_containers[{index}].", init.mounts or ())
+        for index, init in enumerate(spec.init_containers)
+    ]
     for start, mounts in places:
         for index, mount in enumerate(mounts):
             if mount.type == "bind" and mount.source is not None:
@@ -21,7 +26,9 @@ def binds(spec: Container) -> Iterator[tuple[str, str]]:
 
 
 class MountGuard:
-    """Looks again before a container is made: a source may be a link by now. No bind may touch `closed`."""
+    """Looks again before a container is made: a source may be a link by now. No bind may touch
+    `closed`.
+    """
 
     def __init__(self, disk: EnvFiles, closed: Sequence[str]) -> None:
         self._disk, self._closed = disk, PathSet(closed)

@@ -1,4 +1,6 @@
-"""Container: the reconciler that the engine drives; it hands each question to `look`, `plan` or `act`."""
+"""Container: the reconciler that the engine drives; it hands each question to `look`, `plan` or
+`act`.
+"""
 
 from __future__ import annotations
 
@@ -65,11 +67,15 @@ class ContainerReconciler:
         self._facts = ContainerFacts(store)
         self._closed_files, self._closed_mounts = PathSet(closed_files), PathSet(closed_mounts)
         guard = MountGuard(env_files, closed_mounts)
-        creator = Creator(containers, env_files, self._facts, guard, device=device, pull_timeout=pull_timeout)
+        creator = Creator(
+            containers, env_files, self._facts, guard, device=device, pull_timeout=pull_timeout
+        )
         self._applier = Applier(containers, creator, self._facts, boot_id)
 
     def admit(self, spec: Container) -> Iterable[FieldError]:
-        """Env files outside the roots, files and mounts of what is closed, and signals that Linux doesn't have."""
+        """Env files outside the roots, files and mounts of what is closed, and signals that Linux
+        doesn't have.
+        """
         for index, path in enumerate(spec.env_files):
             if not any(path.startswith(f"{root.rstrip('/')}/") for root in self._env_roots):
                 yield FieldError(f"env_files[{index}]", "PathOutsideRoots")
@@ -85,7 +91,8 @@ class ContainerReconciler:
         """Its name, those of its init containers, and its ports of the device."""
         names = [spec.name, *(init_name(spec.name, init.name) for init in spec.init_containers)]
         ports = [
-            f"port:{port.protocol}:{f'{port.host_ip}:' if port.host_ip else ''}{port.host_port}" for port in spec.ports
+            f"port:{port.protocol}:{f'{port.host_ip}:' if port.host_ip else ''}{port.host_port}"
+            for port in spec.ports
         ]
         return frozenset([*(f"container:{name}" for name in names), *ports])
 
@@ -97,7 +104,9 @@ class ContainerReconciler:
         """One, fresh."""
         return await self._observer.one(name)
 
-    def plan(self, name: str, desired: Desired[Container] | None, observed: Observed | None) -> ContainerPlan:
+    def plan(
+        self, name: str, desired: Desired[Container] | None, observed: Observed | None
+    ) -> ContainerPlan:
         """Plan the next actions."""
         return decide(name, desired, self._store.record(name), observed, self._boot_id)
 
@@ -122,7 +131,8 @@ class ContainerReconciler:
     def _first_facts(
         self, facts: dict[str, object], name: str, desired: Desired[Container], observed: Observed
     ) -> None:
-        """A container with our labels but no record is taken as it is where it is as wanted, else set aside.
+        """A container with our labels but no record is taken as it is where it is as wanted, else
+        set aside.
 
         With `adopt` it is put back in any case: somebody let go of it, and may rely on it.
         """
@@ -138,7 +148,9 @@ class ContainerReconciler:
                 facts["id"] = main.id
 
     def detail(self, name: str, observed: Observed | None) -> Detail | None:
-        """As the status shows it. `ready` is podman's own health check's word; probes are the engine's."""
+        """As the status shows it. `ready` is podman's own health check's word; probes are the
+        engine's.
+        """
         main = observed.main if observed is not None else None
         facts = self._facts.facts(name)
         restarts, last = int(facts.get("restarts", 0)), facts.get("exit_code")
@@ -196,7 +208,9 @@ class ContainerReconciler:
         return [replace(mark, known=self._accounted(mark)) for mark in marks]
 
     def _accounted(self, mark: Mark) -> bool:
-        """Tell if it is what a record is about, or what stands in a record's place until that is put back."""
+        """Tell if it is what a record is about, or what stands in a record's place until that is
+        put back.
+        """
         record = self._store.record(mark.key.name)
         if record is None:
             return self._store.desired(mark.key.name) is not None

@@ -1,8 +1,9 @@
-"""File: what stands at a path is as its Score says, and what stood there before comes back where it was kept.
+"""File: what stands at a path is as its Score says, and what stood there before comes back where it
+was kept.
 
-`plan` and `release` choose `actions` from the observed state and from `facts`, the ledger's; all four are pure.
-`observe` says where to look and remembers what was seen, `exchange` passes places on, `apply` acts, `reconciler` is
-what the engine sees.
+`plan` and `release` choose `actions` from the observed state and from `facts`, the ledger's; all
+four are pure. `observe` says where to look and remembers what was seen, `exchange` passes places
+on, `apply` acts, `reconciler` is what the engine sees.
 """
 
 from harmony_agent.kinds.file.reconciler import FileReconciler

@@ -12,7 +12,9 @@ from scores.file import File
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackUp(Action):
-    """Keep what stands there, which isn't ours, so that it can be put back; None: nothing stands there any more."""
+    """Keep what stands there, which isn't ours, so that it can be put back; None: nothing stands
+    there any more.
+    """
 
     path: str
     former: PreviousNode | None
@@ -78,9 +80,11 @@ class Prune(Action):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release(Action):
-    """Give a place up: remove what is ours there or put back what was before, and drop directories made for it.
+    """Give a place up: remove what is ours there or put back what was before, and drop directories
+    made for it.
 
-    `stays`: a directory of ours that holds something. Files that have places in it get it, else it is let go of.
+    `stays`: a directory of ours that holds something. Files that have places in it get it, else it
+    is let go of.
     """
 
     place: OwnedPath

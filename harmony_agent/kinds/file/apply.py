@@ -1,4 +1,5 @@
-"""File: takes the steps that the plan asks for, each safe to repeat and in an order that may be cut anywhere.
+"""File: takes the steps that the plan asks for, each safe to repeat and in an order that may be cut
+anywhere.
 
 What can't be told from the device is recorded before it is done; see `places`.
 """
@@ -36,7 +37,12 @@ class Applier:
     """Changes one device's files."""
 
     def __init__(
-        self, files: Files, store: KindView, objects: ObjectStore, surveys: PathIndex, exchange: Exchange
+        self,
+        files: Files,
+        store: KindView,
+        objects: ObjectStore,
+        surveys: PathIndex,
+        exchange: Exchange,
     ) -> None:
         self._files, self._store, self._objects = files, store, objects
         self._index, self._exchange = surveys, exchange
@@ -69,7 +75,9 @@ class Applier:
             await self._forget_copy(name, place)
 
     async def _back_up(self, action: BackUp) -> None:
-        """Record what stands there, copy it, record that: no copy is lost, and none of something older is believed."""
+        """Record what stands there, copy it, record that: no copy is lost, and none of something
+        older is believed.
+        """
         place, former = self._place(action.name, action.path), action.former
         if former is not None and former.type != "file":  # of a file the copy tells
             await self._files.try_owner(action.path, former.uid, former.gid)
@@ -89,22 +97,31 @@ class Applier:
             await self._store.note(name, ledger.write(now))
 
     async def _forget_copy(self, name: str, place: OwnedPath) -> None:
-        """Delete what was kept, which nothing may believe in by then; the ledger names it until it is gone."""
+        """Delete what was kept, which nothing may believe in by then; the ledger names it until it
+        is gone.
+        """
         if place.former is not None:
             await self._note(name, place.giving_back())
             await self._files.forget(place.copy_of(name))
 
     def _place(self, name: str, path: str) -> OwnedPath:
-        """The place as the ledger has it now. Raises Transient where another File took it meanwhile."""
+        """The place as the ledger has it now. Raises Transient where another File took it
+        meanwhile.
+        """
         place = self._index.place(name, path)
         if place is None:
             raise Transient(
-                "ChangedMeanwhile", f"cannot change {path}: another File has it now", delay=0.2, phase="Progressing"
+                "ChangedMeanwhile",
+                f"cannot change {path}: another File has it now",
+                delay=0.2,
+                phase="Progressing",
             )
         return place
 
     async def _amend(self, action: SetAttributes) -> None:
-        """Change mode and owner; make it anew where root took it, which only its directory's owner may do then."""
+        """Change mode and owner; make it anew where root took it, which only its directory's owner
+        may do then.
+        """
         try:
             await self._files.set_attributes(action.path, action.attributes, action.expect)
         except Transient as error:
@@ -124,7 +141,9 @@ class Applier:
         await self._files.make_parents(action.parents)
 
     async def _release(self, action: Release) -> None:
-        """Undo at one place, then let what was kept go, then its record: in an order that may be cut anywhere."""
+        """Undo at one place, then let what was kept go, then its record: in an order that may be
+        cut anywhere.
+        """
         name, seen = action.name, action.path_state.stat
         place = self._place(name, action.place.path)
         if self._exchange.ties(name, (action.path_state,)).taker(place.path) is not None:
@@ -140,7 +159,9 @@ class Applier:
         await self._forget_copy(name, place)
         rest = [other for other in self._index.owned(name).places if other.path != place.path]
         heirs = self._inherit(name, [*left, *([place.path] if action.stays else [])], rest)
-        if rest or heirs or action.stays or place.former is not None or place.made:  # else the record goes in a moment
+        if (
+            rest or heirs or action.stays or place.former is not None or place.made
+        ):  # else the record goes in a moment
             await self._share(name, rest, heirs)
 
     async def _prune(self, action: Prune) -> None:
@@ -149,13 +170,17 @@ class Applier:
         spare = [path for path in place.made if not self._exchange.needed_by_others(name, path)]
         left = await self._drop_made(name, spare)
         rest = [
-            replace(other, made=tuple(path for path in other.made if path not in spare)) if other is place else other
+            replace(other, made=tuple(path for path in other.made if path not in spare))
+            if other is place
+            else other
             for other in self._index.owned(name).places
         ]
         heirs = self._inherit(name, left, [])
         await self._share(name, rest, heirs)
 
-    async def _share(self, name: str, places: Sequence[OwnedPath], heirs: Mapping[str, Facts]) -> None:
+    async def _share(
+        self, name: str, places: Sequence[OwnedPath], heirs: Mapping[str, Facts]
+    ) -> None:
         """Have the ledger say all of it at once."""
         if not await self._store.share(name, {name: ledger.write(places), **heirs}):
             others = ", ".join(f"File/{heir}" for heir in heirs)
@@ -163,8 +188,11 @@ class Applier:
         for heir in heirs:
             self._index.of(heir)  # so that what was made for it is known
 
-    def _inherit(self, name: str, directories: Sequence[str], rest: list[OwnedPath]) -> dict[str, Facts]:
-        """Directories that stay go with the Files that have places in them; else with the last of its own places.
+    def _inherit(
+        self, name: str, directories: Sequence[str], rest: list[OwnedPath]
+    ) -> dict[str, Facts]:
+        """Directories that stay go with the Files that have places in them; else with the last of
+        its own places.
 
         Where one of those Files has the directory already, nothing is written.
         """
@@ -172,14 +200,22 @@ class Applier:
         alone = []
         for directory in directories:
             heirs = self._exchange.heirs(name, directory)
-            if any(directory in place.made for heir in heirs for place in self._index.owned(heir).places):
+            if any(
+                directory in place.made
+                for heir in heirs
+                for place in self._index.owned(heir).places
+            ):
                 continue  # one of them takes it along as it is: of a thousand that go, none writes the others' records
             for heir in heirs:
                 places = given.setdefault(heir, list(self._index.owned(heir).places))
                 at = next(
-                    i for i, place in enumerate(places) if place.path.startswith(directory + "/") and not place.vacant
+                    i
+                    for i, place in enumerate(places)
+                    if place.path.startswith(directory + "/") and not place.vacant
                 )
-                places[at] = replace(places[at], made=tuple(dict.fromkeys((*places[at].made, directory))))
+                places[at] = replace(
+                    places[at], made=tuple(dict.fromkeys((*places[at].made, directory)))
+                )
             alone += [] if heirs else [directory]
         if rest:
             rest[0] = replace(rest[0], made=tuple(dict.fromkeys((*rest[0].made, *alone))))
@@ -188,7 +224,9 @@ class Applier:
         return {heir: ledger.write(places) for heir, places in given.items()}
 
     async def _drop_made(self, name: str, made: Sequence[str]) -> list[str]:
-        """Remove the directories that were made for `name`; those that hold something or are needed are returned."""
+        """Remove the directories that were made for `name`; those that hold something or are needed
+        are returned.
+        """
         needed = [path for path in made if self._exchange.needed_by_others(name, path)]
         held = await self._files.drop_parents([path for path in made if path not in needed])
         left = [*needed, *held]

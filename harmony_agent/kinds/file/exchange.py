@@ -21,7 +21,11 @@ class Exchange:
 
     def __init__(self, store: KindView, index: PathIndex) -> None:
         self._store, self._index = store, index
-        self._paths: tuple[Mapping[str, Desired[File]], Mapping[str, str], Collection[str]] = ({}, {}, ())
+        self._paths: tuple[Mapping[str, Desired[File]], Mapping[str, str], Collection[str]] = (
+            {},
+            {},
+            (),
+        )
         """what is wanted, who wants each path, and the directories above what is to stand"""
 
     def needed_by_others(self, name: str, directory: str) -> bool:
@@ -48,7 +52,9 @@ class Exchange:
         desired, record = self._store.desired(holder), self._store.record(holder)
         if desired is None and record is not None and record.on_remove == "orphan":
             return False  # what it leaves is nobody's
-        return (desired is None or desired.spec.path != place.path) and place.may_pass(seen, adopt=spec.adopt)
+        return (desired is None or desired.spec.path != place.path) and place.may_pass(
+            seen, adopt=spec.adopt
+        )
 
     def ties(self, name: str, path_states: Iterable[PathState]) -> Ties:
         """Collect what delays or hurries others in giving up the places that `name` doesn't want
@@ -56,7 +62,9 @@ class Exchange:
         """
         desired = self._store.desired(name)
         here = None if desired is None else desired.spec.path
-        if desired is not None and not any(place.path != here for place in self._index.owned(name).places):
+        if desired is not None and not any(
+            place.path != here for place in self._index.owned(name).places
+        ):
             spare = self._spare(name, desired.spec.path)
             return Ties(spare=spare) if spare else NONE
         seen = {path_state.path: path_state.stat for path_state in path_states}
@@ -72,7 +80,11 @@ class Exchange:
                 heirs.add(path)
             if taker is None and desired is not None and self._blocks(place, seen.get(path)):
                 early.add(path)
-        return Ties(tuple(held), frozenset(heirs), frozenset(early)) if held or heirs or early else NONE
+        return (
+            Ties(tuple(held), frozenset(heirs), frozenset(early))
+            if held or heirs or early
+            else NONE
+        )
 
     def _spare(self, name: str, path: str) -> tuple[str, ...]:
         """Parents of a path that is wanted absent which were made for it and nothing else needs."""
@@ -98,16 +110,24 @@ class Exchange:
 
     def _passes_on(self, name: str, path: str, seen: ObjectStat | None) -> bool:
         """Return whether the directory stays for other Files that have places in it."""
-        if seen is None or not _is_directory(seen) or (seen.empty and self._wanted_below(name, path) is None):
+        if (
+            seen is None
+            or not _is_directory(seen)
+            or (seen.empty and self._wanted_below(name, path) is None)
+        ):
             return False
         return bool(self.heirs(name, path))
 
     def _clears(self, name: str, directory: str) -> bool:
-        """Return whether something in the directory is about to go, for its File wants it absent."""
+        """Return whether something in the directory is about to go, for its File wants it
+        absent.
+        """
         places, inside = self._index.owned(name).places, directory + "/"
         desired = self._store.desired(name)
         return desired is not None and any(
-            place.path == desired.spec.path and place.path.startswith(inside) and place.type == "absent"
+            place.path == desired.spec.path
+            and place.path.startswith(inside)
+            and place.type == "absent"
             for place in places
             if not place.vacant
         )
@@ -119,7 +139,10 @@ class Exchange:
             other
             for other in self._store.names()
             if other != name
-            and any(place.path.startswith(inside) and not place.vacant for place in self._index.owned(other).places)
+            and any(
+                place.path.startswith(inside) and not place.vacant
+                for place in self._index.owned(other).places
+            )
         ]
 
     def _blocks(self, place: OwnedPath, seen: ObjectStat | None) -> bool:
@@ -157,8 +180,14 @@ class Exchange:
         target = self._store.wanted()
         if target is not self._paths[0]:
             paths = {desired.spec.path: name for name, desired in target.items()}
-            stand = [desired.spec.path for desired in target.values() if desired.spec.type != "absent"]
-            self._paths = (target, paths, frozenset(above for path in stand for above in parents(path)))
+            stand = [
+                desired.spec.path for desired in target.values() if desired.spec.type != "absent"
+            ]
+            self._paths = (
+                target,
+                paths,
+                frozenset(above for path in stand for above in parents(path)),
+            )
         return self._paths
 
 

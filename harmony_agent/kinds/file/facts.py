@@ -50,11 +50,12 @@ class PreviousNode:
 class OwnedPath:
     """A path that is a File's own by the ledger.
 
-    `proven`: it was once as wanted, so whatever stands there since is ours; unless it was left `vacant`, being wanted
-    absent. Besides, what is one of the `intents` can be of this agent's making. `made`: parents that were made for it.
-    `kept`: the copy of a `former` file was complete. Without this a copy isn't used, for it may be of
-    something older; so this is written before anything is replaced, and taken back before the copy is deleted. `copy`:
-    its name, where another File made it.
+    `proven`: it was once as wanted, so whatever stands there since is ours; unless it was left
+    `vacant`, being wanted absent. Besides, what is one of the `intents` can be of this agent's
+    making. `made`: parents that were made for it. `kept`: the copy of a `former` file was complete.
+    Without this a copy isn't used, for it may be of something older; so this is written before
+    anything is replaced, and taken back before the copy is deleted. `copy`: its name, where another
+    File made it.
     """
 
     path: str
@@ -88,20 +89,29 @@ class OwnedPath:
         return replace(self, copy=self.copy_of(name) if self.former is not None else "")
 
     def may_pass(self, seen: ObjectStat | None, *, adopt: bool) -> bool:
-        """Return whether it is this agent's to pass on, or the one who gets it adopts what isn't."""
+        """Return whether it is this agent's to pass on, or the one who gets it adopts what
+        isn't.
+        """
         if adopt or self.proven:
             return True
         return self.may_be_ours(seen) if seen is not None else self.needs_copy and self.kept
 
     def giving_back(self) -> OwnedPath:
         """The same place once what stood there before is there again, or stays away."""
-        return replace(self, proven=False, vacant=False, intents=(), kept=False) if self.needs_copy else self
+        return (
+            replace(self, proven=False, vacant=False, intents=(), kept=False)
+            if self.needs_copy
+            else self
+        )
 
     def intending(self, spec: File, digest: str, seen: ObjectStat | None) -> OwnedPath:
-        """The same place for this spec, which is about to be worked on; `seen` is what stands there."""
+        """The same place for this spec, which is about to be worked on; `seen` is what stands
+        there.
+        """
         if self.proven and not self.vacant:
             return replace(self, type=spec.type)
-        # What stands there is the last to be forgotten, however many specs were claimed since and never put.
+        # What stands there is the last to be forgotten, however many specs were claimed since and
+        # never put.
         standing = () if seen is None else (_token(seen),)
         others = [token for token in self.intents if token not in standing]
         stands = [token for token in self.intents if token in standing]
@@ -177,7 +187,9 @@ def intent(spec: File, digest: str) -> str:
 
 
 def _token(seen: ObjectStat) -> str:
-    return {"file": f"file:{seen.digest}", "symlink": f"symlink:{seen.target}"}.get(seen.type, seen.type)
+    return {"file": f"file:{seen.digest}", "symlink": f"symlink:{seen.target}"}.get(
+        seen.type, seen.type
+    )
 
 
 def _place(value: Mapping[str, Any]) -> OwnedPath:

@@ -1,6 +1,7 @@
 """File: where to look for a name, which names a path concerns, and what was seen of each.
 
-Kept in memory alone, and made anew from the store where anything changed. Nothing is looked at or changed here.
+Kept in memory alone, and made anew from the store where anything changed. Nothing is looked at or
+changed here.
 """
 
 from __future__ import annotations
@@ -63,7 +64,12 @@ class ObservationCache:
     def settle(self, name: str, state: FileState) -> FileState:
         """The state that is known of it now: the same object as before where they are the same."""
         before = self.states.get(name)
-        if before is not None and before.at == state.at and before.old == state.old and before.ties == state.ties:
+        if (
+            before is not None
+            and before.at == state.at
+            and before.old == state.old
+            and before.ties == state.ties
+        ):
             return before
         self.states[name] = state
         self._looks.pop(name, None)
@@ -82,7 +88,11 @@ class PathIndex:
     def __init__(self, store: KindView, cache: ObservationCache) -> None:
         self._store, self._cache = store, cache
         self._known: dict[str, NamePaths] = {}
-        self._listed: tuple[Collection[str] | None, Sequence[NamePaths], Sequence[PathQuery]] = (None, (), ())
+        self._listed: tuple[Collection[str] | None, Sequence[NamePaths], Sequence[PathQuery]] = (
+            None,
+            (),
+            (),
+        )
         self._digests: dict[str, tuple[str, str]] = {}
         self._names: dict[str, set[str]] = {}
         self._makers: dict[str, set[str]] = {}
@@ -152,7 +162,9 @@ class PathIndex:
         self._unclaimed.difference_update(made)
 
     def made_parents(self, path: str) -> tuple[str, ...]:
-        """Parents of `path` that were made for Files: the last of them to go takes the directory along."""
+        """Parents of `path` that were made for Files: the last of them to go takes the directory
+        along.
+        """
         return tuple(parent for parent in parents(path) if self.is_made(parent))
 
     def is_made(self, path: str) -> bool:
@@ -170,17 +182,25 @@ class PathIndex:
                 self._known.pop(name)
                 self._digests.pop(name, None)
                 self._cache.forget(name)
-            self._makers = {path: makers - gone for path, makers in self._makers.items() if makers - gone}
+            self._makers = {
+                path: makers - gone for path, makers in self._makers.items() if makers - gone
+            }
             self._names = {}
             for name, survey in self._known.items():
                 for query in survey.queries:
                     self._names.setdefault(query.path, set()).add(name)
 
 
-def _spots(name: str, desired: Desired[File] | None, places: Mapping[str, OwnedPath]) -> tuple[PathQuery, ...]:
-    """The path that is wanted first, then those that are owned; with the accounts that its Score names."""
+def _spots(
+    name: str, desired: Desired[File] | None, places: Mapping[str, OwnedPath]
+) -> tuple[PathQuery, ...]:
+    """The path that is wanted first, then those that are owned; with the accounts that its Score
+    names.
+    """
     queries = []
-    for path in dict.fromkeys(() if desired is None else (desired.spec.path,)) | dict.fromkeys(places):
+    for path in dict.fromkeys(() if desired is None else (desired.spec.path,)) | dict.fromkeys(
+        places
+    ):
         place = places.get(path)
         former = place.copy_of(name) if place is not None and place.former is not None else ""
         accounts: tuple[str | None, str | None] = (None, None)

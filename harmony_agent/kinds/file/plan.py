@@ -12,16 +12,36 @@ from typing import Final
 
 from harmony_agent.core.paths import below
 from harmony_agent.core.reconciler import Act, Converged, Plan, Wait
-from harmony_agent.kinds.file.actions import BackUp, Drop, FileAction, MakeParents, Prune, Put, SetAttributes, Sweep
+from harmony_agent.kinds.file.actions import (
+    BackUp,
+    Drop,
+    FileAction,
+    MakeParents,
+    Prune,
+    Put,
+    SetAttributes,
+    Sweep,
+)
 from harmony_agent.kinds.file.facts import Owned, OwnedPath, describe
 from harmony_agent.kinds.file.release import LATER, is_kept, not_empty, release_all, wait
 from harmony_agent.kinds.file.state import FileState, FileTarget
-from harmony_agent.topology.files import MAX_READ, Attributes, NodeType, ObjectStat, PathError, PathState
+from harmony_agent.topology.files import (
+    MAX_READ,
+    Attributes,
+    NodeType,
+    ObjectStat,
+    PathError,
+    PathState,
+)
 from scores.file import File
 
 _SOON: Final = 1.0
 _ATTRIBUTES: Final = frozenset({"mode", "owner", "group"})
-_NODES: Final[Mapping[str, NodeType]] = {"file": "file", "directory": "directory", "symlink": "symlink"}
+_NODES: Final[Mapping[str, NodeType]] = {
+    "file": "file",
+    "directory": "directory",
+    "symlink": "symlink",
+}
 _STANDS: Final = {
     "directory": "a directory",
     "symlink": "a symbolic link",
@@ -33,16 +53,22 @@ _STANDS: Final = {
 def plan_wanted(target: FileTarget, owned: Owned, state: FileState) -> Plan[FileAction]:
     """Plan to bring the path to its spec, then to give up older paths."""
     others = [place for place in owned.places if place.path != target.spec.path]
-    ahead = release_all(target.name, [place for place in others if place.path in state.ties.early], state)
+    ahead = release_all(
+        target.name, [place for place in others if place.path in state.ties.early], state
+    )
     if isinstance(ahead, Act):
         return replace(ahead, drift=False, ahead=True)
     return _reach(target, owned, others, state) or _tidy(target, owned, others, state)
 
 
-def _reach(target: FileTarget, owned: Owned, others: Sequence[OwnedPath], state: FileState) -> Plan[FileAction] | None:
+def _reach(
+    target: FileTarget, owned: Owned, others: Sequence[OwnedPath], state: FileState
+) -> Plan[FileAction] | None:
     """Plan to bring the path to its spec. None if nothing differs."""
     spec, path_state = target.spec, state.at
-    entangled = [place for place in others if below(place.path, spec.path) or below(spec.path, place.path)]
+    entangled = [
+        place for place in others if below(place.path, spec.path) or below(spec.path, place.path)
+    ]
     trouble = path_state.error
     if trouble is not None and spec.type == "absent" and trouble.reason == "NotADirectory":
         trouble = None  # nothing can be there
@@ -55,14 +81,21 @@ def _reach(target: FileTarget, owned: Owned, others: Sequence[OwnedPath], state:
         return wait(trouble)
     if path_state.unknown:
         return wait(
-            PathError("UnknownOwner", f"cannot give {spec.path} to {path_state.unknown}: make the account first")
+            PathError(
+                "UnknownOwner",
+                f"cannot give {spec.path} to {path_state.unknown}: make the account first",
+            )
         )
     return _change(target, owned, path_state, fields) if fields else None
 
 
-def _tidy(target: FileTarget, owned: Owned, others: Sequence[OwnedPath], state: FileState) -> Plan[FileAction]:
+def _tidy(
+    target: FileTarget, owned: Owned, others: Sequence[OwnedPath], state: FileState
+) -> Plan[FileAction]:
     """Plan the rest, once the path is as the spec says."""
-    tidy = _copy_former(target, owned, state.at) or _sweep(target, state.at) or _prune(target, state)
+    tidy = (
+        _copy_former(target, owned, state.at) or _sweep(target, state.at) or _prune(target, state)
+    )
     if tidy is not None:
         return Act((tidy,), drift=False)
     rest = release_all(target.name, others, state)
@@ -72,7 +105,9 @@ def _tidy(target: FileTarget, owned: Owned, others: Sequence[OwnedPath], state: 
 
 
 def differences(target: FileTarget, path_state: PathState) -> tuple[str, ...]:
-    """The names of the Score's fields that differ from what was seen; those that it doesn't set aren't looked at."""
+    """The names of the Score's fields that differ from what was seen; those that it doesn't set
+    aren't looked at.
+    """
     spec, seen = target.spec, path_state.stat
     if seen is None or seen.type != spec.type:
         return () if seen is None and spec.type == "absent" else ("type",)
@@ -88,10 +123,15 @@ def differences(target: FileTarget, path_state: PathState) -> tuple[str, ...]:
 
 def content_field(spec: File) -> str:
     """The field that holds the content."""
-    return next((name for name in ("content", "content_base64") if getattr(spec, name) is not None), "object")
+    return next(
+        (name for name in ("content", "content_base64") if getattr(spec, name) is not None),
+        "object",
+    )
 
 
-def _change(target: FileTarget, owned: Owned, path_state: PathState, fields: tuple[str, ...]) -> Plan[FileAction]:
+def _change(
+    target: FileTarget, owned: Owned, path_state: PathState, fields: tuple[str, ...]
+) -> Plan[FileAction]:
     """Plan a change of the object at the path."""
     spec, seen = target.spec, path_state.stat
     if seen is None:
@@ -105,7 +145,12 @@ def _change(target: FileTarget, owned: Owned, path_state: PathState, fields: tup
         before = kept
     if seen.type == "directory" and spec.type != "directory" and not seen.empty:
         return wait(
-            not_empty(f"put a {spec.type} at {spec.path}" if spec.type != "absent" else f"remove {spec.path}", LATER)
+            not_empty(
+                f"put a {spec.type} at {spec.path}"
+                if spec.type != "absent"
+                else f"remove {spec.path}",
+                LATER,
+            )
         )
     return Act((*before, _replace(target, path_state, seen, fields)), fields)
 
@@ -116,26 +161,38 @@ def _create(target: FileTarget, path_state: PathState, fields: tuple[str, ...]) 
     if not path_state.missing:
         return Act((put,), fields)
     if not spec.parents:
-        message = f"cannot make {spec.path}: {path_state.missing[0]} isn't there; make it, or say parents"
+        message = (
+            f"cannot make {spec.path}: {path_state.missing[0]} isn't there; make it, or say parents"
+        )
         return Wait("ParentMissing", message, "Degraded", _SOON)
-    parents = MakeParents(name=target.name, reason="parents aren't there", path=spec.path, parents=path_state.missing)
+    parents = MakeParents(
+        name=target.name, reason="parents aren't there", path=spec.path, parents=path_state.missing
+    )
     return Act((parents, put), fields)
 
 
-def _replace(target: FileTarget, path_state: PathState, seen: ObjectStat, fields: tuple[str, ...]) -> FileAction:
+def _replace(
+    target: FileTarget, path_state: PathState, seen: ObjectStat, fields: tuple[str, ...]
+) -> FileAction:
     """The one action that makes what stands there right."""
     name, spec = target.name, target.spec
     if spec.type == "absent":
         reason = f"{_STANDS[seen.type]} is there"
         return Drop(
-            name=name, reason=reason, path=spec.path, expect=seen.fingerprint, is_disruptive=_disturbs(target, seen)
+            name=name,
+            reason=reason,
+            path=spec.path,
+            expect=seen.fingerprint,
+            is_disruptive=_disturbs(target, seen),
         )
     if seen.type != spec.type:
         return _put(target, path_state, f"{_STANDS[seen.type]} is there")
     reason = f"{' and '.join(fields)} {'differs' if len(fields) == 1 else 'differ'}"
     if spec.type == "symlink" or not _ATTRIBUTES.issuperset(fields):
         return _put(target, path_state, reason)
-    attributes = Attributes(None if spec.mode is None else int(spec.mode, 8), path_state.uid, path_state.gid)
+    attributes = Attributes(
+        None if spec.mode is None else int(spec.mode, 8), path_state.uid, path_state.gid
+    )
     return SetAttributes(
         name=name,
         reason=reason,
@@ -170,16 +227,24 @@ def _disturbs(target: FileTarget, seen: ObjectStat | None) -> bool:
 
 def _sweep(target: FileTarget, path_state: PathState) -> Sweep | None:
     reason = "something unfinished stands beside it"
-    return Sweep(name=target.name, reason=reason, path=path_state.path) if path_state.leftover else None
+    return (
+        Sweep(name=target.name, reason=reason, path=path_state.path)
+        if path_state.leftover
+        else None
+    )
 
 
 def _prune(target: FileTarget, state: FileState) -> Prune | None:
     reason = "nothing needs the directories that were made for it"
-    return Prune(name=target.name, reason=reason, path=target.spec.path) if state.ties.spare else None
+    return (
+        Prune(name=target.name, reason=reason, path=target.spec.path) if state.ties.spare else None
+    )
 
 
 def _copy_former(target: FileTarget, owned: Owned, path_state: PathState) -> BackUp | None:
-    """A copy of what is adopted although it is as wanted already: a later spec will replace it, and removal may not."""
+    """A copy of what is adopted although it is as wanted already: a later spec will replace it, and
+    removal may not.
+    """
     seen, former = path_state.stat, None
     place = next((place for place in owned.places if place.path == target.spec.path), None)
     if place is None or place.former is None or is_kept(place, path_state):
@@ -192,7 +257,9 @@ def _copy_former(target: FileTarget, owned: Owned, path_state: PathState) -> Bac
         former = describe(seen)  # it became otherwise before anything was done
     reason = "what was there isn't kept yet"
     expect = None if seen is None else seen.fingerprint
-    return BackUp(name=target.name, reason=reason, path=target.spec.path, former=former, expect=expect)
+    return BackUp(
+        name=target.name, reason=reason, path=target.spec.path, former=former, expect=expect
+    )
 
 
 def _keep(
@@ -214,11 +281,19 @@ def _keep(
         return Wait("OwnershipConflict", message, "Blocked", LATER)
     if former is None:
         return wait(
-            PathError("FormerUnsupported", f"cannot keep what is at {path}: no file, directory or link; move it")
+            PathError(
+                "FormerUnsupported",
+                f"cannot keep what is at {path}: no file, directory or link; move it",
+            )
         )
     if former.type == "file" and seen.size > MAX_READ:
         return wait(
-            PathError("FormerTooLarge", f"cannot keep what is at {path}: it is larger than 64 MiB; move it away")
+            PathError(
+                "FormerTooLarge",
+                f"cannot keep what is at {path}: it is larger than 64 MiB; move it away",
+            )
         )
     reason = f"{_STANDS[seen.type]} that isn't ours is there"
-    return (BackUp(name=target.name, reason=reason, path=path, former=former, expect=seen.fingerprint),)
+    return (
+        BackUp(name=target.name, reason=reason, path=path, former=former, expect=seen.fingerprint),
+    )

@@ -1,4 +1,5 @@
-"""File: the reconciler that the engine drives; what to do is decided in `plan`, and `act` takes the steps.
+"""File: the reconciler that the engine drives; what to do is decided in `plan`, and `act` takes the
+steps.
 
 It looks through the capability Files alone; `surveys` says where.
 """
@@ -38,8 +39,8 @@ _STATES: Final[Mapping[ObjectType, Literal["PresentAt", "Directory", "Symlink"]]
 class FileReconciler:
     """Implements `core.reconciler.Reconciler`.
 
-    `roots` are the directories below which a File may be; nothing may be at, in or above one of `forbidden` (what
-    is the agent's own, and where its power comes from).
+    `roots` are the directories below which a File may be; nothing may be at, in or above one of
+    `forbidden` (what is the agent's own, and where its power comes from).
     """
 
     kind = "File"
@@ -109,16 +110,22 @@ class FileReconciler:
         """The wanted path and those that are still owned besides, closely."""
         survey = self._index.of(name)
         self._cache.begin(name)
-        state = self._state(name, survey, tuple([await self._files.stat_exact(query) for query in survey.queries]))
+        state = self._state(
+            name, survey, tuple([await self._files.stat_exact(query) for query in survey.queries])
+        )
         if state is not None:
             self._cache.end(name, survey.queries, state)
         return state
 
     def cached(self, name: str) -> FileState | None:
-        """Return the last observation, if the record names no other path or backup than it covers."""
+        """Return the last observation, if the record names no other path or backup than it
+        covers.
+        """
         return self._cache.last(name, self._index.of(name).queries)
 
-    def plan(self, name: str, desired: Desired[File] | None, observed: FileState | None) -> Plan[FileAction]:
+    def plan(
+        self, name: str, desired: Desired[File] | None, observed: FileState | None
+    ) -> Plan[FileAction]:
         """Plan the next actions."""
         owned = self._index.owned(name)
         if desired is None:
@@ -131,25 +138,40 @@ class FileReconciler:
         await self._applier.apply(action)
 
     def facts(self, name: str, desired: Desired[File], observed: FileState | None) -> Facts:
-        """The place that is wanted first, with what is there if that is to be adopted; then those owned before."""
+        """The place that is wanted first, with what is there if that is to be adopted; then those
+        owned before.
+        """
         target = self._index.wanted(name, desired)
         path, seen = desired.spec.path, None if observed is None else observed.at.stat
         others = {place.path: place for place in self._index.owned(name).places}
         here = others.pop(path, None)
         for place in self._exchange.taken(desired.spec, seen).values():
-            here = place if here is None else replace(here, made=tuple(dict.fromkeys((*here.made, *place.made))))
+            here = (
+                place
+                if here is None
+                else replace(here, made=tuple(dict.fromkeys((*here.made, *place.made))))
+            )
         if here is None:
             made = self._index.is_made(path)
-            here = OwnedPath(path, intents=("directory",) if made else (), made=self._index.made_parents(path))
+            here = OwnedPath(
+                path, intents=("directory",) if made else (), made=self._index.made_parents(path)
+            )
             if desired.spec.adopt and seen is not None and not made:
                 here = replace(here, former=ledger.describe(seen))
         return ledger.write([here.intending(desired.spec, target.digest, seen), *others.values()])
 
-    def taken(self, name: str, desired: Desired[File], observed: FileState | None) -> Mapping[str, Facts]:  # noqa: ARG002  # the protocol's
+    def taken(
+        self,
+        name: str,  # noqa: ARG002  # the protocol's
+        desired: Desired[File],
+        observed: FileState | None,
+    ) -> Mapping[str, Facts]:
         """Files that hold its path and don't want it any more, with the places that each keeps."""
         seen = None if observed is None else observed.at.stat
         return {
-            holder: ledger.write([other for other in self._index.owned(holder).places if other.path != place.path])
+            holder: ledger.write(
+                [other for other in self._index.owned(holder).places if other.path != place.path]
+            )
             for holder, place in self._exchange.taken(desired.spec, seen).items()
         }
 
@@ -163,7 +185,13 @@ class FileReconciler:
         if seen is None:
             return FileDetail(state="Absent")
         mode = None if seen.type == "symlink" else f"{seen.mode:04o}"
-        return FileDetail(state=_STATES[seen.type], digest=seen.digest, mode=mode, owner=seen.owner, group=seen.group)
+        return FileDetail(
+            state=_STATES[seen.type],
+            digest=seen.digest,
+            mode=mode,
+            owner=seen.owner,
+            group=seen.group,
+        )
 
     async def watch(self, changed: Callable[[str], None]) -> None:
         """By the events of the directories in which the Files stand."""
@@ -174,7 +202,9 @@ class FileReconciler:
                 changed(name)
             for name in self._index.at(path.rpartition("/")[0]):
                 desired = self._store.desired(name)
-                if desired is None or desired.spec.type != "directory":  # what a directory stands in the way of
+                if (
+                    desired is None or desired.spec.type != "directory"
+                ):  # what a directory stands in the way of
                     changed(name)
 
         await self._files.watch(touched)
@@ -187,12 +217,18 @@ class FileReconciler:
         """Let go of descriptors."""
         await self._files.close()
 
-    def _state(self, name: str, survey: NamePaths, path_states: tuple[PathState, ...]) -> FileState | None:
-        """The state of these sights: the same object as before where they are the same; None where nothing is left."""
+    def _state(
+        self, name: str, survey: NamePaths, path_states: tuple[PathState, ...]
+    ) -> FileState | None:
+        """The state of these sights: the same object as before where they are the same; None where
+        nothing is left.
+        """
         if not path_states:
             return None
         state = FileState(path_states[0], path_states[1:], self._exchange.ties(name, path_states))
-        if survey.desired is None and isinstance(plan_removal(name, self._index.owned(name), state), Converged):
+        if survey.desired is None and isinstance(
+            plan_removal(name, self._index.owned(name), state), Converged
+        ):
             return None
         return self._cache.settle(name, state)
 

@@ -47,10 +47,13 @@ def release_all(name: str, places: Sequence[OwnedPath], state: FileState) -> Pla
     return Act(tuple(steps)) if steps else Converged()
 
 
-def _release(name: str, place: OwnedPath, path_state: PathState, *, passes_on: bool) -> Release | Wait | None:
+def _release(
+    name: str, place: OwnedPath, path_state: PathState, *, passes_on: bool
+) -> Release | Wait | None:
     """Plan to give up one place. None if nothing of it is left.
 
-    A directory that holds something is let go of. Where that is other Files', they take it along (`passes_on`).
+    A directory that holds something is let go of. Where that is other Files', they take it along
+    (`passes_on`).
     """
     trouble, seen, former = path_state.error, path_state.stat, place.former
     if (

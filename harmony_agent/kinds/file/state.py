@@ -17,9 +17,10 @@ from scores.file import File
 class Ties:
     """Interests of others in the places that a File gives up.
 
-    `held`: (path, name) of places that another File is to have, and waits for. `heirs`: directories in which other
-    Files have places; they get them. `early`: places that stand in the way of another File.
-    `spare`: parents that were made for a File which wants its path absent by now, and that nothing else needs.
+    `held`: (path, name) of places that another File is to have, and waits for. `heirs`: directories
+    in which other Files have places; they get them. `early`: places that stand in the way of
+    another File. `spare`: parents that were made for a File which wants its path absent by now, and
+    that nothing else needs.
     """
 
     held: tuple[tuple[str, str], ...] = ()

@@ -20,7 +20,9 @@ class Write(Action):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remove(Action):
-    """Take a unit file or drop-in away. `keep` is the former file that has to be kept aside first."""
+    """Take a unit file or drop-in away. `keep` is the former file that has to be kept aside
+    first.
+    """
 
     place: str
     keep: str = ""

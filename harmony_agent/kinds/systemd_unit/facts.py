@@ -27,18 +27,23 @@ class PreviousState:
     links: Mapping[str, str] = field(default_factory=dict)
     """Its `Unit.links`, path -> target."""
     started: str = ""
-    """The files that it ran with, where those were the wanted ones already; see `UnitFacts.started`."""
+    """The files that it ran with, where those were the wanted ones already; see
+    `UnitFacts.started`.
+    """
     boot: str = ""
-    """The boot in which that was: links that last until the next one are put back in the same one only."""
+    """The boot in which that was: links that last until the next one are put back in the same one
+    only.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class UnitFacts:
-    """`started`, `restart` and `reload` say for which files and tokens the unit was last started or reloaded.
+    """`started`, `restart` and `reload` say for which files and tokens the unit was last started or
+    reloaded.
 
-    `started` is "" where nothing of it was to run: it is to be started, unless it runs already and as wanted.
-    They are noted before the deed, with the run that was there then (`run`, and for a reload `changed`): as long as
-    that very run is still there, the deed wasn't done.
+    `started` is "" where nothing of it was to run: it is to be started, unless it runs already and
+    as wanted. They are noted before the deed, with the run that was there then (`run`, and for a
+    reload `changed`): as long as that very run is still there, the deed wasn't done.
     """
 
     started: str = ""
@@ -64,9 +69,15 @@ class UnitFacts:
 def read(record: OwnershipRecord | None) -> UnitFacts:
     """The facts in a record; unknown keys of another version are left out."""
     raw = dict(record.facts) if record is not None else {}
-    former = {key: value for key, value in dict(raw.get("former") or {}).items() if key in PreviousState.__slots__}
+    former = {
+        key: value
+        for key, value in dict(raw.get("former") or {}).items()
+        if key in PreviousState.__slots__
+    }
     known = {key: value for key, value in raw.items() if key in UnitFacts.__slots__}
-    return UnitFacts(**{**known, "touched": tuple(raw.get("touched", ())), "former": PreviousState(**former)})
+    return UnitFacts(
+        **{**known, "touched": tuple(raw.get("touched", ())), "former": PreviousState(**former)}
+    )
 
 
 def wanted_files(spec: SystemdUnit) -> dict[str, str]:
@@ -114,11 +125,16 @@ def loaded(unit: Unit, wanted: frozenset[str], directory: str) -> bool:
 
 
 def at_claim(
-    old: OwnershipRecord | None, desired: Desired[SystemdUnit], observed: Unit | None, directory: str, boot: str
+    old: OwnershipRecord | None,
+    desired: Desired[SystemdUnit],
+    observed: Unit | None,
+    directory: str,
+    boot: str,
 ) -> UnitFacts:
     """The facts to record when the spec of `desired` is claimed, before anything is done for it.
 
-    With `adopt`, what is as wanted already is put back in the end as well: somebody else may rely on it.
+    With `adopt`, what is as wanted already is put back in the end as well: somebody else may rely
+    on it.
     """
     spec = desired.spec
     unit = observed or Unit(spec.name)
@@ -156,9 +172,16 @@ def _first(desired: Desired[SystemdUnit], unit: Unit, directory: str, boot: str)
     active = unit.active_state in RUNNING
     own = unit.fragment == f"{directory}/{unit.name}"
     spec = desired.spec
-    if own and not spec.adopt and spec.content and unit.files.get(unit.name) == digest_of(spec.content):
+    if (
+        own
+        and not spec.adopt
+        and spec.content
+        and unit.files.get(unit.name) == digest_of(spec.content)
+    ):
         # It is as wanted and from now on ours: it goes with its links, as if we had made it.
-        return UnitFacts(started="" if as_wanted(spec, unit, directory) or not active else OTHER_FILES)
+        return UnitFacts(
+            started="" if as_wanted(spec, unit, directory) or not active else OTHER_FILES
+        )
     return UnitFacts(
         started=OTHER_FILES if active and not as_wanted(desired.spec, unit, directory) else "",
         former=PreviousState(
@@ -174,11 +197,15 @@ def _first(desired: Desired[SystemdUnit], unit: Unit, directory: str, boot: str)
 
 def minds_mask(spec: SystemdUnit) -> bool:
     """Return whether a mask is against what the spec says."""
-    return "masked" in spec.model_fields_set or spec.wanted_state == "running" or spec.enabled is True
+    return (
+        "masked" in spec.model_fields_set or spec.wanted_state == "running" or spec.enabled is True
+    )
 
 
 def _touched(spec: SystemdUnit, unit: Unit) -> set[str]:
-    """The fields of `spec` whose effect outlives it; a mask that it takes away counts though it names none."""
+    """The fields of `spec` whose effect outlives it; a mask that it takes away counts though it
+    names none.
+    """
     unmasks = "masked" in unit.unit_file_state and minds_mask(spec)
     touched = {"masked"} if unmasks or spec.masked or "masked" in spec.model_fields_set else set()
     touched |= {"enabled"} if spec.enabled is not None else set()

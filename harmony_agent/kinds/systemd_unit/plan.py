@@ -44,7 +44,10 @@ INVALID = frozenset({"bad-setting", "error"})
 
 
 def plan(
-    desired: Desired[SystemdUnit], record: OwnershipRecord | None, observed: Unit | None, directory: str
+    desired: Desired[SystemdUnit],
+    record: OwnershipRecord | None,
+    observed: Unit | None,
+    directory: str,
 ) -> Plan[UnitAction]:
     """The next steps towards `desired`. `record` is what the ledger shows as ours."""
     spec = desired.spec
@@ -67,19 +70,37 @@ def plan(
     goal = running.Goal(files_token(spec), desired.restart_token, desired.reload_token)
     if record is None and unit.active_state in RUNNING and as_wanted(spec, unit, directory):
         facts = replace(facts, started=goal.files, restart=goal.restart, reload=goal.reload)
-    if any(isinstance(action, Write) for action in actions) and _was_loaded(spec, unit, facts, goal):
-        # What runs may have been started with the drifted files. Noted first: the restart must survive a crash.
+    if any(isinstance(action, Write) for action in actions) and _was_loaded(
+        spec, unit, facts, goal
+    ):
+        # What runs may have been started with the drifted files. Noted first: the restart must
+        # survive a crash.
         facts = replace(facts, started=OTHER_FILES)
-        actions.insert(0, Note(name=spec.name, reason="drifted files were loaded", note=facts, is_disruptive=False))
-    return _together(actions, fields, _run(spec, goal, unit, facts, mine, settled=not actions), spec, unit)
+        actions.insert(
+            0,
+            Note(
+                name=spec.name, reason="drifted files were loaded", note=facts, is_disruptive=False
+            ),
+        )
+    return _together(
+        actions, fields, _run(spec, goal, unit, facts, mine, settled=not actions), spec, unit
+    )
 
 
 def _together(
-    actions: list[UnitAction], fields: list[str], then: Plan[UnitAction], spec: SystemdUnit, unit: Unit
+    actions: list[UnitAction],
+    fields: list[str],
+    then: Plan[UnitAction],
+    spec: SystemdUnit,
+    unit: Unit,
 ) -> Plan[UnitAction]:
     """The steps on disk, and then what the run asks for."""
     if isinstance(then, Act):
-        return Act((*actions, *then.actions), tuple(dict.fromkeys((*fields, *then.fields))), then.is_restart)
+        return Act(
+            (*actions, *then.actions),
+            tuple(dict.fromkeys((*fields, *then.fields))),
+            then.is_restart,
+        )
     if actions:
         return Act(tuple(actions), tuple(dict.fromkeys(fields)))
     if isinstance(then, Converged) and spec.enabled is False and unit.unit_file_state in ENABLED:
@@ -92,7 +113,13 @@ def _together(
 
 
 def _run(
-    spec: SystemdUnit, goal: running.Goal, unit: Unit, facts: UnitFacts, mine: bool, *, settled: bool
+    spec: SystemdUnit,
+    goal: running.Goal,
+    unit: Unit,
+    facts: UnitFacts,
+    mine: bool,
+    *,
+    settled: bool,
 ) -> Plan[UnitAction]:
     if spec.wanted_state == "none":
         return Converged()
@@ -101,14 +128,18 @@ def _run(
     idle = unit.active_state not in RUNNING and unit.active_state != "activating"
     if settled and unit.load_state in INVALID and idle:
         text = f"systemd refuses the files of {unit.name} ({unit.load_state}): see `systemctl status {unit.name}`"
-        return Wait("UnitInvalid", text, phase="Failed" if wanted_files(spec) else "Blocked", seconds=300.0)
+        return Wait(
+            "UnitInvalid", text, phase="Failed" if wanted_files(spec) else "Blocked", seconds=300.0
+        )
     return running.run(goal, unit, facts, mine=mine)
 
 
 def files(
     spec: SystemdUnit, unit: Unit, facts: UnitFacts, ours: frozenset[str], directory: str
 ) -> tuple[list[UnitAction], list[str]]:
-    """Steps that bring every file in place, and take away those of an older spec; with the fields that differ."""
+    """Steps that bring every file in place, and take away those of an older spec; with the fields
+    that differ.
+    """
     actions: list[UnitAction] = []
     fields: list[str] = []
     wanted = wanted_files(spec)
@@ -119,16 +150,21 @@ def files(
             write = Write(
                 name=spec.name,
                 reason=f"{place} differs" if stands else f"{place} is missing",
-                is_disruptive=place not in ours and bool(stands or (main and _elsewhere(unit, directory))),
+                is_disruptive=place not in ours
+                and bool(stands or (main and _elsewhere(unit, directory))),
                 place=place,
                 content=text,
                 keep=_keep(facts, place, stands),
             )
             actions.append(write)
             fields.append("content" if main else "dropins")
-        elif place in ours and stands == facts.former.files.get(place) and stands not in unit.backups:
+        elif (
+            place in ours and stands == facts.former.files.get(place) and stands not in unit.backups
+        ):
             why = f"{place} was there before"
-            actions.append(Keep(name=spec.name, reason=why, is_disruptive=False, place=place, keep=stands))
+            actions.append(
+                Keep(name=spec.name, reason=why, is_disruptive=False, place=place, keep=stands)
+            )
     for place in sorted(ours - wanted.keys()):
         if not (place == spec.name and spec.masked):
             actions += put_back(unit, facts, place)
@@ -137,14 +173,22 @@ def files(
         reason = "a unit file stands where the mask goes"
         keep = _keep(facts, spec.name, stands)
         actions.append(
-            Remove(name=spec.name, reason=reason, is_disruptive=spec.name not in ours, place=spec.name, keep=keep)
+            Remove(
+                name=spec.name,
+                reason=reason,
+                is_disruptive=spec.name not in ours,
+                place=spec.name,
+                keep=keep,
+            )
         )
         fields.append("masked")
     return actions, fields
 
 
 def put_back(unit: Unit, facts: UnitFacts, place: str) -> list[UnitAction]:
-    """The step that puts `place`, which is ours, back as it was before us; none where that is done."""
+    """The step that puts `place`, which is ours, back as it was before us; none where that is
+    done.
+    """
     stands = unit.files.get(place, "")
     former = facts.former.files.get(place, "")
     if former and (former in unit.backups or former.startswith("link:")):
@@ -152,11 +196,22 @@ def put_back(unit: Unit, facts: UnitFacts, place: str) -> list[UnitAction]:
             return []
         return [
             Restore(
-                name=unit.name, reason=f"{place} is wanted no more", is_disruptive=False, place=place, former=former
+                name=unit.name,
+                reason=f"{place} is wanted no more",
+                is_disruptive=False,
+                place=place,
+                former=former,
             )
         ]
     if stands and stands not in (former, OTHER):
-        return [Remove(name=unit.name, reason=f"{place} is wanted no more", is_disruptive=False, place=place)]
+        return [
+            Remove(
+                name=unit.name,
+                reason=f"{place} is wanted no more",
+                is_disruptive=False,
+                place=place,
+            )
+        ]
     return []
 
 
@@ -170,7 +225,9 @@ def _elsewhere(unit: Unit, directory: str) -> bool:
     """Return whether the unit exists by a file that isn't in our directory, which one of ours would
     hide.
     """
-    return unit.fragment not in ("", f"{directory}/{unit.name}") or (not unit.load_state and bool(unit.unit_file_state))
+    return unit.fragment not in ("", f"{directory}/{unit.name}") or (
+        not unit.load_state and bool(unit.unit_file_state)
+    )
 
 
 def _masking(spec: SystemdUnit, unit: Unit, *, mine: bool) -> tuple[UnitAction | None, str]:
@@ -179,11 +236,15 @@ def _masking(spec: SystemdUnit, unit: Unit, *, mine: bool) -> tuple[UnitAction |
         if unit.files.get(spec.name) == MASK:
             return None, ""
         exists = bool(state) or unit.load_state not in ("", "not-found")
-        return Mask(name=spec.name, reason="the unit is not masked", is_disruptive=exists and not mine), "masked"
+        return Mask(
+            name=spec.name, reason="the unit is not masked", is_disruptive=exists and not mine
+        ), "masked"
     if spec.content is not None or state not in MASKED or not minds_mask(spec):
         return None, ""  # a unit file of ours takes the place of a mask
     runtime = state == "masked-runtime"
-    return Unmask(name=spec.name, reason="the unit is masked", is_disruptive=not mine, runtime=runtime), "masked"
+    return Unmask(
+        name=spec.name, reason="the unit is masked", is_disruptive=not mine, runtime=runtime
+    ), "masked"
 
 
 def _enablement(spec: SystemdUnit, unit: Unit, *, mine: bool) -> tuple[UnitAction | None, str]:
@@ -191,7 +252,9 @@ def _enablement(spec: SystemdUnit, unit: Unit, *, mine: bool) -> tuple[UnitActio
     if spec.content is not None and unit.linked and state in ("", *MASKED):
         return None, ""  # its links are there, and count again when its file is
     if spec.enabled is True and state != "enabled" and state not in NOT_ENABLEABLE:
-        return Enable(name=spec.name, reason=f"the unit is {state or 'not enabled'}", is_disruptive=False), "enabled"
+        return Enable(
+            name=spec.name, reason=f"the unit is {state or 'not enabled'}", is_disruptive=False
+        ), "enabled"
     if spec.enabled is False and state in ENABLED and not unit.enabled_by:
         runtime = state == "enabled-runtime"
         return Disable(
@@ -201,7 +264,8 @@ def _enablement(spec: SystemdUnit, unit: Unit, *, mine: bool) -> tuple[UnitActio
 
 
 def _outdated(spec: SystemdUnit, unit: Unit, directory: str) -> str:
-    """The field of which the manager knows something else than what is on disk; "" where there is none.
+    """The field of which the manager knows something else than what is on disk; "" where there is
+    none.
 
     Changed by hand, or cut short by a crash.
     """
@@ -211,7 +275,9 @@ def _outdated(spec: SystemdUnit, unit: Unit, directory: str) -> str:
     if unit.stale or not loaded(unit, frozenset(wanted_files(spec)), directory):
         dropins = {f"{directory}/{place}" for place in unit.files if place != unit.name}
         return (
-            "dropins" if dropins ^ {path for path in unit.loaded_dropins if path.startswith(directory)} else "content"
+            "dropins"
+            if dropins ^ {path for path in unit.loaded_dropins if path.startswith(directory)}
+            else "content"
         )
     if (unit.load_state == "masked") != (now in MASKED):
         return "masked"
@@ -225,20 +291,25 @@ def _was_loaded(spec: SystemdUnit, unit: Unit, facts: UnitFacts, goal: running.G
     since.
     """
     return (
-        spec.wanted_state == "running" and unit.active_state in RUNNING and not unit.stale and not goal.is_other(facts)
+        spec.wanted_state == "running"
+        and unit.active_state in RUNNING
+        and not unit.stale
+        and not goal.is_other(facts)
     )
 
 
 def _occupied(spec: SystemdUnit, unit: Unit, ours: frozenset[str]) -> Wait | None:
-    at = [*wanted_files(spec), *([f"{spec.name}.d"] if spec.dropins else []), *([spec.name] if spec.masked else [])]
+    at = [
+        *wanted_files(spec),
+        *([f"{spec.name}.d"] if spec.dropins else []),
+        *([spec.name] if spec.masked else []),
+    ]
     for place in at:
         if unit.files.get(place) == OTHER or (place == f"{spec.name}.d" and place in unit.files):
             text = f"{place} in the unit directory is neither file nor link: move it away"
             return Wait("PlaceOccupied", text, phase="Blocked", seconds=30.0)
         if unit.files.get(place) == UNREADABLE and place not in ours:
-            text = (
-                f"cannot read {place}, so that it couldn't be put back: let the agent's user read it, or move it away"
-            )
+            text = f"cannot read {place}, so that it couldn't be put back: let the agent's user read it, or move it away"
             return Wait("AccessDenied", text, phase="Blocked", seconds=30.0)
     return None
 
@@ -248,5 +319,7 @@ def _not_found(spec: SystemdUnit, unit: Unit, ours: frozenset[str]) -> Wait | No
         return None
     if unit.load_state not in ("", "not-found") or (spec.name in ours and spec.name in unit.files):
         return None
-    text = f"there is no unit {spec.name} on this device: install what brings it, or give its content"
+    text = (
+        f"there is no unit {spec.name} on this device: install what brings it, or give its content"
+    )
     return Wait("UnitNotFound", text, phase="Blocked", seconds=30.0)

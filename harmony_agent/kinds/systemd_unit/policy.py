@@ -15,7 +15,9 @@ from scores.manifest import FieldError
 from scores.systemd_unit import SystemdUnit
 
 FORBIDDEN: Final = ("harmony-agent[.@]*", "harmony-updater[.@-]*", "harmony-.*")
-"""Our own units: a manifest must not be able to cut off the branch that it sits on. The last is of drop-ins for all."""
+"""Our own units: a manifest must not be able to cut off the branch that it sits on. The last is of
+drop-ins for all.
+"""
 _OWN: Final = (
     "harmony-agent.service",
     "harmony-updater.service",
@@ -25,11 +27,30 @@ _OWN: Final = (
 _INSTALL: Final = frozenset({"Alias", "Also"})
 """Settings by which enabling a unit enables, or becomes, another."""
 _REACHING: Final = _INSTALL | {
-    *("WantedBy", "RequiredBy", "UpheldBy", "Requires", "Requisite", "Wants", "BindsTo", "BindTo", "Upholds"),
-    *("RequiresOverridable", "RequisiteOverridable", "Conflicts", "OnFailure", "OnSuccess", "JoinsNamespaceOf"),
+    *(
+        "WantedBy",
+        "RequiredBy",
+        "UpheldBy",
+        "Requires",
+        "Requisite",
+        "Wants",
+        "BindsTo",
+        "BindTo",
+        "Upholds",
+    ),
+    *(
+        "RequiresOverridable",
+        "RequisiteOverridable",
+        "Conflicts",
+        "OnFailure",
+        "OnSuccess",
+        "JoinsNamespaceOf",
+    ),
     *("PropagatesStopTo", "PropagatesReloadTo", "PropagateReloadTo", "Unit", "Service", "Sockets"),
 }
-"""Settings by which a unit starts, stops, joins or changes others. After=, Before= and PartOf= bind only itself."""
+"""Settings by which a unit starts, stops, joins or changes others. After=, Before= and PartOf= bind
+only itself.
+"""
 _SPECIFIER: Final = re.compile("%(.)")
 
 
@@ -50,9 +71,16 @@ def violations(spec: SystemdUnit, patterns: Sequence[str]) -> Iterator[FieldErro
     elif not allowed(spec.name, patterns):
         yield FieldError("name", "UnitNotAllowed")
     texts = {} if spec.content is None else {"content": spec.content}
-    for field, text in (texts | {f"dropins.{name}": text for name, text in spec.dropins.items()}).items():
+    for field, text in (
+        texts | {f"dropins.{name}": text for name, text in spec.dropins.items()}
+    ).items():
         found = list(_settings(text))
-        if any(_may_be_own(unit, spec.name) for keys, units in found if keys & _REACHING for unit in units):
+        if any(
+            _may_be_own(unit, spec.name)
+            for keys, units in found
+            if keys & _REACHING
+            for unit in units
+        ):
             yield FieldError(field, "UnitForbidden")
         elif any(not allowed(_expanded(unit, spec.name), patterns) for keys, units in found if keys & _INSTALL
                  for unit in units):  # fmt: skip
@@ -60,9 +88,11 @@ def violations(spec: SystemdUnit, patterns: Sequence[str]) -> Iterator[FieldErro
 
 
 def _settings(text: str) -> Iterator[tuple[frozenset[str], list[str]]]:
-    """Keys, and the words of their values, without quotes; one key, but where lines are joined by backslashes.
+    """Keys, and the words of their values, without quotes; one key, but where lines are joined by
+    backslashes.
 
-    When a line goes on in the next isn't the same in all versions of systemd: so all that might be is taken together.
+    When a line goes on in the next isn't the same in all versions of systemd: so all that might be
+    is taken together.
     """
     keys: set[str] = set()
     words: list[str] = []
@@ -80,10 +110,18 @@ def _settings(text: str) -> Iterator[tuple[frozenset[str], list[str]]]:
 
 
 def _expanded(unit: str, name: str) -> str:
-    """The unit with those specifiers filled in that the name says; others stay, and no pattern but * allows them."""
+    """The unit with those specifiers filled in that the name says; others stay, and no pattern but
+    * allows them.
+    """
     stem = name.rpartition(".")[0]
     prefix, at, instance = stem.partition("@")
-    known = {"n": name, "N": stem, "p": prefix, "%": "%", **({"i": instance} if instance or not at else {})}
+    known = {
+        "n": name,
+        "N": stem,
+        "p": prefix,
+        "%": "%",
+        **({"i": instance} if instance or not at else {}),
+    }
     return _SPECIFIER.sub(lambda match: known.get(match[1], match[0]), unit)
 
 

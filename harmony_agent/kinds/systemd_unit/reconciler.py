@@ -1,4 +1,6 @@
-"""The Reconciler of SystemdUnit: admits, observes, plans and takes steps. Decides nothing that `plan` could decide."""
+"""The Reconciler of SystemdUnit: admits, observes, plans and takes steps. Decides nothing that
+`plan` could decide.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ class UnitReconciler:
         self._patterns = tuple(patterns)
 
     def admit(self, spec: SystemdUnit) -> Iterable[FieldError]:
-        """Units outside the allowed patterns, our own units, and an empty unit file (which would be a mask)."""
+        """Units outside the allowed patterns, our own units, and an empty unit file (which would be
+        a mask).
+        """
         yield from violations(spec, self._patterns)
         if spec.content == "":
             yield FieldError("content", "UnitFileEmpty")
@@ -45,26 +49,44 @@ class UnitReconciler:
     def claims(self, spec: SystemdUnit) -> frozenset[str]:
         """The unit, and the path of every file of it that is to be ours."""
         places = {*wanted_files(spec), *((spec.name,) if spec.masked else ())}
-        return frozenset({f"unit:{spec.name}", *(f"path:{self._units.directory}/{place}" for place in places)})
+        return frozenset(
+            {f"unit:{spec.name}", *(f"path:{self._units.directory}/{place}" for place in places)}
+        )
 
     async def relist(self) -> Mapping[str, Unit]:
         """All units that are wanted or owned and exist."""
         return await self._units.list_units(self._store.names())
 
     async def observe(self, name: str) -> Unit | None:
-        """One unit, fresh. The manager forgets a one-shot that ended while nobody looked: then the log is asked."""
+        """One unit, fresh. The manager forgets a one-shot that ended while nobody looked: then the
+        log is asked.
+        """
         unit = await self._units.look(name)
-        if unit is None or not unit.oneshot or unit.active_state != "inactive" or unit.invocation or unit.job:
+        if (
+            unit is None
+            or not unit.oneshot
+            or unit.active_state != "inactive"
+            or unit.invocation
+            or unit.job
+        ):
             return unit
         facts = read(self._store.record(name))
         if facts.completed or not facts.moment:
             return unit
         return replace(unit, finished=await self._units.finished(name, facts.moment))
 
-    def plan(self, name: str, desired: Desired[SystemdUnit] | None, observed: Unit | None) -> Plan[UnitAction]:
-        """The next steps; none where the manager takes the name for that of a unit which may not be touched."""
+    def plan(
+        self, name: str, desired: Desired[SystemdUnit] | None, observed: Unit | None
+    ) -> Plan[UnitAction]:
+        """The next steps; none where the manager takes the name for that of a unit which may not be
+        touched.
+        """
         record = self._store.record(name)
-        stranger = "" if desired is not None and desired.spec.content is not None else self._stranger(observed)
+        stranger = (
+            ""
+            if desired is not None and desired.spec.content is not None
+            else self._stranger(observed)
+        )
         if stranger:
             text = f"{name} is another name of {stranger}, which may not be touched here: take the link away"
             reason = "UnitForbidden" if own(stranger) else "UnitNotAllowed"
@@ -141,9 +163,13 @@ class UnitReconciler:
                 await self._note_run(name, action.note)
             result = await self._units.start(name)
         if result == "dependency":
-            raise Transient("DependencyFailed", f"cannot start {name}: a unit that it requires doesn't start")
+            raise Transient(
+                "DependencyFailed", f"cannot start {name}: a unit that it requires doesn't start"
+            )
         if result not in HARMLESS:
-            raise Transient("JobFailed", f"cannot change the state of {name}: systemd ended the job as {result}")
+            raise Transient(
+                "JobFailed", f"cannot change the state of {name}: systemd ended the job as {result}"
+            )
 
     async def _note_run(self, name: str, note: UnitFacts) -> None:
         await self._store.note(name, replace(note, moment=self._units.journal_cursor()).json())
@@ -156,7 +182,9 @@ class UnitReconciler:
             # Not done after all: what was noted says otherwise.
             before = read(self._store.record(name)).json()
             await self._store.note(name, {**before, "reload": "", "changed": 0})
-            raise Transient("UnitReloadFailed", f"cannot reload {name}: systemd ended the job as {result}")
+            raise Transient(
+                "UnitReloadFailed", f"cannot reload {name}: systemd ended the job as {result}"
+            )
 
     def detail(self, name: str, observed: Unit | None) -> UnitDetail | None:
         """The status: active is ready, until a probe says otherwise."""
@@ -194,7 +222,9 @@ class UnitReconciler:
         """Restart it, for its liveness probe failed."""
         result = await self._units.restart(name)
         if result not in HARMLESS:
-            raise Transient("JobFailed", f"cannot restart {name}: systemd ended the job as {result}")
+            raise Transient(
+                "JobFailed", f"cannot restart {name}: systemd ended the job as {result}"
+            )
 
     async def release(self, name: str) -> None:
         """Leave the object as it is, and drop its backup."""

@@ -1,6 +1,8 @@
-"""The way back: everything of a unit that is ours goes, and what was there before us is put back. Pure.
+"""The way back: everything of a unit that is ours goes, and what was there before us is put back.
+Pure.
 
-The spec is gone by now: what is ours stands in the record's claims, what was there before in its facts.
+The spec is gone by now: what is ours stands in the record's claims, what was there before in its
+facts.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ FORMER = "former"
 def removal(
     record: OwnershipRecord | None, observed: Unit | None, name: str, directory: str, boot: str
 ) -> Plan[UnitAction]:
-    """The next steps towards the unit as it was before us, or towards its absence. `boot` is the id of this boot."""
+    """The next steps towards the unit as it was before us, or towards its absence. `boot` is the id
+    of this boot.
+    """
     if record is None or observed is None:
         return Converged()
     facts = read(record)
@@ -67,12 +71,21 @@ class _Links:
         """The links of before; those that last until the next boot in the same one only."""
         former = self.facts.former
         lasting = f"{self.directory}/"
-        links = {at: to for at, to in former.links.items() if at.startswith(lasting) or former.boot == self.boot}
+        links = {
+            at: to
+            for at, to in former.links.items()
+            if at.startswith(lasting) or former.boot == self.boot
+        }
         return self._with_own(links)
 
     def _with_own(self, links: Mapping[str, str]) -> dict[str, str]:
-        """Where the unit's own place is ours, what is put back there says whether that is a link."""
-        top, former = f"{self.directory}/{self.unit.name}", self.facts.former.files.get(self.unit.name, "")
+        """Where the unit's own place is ours, what is put back there says whether that is a
+        link.
+        """
+        top, former = (
+            f"{self.directory}/{self.unit.name}",
+            self.facts.former.files.get(self.unit.name, ""),
+        )
         if self.unit.name not in self.ours:
             return dict(links)
         others = {at: to for at, to in links.items() if at != top}
@@ -81,7 +94,11 @@ class _Links:
     def first(self) -> list[UnitAction]:
         """Disabled while its file still says what that means for others."""
         enabled = self.unit.unit_file_state in ENABLED or self.unit.linked
-        if "enabled" not in self.facts.touched or not enabled or self.facts.former.file_state in ENABLED:
+        if (
+            "enabled" not in self.facts.touched
+            or not enabled
+            or self.facts.former.file_state in ENABLED
+        ):
             return []
         if not self.unit.links.keys() - self.wanted.keys():
             return []
@@ -104,7 +121,9 @@ class _Links:
 
 
 def _going(unit: Unit, facts: UnitFacts, ours: frozenset[str], links: _Links) -> Plan[UnitAction]:
-    """The unit came with us and goes with us: stopped first, so that its own ExecStop= is still known."""
+    """The unit came with us and goes with us: stopped first, so that its own ExecStop= is still
+    known.
+    """
     stopping = running.stop(unit, mine=True)
     if not isinstance(stopping, Converged):
         return stopping
@@ -121,7 +140,9 @@ def _going(unit: Unit, facts: UnitFacts, ours: frozenset[str], links: _Links) ->
 
 
 def _lasting(unit: Unit, facts: UnitFacts, ours: frozenset[str], links: _Links) -> Plan[UnitAction]:
-    """The unit was there before us and stays: its files, enablement, mask and state are put back."""
+    """The unit was there before us and stays: its files, enablement, mask and state are put
+    back.
+    """
     name = unit.name
     actions = links.first()
     for place in sorted(ours):
@@ -141,7 +162,9 @@ def _state(unit: Unit, facts: UnitFacts, ours: frozenset[str]) -> Plan[UnitActio
     """Running if it ran before us, and then with the files of before; else stopped."""
     if not facts.former.active:
         return running.stop(unit, mine=True)
-    startable = unit.load_state not in ("not-found", "masked") and facts.former.file_state not in MASKED
+    startable = (
+        unit.load_state not in ("not-found", "masked") and facts.former.file_state not in MASKED
+    )
     if not startable or (unit.active_state in RUNNING and not ours):
         return Converged()
     if unit.active_state in RUNNING and facts.started == facts.former.started != "":
@@ -149,7 +172,9 @@ def _state(unit: Unit, facts: UnitFacts, ours: frozenset[str]) -> Plan[UnitActio
     tried = facts.started == FORMER
     refused = unit.active_state == "inactive" and False in (unit.condition, unit.assertion)
     if tried and (unit.run not in ("", facts.run) or refused):
-        return Converged()  # started once as it was before us: how it fares from there is no longer our matter
+        return (
+            Converged()
+        )  # started once as it was before us: how it fares from there is no longer our matter
     goal = running.Goal(FORMER)
     facts = replace(facts, restart="", reload="", changed=0)
     if unit.active_state in ("inactive", "failed") and not unit.job:

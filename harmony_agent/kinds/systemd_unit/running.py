@@ -6,7 +6,14 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from harmony_agent.core.reconciler import Act, Converged, Plan, Wait
-from harmony_agent.kinds.systemd_unit.actions import Note, ReloadUnit, Restart, Start, Stop, UnitAction
+from harmony_agent.kinds.systemd_unit.actions import (
+    Note,
+    ReloadUnit,
+    Restart,
+    Start,
+    Stop,
+    UnitAction,
+)
 from harmony_agent.kinds.systemd_unit.facts import UnitFacts
 from harmony_agent.topology.units import RUNNING, Unit
 
@@ -62,7 +69,8 @@ def stop(unit: Unit, *, mine: bool) -> Plan[UnitAction]:
         return Wait("Deactivating", f"{unit.name} is being stopped", seconds=SOON)
     if up or unit.job in ("start", "restart", "try-restart"):
         return _act(
-            Stop(name=unit.name, reason=f"the unit is {unit.active_state}", is_disruptive=not mine), fields=("state",)
+            Stop(name=unit.name, reason=f"the unit is {unit.active_state}", is_disruptive=not mine),
+            fields=("state",),
         )
     return Converged()
 
@@ -70,13 +78,25 @@ def stop(unit: Unit, *, mine: bool) -> Plan[UnitAction]:
 def _running(goal: Goal, unit: Unit, facts: UnitFacts, mine: bool) -> Plan[UnitAction]:
     never_done = facts.run != "" and facts.run == unit.run
     if goal.is_other(facts):
-        why = "its files changed" if facts.started != goal.files else "a resource of restart_on changed"
-        return _act(Restart(name=unit.name, reason=why, note=goal.noted(unit, facts), is_disruptive=not mine))
+        why = (
+            "its files changed"
+            if facts.started != goal.files
+            else "a resource of restart_on changed"
+        )
+        return _act(
+            Restart(
+                name=unit.name, reason=why, note=goal.noted(unit, facts), is_disruptive=not mine
+            )
+        )
     if never_done and unit.job:
         return Wait("JobQueued", f"a {unit.job} job for {unit.name} is queued", seconds=SOON)
     if never_done:
         note = goal.noted(unit, facts)
-        return _act(Restart(name=unit.name, reason="a restart was cut short", note=note, is_disruptive=not mine))
+        return _act(
+            Restart(
+                name=unit.name, reason="a restart was cut short", note=note, is_disruptive=not mine
+            )
+        )
     if facts.reload != goal.reload or (facts.changed and facts.changed == unit.changed):
         return _reload(goal, unit, facts, mine)
     return Converged()
@@ -87,7 +107,11 @@ def _reload(goal: Goal, unit: Unit, facts: UnitFacts, mine: bool) -> Plan[UnitAc
     if unit.job:
         return Wait("JobQueued", f"a {unit.job} job for {unit.name} is queued", seconds=SOON)
     if not unit.can_reload:
-        return _act(Restart(name=unit.name, reason=why, note=goal.noted(unit, facts), is_disruptive=not mine))
+        return _act(
+            Restart(
+                name=unit.name, reason=why, note=goal.noted(unit, facts), is_disruptive=not mine
+            )
+        )
     note = replace(facts, reload=goal.reload, changed=unit.changed)
     return _act(ReloadUnit(name=unit.name, reason=why, note=note, is_disruptive=not mine))
 
@@ -96,7 +120,9 @@ def _activating(goal: Goal, unit: Unit, facts: UnitFacts, mine: bool) -> Plan[Un
     if goal.is_other(facts):
         # What hangs with the old files must not keep the new ones from being tried.
         note = goal.noted(unit, facts)
-        return _act(Restart(name=unit.name, reason="its files changed", note=note, is_disruptive=not mine))
+        return _act(
+            Restart(name=unit.name, reason="its files changed", note=note, is_disruptive=not mine)
+        )
     if unit.oneshot and facts.completed:
         return Converged("Completed")
     if unit.result != "success":
@@ -120,7 +146,8 @@ def _inactive(goal: Goal, unit: Unit, facts: UnitFacts) -> Plan[UnitAction]:
     if goal.is_other(facts):
         note = goal.noted(unit, facts)
         return _act(
-            Start(name=unit.name, reason="the unit is inactive", note=note, is_disruptive=False), fields=("state",)
+            Start(name=unit.name, reason="the unit is inactive", note=note, is_disruptive=False),
+            fields=("state",),
         )
     if unit.oneshot and facts.completed:
         return Converged("Completed")
@@ -133,15 +160,23 @@ def _inactive(goal: Goal, unit: Unit, facts: UnitFacts) -> Plan[UnitAction]:
     seen_to_end = bool(unit.invocation) and unit.run != facts.run and unit.result == "success"
     if unit.oneshot and (seen_to_end or unit.finished):
         ended = Note(
-            name=unit.name, reason="it ran to its end", note=replace(facts, completed=True), is_disruptive=False
+            name=unit.name,
+            reason="it ran to its end",
+            note=replace(facts, completed=True),
+            is_disruptive=False,
         )
         return Act((ended,), drift=False)
-    # Stopped by hand is drift, repaired at once; what ended by itself, or leaves no trace of how, is paced.
+    # Stopped by hand is drift, repaired at once; what ended by itself, or leaves no trace of how,
+    # is paced.
     again = unit.ended or not unit.invocation
     return _act(
-        Start(name=unit.name, reason="the unit is inactive", is_disruptive=False), fields=("state",), again=again
+        Start(name=unit.name, reason="the unit is inactive", is_disruptive=False),
+        fields=("state",),
+        again=again,
     )
 
 
-def _act(action: UnitAction, *, fields: tuple[str, ...] = (), again: bool = False) -> Act[UnitAction]:
+def _act(
+    action: UnitAction, *, fields: tuple[str, ...] = (), again: bool = False
+) -> Act[UnitAction]:
     return Act((action,), fields, again)

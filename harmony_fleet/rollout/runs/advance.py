@@ -44,7 +44,10 @@ def advance(run: TaskRun, known: Mapping[str, Evidence], now: datetime) -> TaskR
     if run.phase != "Running":
         return run
     deadline = parse_time(run.deadline)
-    targets = [_follow(target, known.get(target.device, Evidence()), deadline, now) for target in run.targets]
+    targets = [
+        _follow(target, known.get(target.device, Evidence()), deadline, now)
+        for target in run.targets
+    ]
     targets = _begin(run, targets, late=now >= deadline)
     phase, reason = _phase(run, targets)
     return run.model_copy(update={"targets": targets, "phase": phase, "reason": reason})
@@ -76,25 +79,43 @@ def _relayed(target: TaskTarget, seen: Evidence, deadline: datetime) -> TaskTarg
         return target
     resource = _resource(seen.status, target.attempt_id)
     if resource is None:
-        refused = seen.status.rejected.reason if seen.status.rejected is not None else seen.status.reason
-        return _end(target, "failed", refused or "Rejected") if seen.status.phase in _NOES else target
+        refused = (
+            seen.status.rejected.reason if seen.status.rejected is not None else seen.status.reason
+        )
+        return (
+            _end(target, "failed", refused or "Rejected") if seen.status.phase in _NOES else target
+        )
     detail = resource.status
     if not isinstance(detail, UpgradeDetail):
-        return _end(target, "failed", resource.reason or "Failed") if resource.phase == "Failed" else target
+        return (
+            _end(target, "failed", resource.reason or "Failed")
+            if resource.phase == "Failed"
+            else target
+        )
     boots = {"boot_id_before": _cut(detail.bootIdBefore), "boot_id_after": _cut(detail.bootIdAfter)}
     target = _set(target, phase=detail.phase, **boots)
     if detail.phase in FAILED:
-        return _end(target, "repair-required" if detail.phase == "repair-required" else "failed", detail.reason)
+        return _end(
+            target,
+            "repair-required" if detail.phase == "repair-required" else "failed",
+            detail.reason,
+        )
     if detail.phase != "complete":
         return _set(target, state="upgrading", reason=_cut(detail.reason))
     return _completed(target, detail, seen.told_at, deadline)
 
 
-def _completed(target: TaskTarget, detail: UpgradeDetail, told_at: datetime, deadline: datetime) -> TaskTarget:
-    """`complete` counts only with its evidence, and in time: another boot id, or that nothing was changed."""
+def _completed(
+    target: TaskTarget, detail: UpgradeDetail, told_at: datetime, deadline: datetime
+) -> TaskTarget:
+    """`complete` counts only with its evidence, and in time: another boot id, or that nothing was
+    changed.
+    """
     result = detail.result
     unchanged = detail.reason == "NothingToUpgrade" and result is not None and not _changed(result)
-    rebooted = detail.bootIdBefore and detail.bootIdAfter and detail.bootIdBefore != detail.bootIdAfter
+    rebooted = (
+        detail.bootIdBefore and detail.bootIdAfter and detail.bootIdBefore != detail.bootIdAfter
+    )
     if not rebooted and not unchanged:
         return _end(target, "failed", "BootIdUnchanged")
     if result is not None and result.dpkgAudit:
@@ -102,7 +123,9 @@ def _completed(target: TaskTarget, detail: UpgradeDetail, told_at: datetime, dea
     if told_at > deadline:
         return _end(target, "failed", "DeadlineExceeded")
     upgraded = len(result.upgraded) if result is not None else 0
-    return _set(target, state="complete", reason="", completed_at=format_time(told_at), upgraded=upgraded)
+    return _set(
+        target, state="complete", reason="", completed_at=format_time(told_at), upgraded=upgraded
+    )
 
 
 def _changed(result: UpgradeResult) -> bool:
@@ -120,7 +143,8 @@ def _resource(status: DeploymentStatus, attempt: str) -> ResourceStatus | None:
 def _beat_after(target: TaskTarget, heard: datetime | None, deadline: datetime) -> bool:
     """Return whether a heartbeat is known to have come after `complete` and before the deadline.
 
-    Times on the wire are cut to milliseconds, so it has to be later by one: the same one is not after itself.
+    Times on the wire are cut to milliseconds, so it has to be later by one: the same one is not
+    after itself.
     """
     if heard is None or target.completed_at is None:
         return False
@@ -137,10 +161,15 @@ def _begin(run: TaskRun, targets: Sequence[TaskTarget], *, late: bool) -> list[T
     elif late:
         stop = "DeadlineExceeded"
     if stop:
-        return [_end(target, "skipped", stop) if target.state == "pending" else target for target in targets]
+        return [
+            _end(target, "skipped", stop) if target.state == "pending" else target
+            for target in targets
+        ]
     behind = min((target.wave for target in targets if target.state != "succeeded"), default=0)
     return [
-        _set(target, state="requested") if target.state == "pending" and target.wave == behind else target
+        _set(target, state="requested")
+        if target.state == "pending" and target.wave == behind
+        else target
         for target in targets
     ]
 

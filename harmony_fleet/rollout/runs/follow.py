@@ -1,7 +1,8 @@
-"""Carry a run on: look, decide by `advance`, write the run by CAS, and only then what follows from it.
+"""Carry a run on: look, decide by `advance`, write the run by CAS, and only then what follows from
+it.
 
-Whatever is written follows from the run as it stands in the bucket, and is the same whoever writes it: a watcher that
-is killed, or a second one, asks for no attempt twice.
+Whatever is written follows from the run as it stands in the bucket, and is the same whoever writes
+it: a watcher that is killed, or a second one, asks for no attempt twice.
 """
 
 from __future__ import annotations
@@ -33,11 +34,15 @@ _NEVER_BEGAN: Final = frozenset({"EarlierWaveFailed", "Cancelled"})
 
 Show = Callable[[TaskRun], None]
 Keys = Callable[[], Signing]
-"""Looks the signing keys up; at each step, so that several watchers of one home sign alike while keys come and go."""
+"""Looks the signing keys up; at each step, so that several watchers of one home sign alike while
+keys come and go.
+"""
 
 
 async def follow(store: Store, run_uid: str, keys: Keys, show: Show = lambda _run: None) -> TaskRun:
-    """Until the run ended, and what it left at devices that answer is taken off. Raises Unreachable, InvalidInput."""
+    """Until the run ended, and what it left at devices that answer is taken off. Raises
+    Unreachable, InvalidInput.
+    """
     lost: float | None = None
     while True:
         try:
@@ -58,7 +63,9 @@ async def follow(store: Store, run_uid: str, keys: Keys, show: Show = lambda _ru
 
 
 async def step(store: Store, run_uid: str, signing: Signing) -> tuple[TaskRun, bool]:
-    """One look and what follows; the run, and whether nothing of it is left in ``desired-state``."""
+    """One look and what follows; the run, and whether nothing of it is left in
+    ``desired-state``.
+    """
     stored = await load(store, run_uid)
     known = await _evidence(store, stored.run)
     stored = await update(store, stored, advance(stored.run, known, await store.now()))
@@ -69,29 +76,41 @@ async def step(store: Store, run_uid: str, signing: Signing) -> tuple[TaskRun, b
 async def _evidence(store: Store, run: TaskRun) -> dict[str, Evidence]:
     async def one(target: TaskTarget) -> tuple[str, Evidence]:
         found, device = await asyncio.gather(
-            read_deployment(store, DeploymentKey(target.device, run.deployment)), read_device(store, target.device)
+            read_deployment(store, DeploymentKey(target.device, run.deployment)),
+            read_device(store, target.device),
         )
         return target.device, Evidence(found.actual.status, found.actual.created, device.heard)
 
-    return dict(await gather_bounded(one, [target for target in run.targets if target.state in ACTIVE]))
+    return dict(
+        await gather_bounded(one, [target for target in run.targets if target.state in ACTIVE])
+    )
 
 
 async def _request(store: Store, stored: StoredRun, signing: Signing) -> StoredRun:
     """Have each requested attempt's manifest desired. What can't be is told to the run."""
 
     async def one(target: TaskTarget) -> tuple[str, Evidence]:
-        refused = await _write(store, stored.run, target.device, manifest_of(stored.run, target), signing)
+        refused = await _write(
+            store, stored.run, target.device, manifest_of(stored.run, target), signing
+        )
         return target.device, Evidence(refused=refused)
 
     wanted = [target for target in stored.run.targets if target.state == "requested"]
     refused = {name: seen for name, seen in await gather_bounded(one, wanted) if seen.refused}
-    return await update(store, stored, advance(stored.run, refused, await store.now())) if refused else stored
+    return (
+        await update(store, stored, advance(stored.run, refused, await store.now()))
+        if refused
+        else stored
+    )
 
 
-async def _write(store: Store, run: TaskRun, name: str, manifest: Manifest, signing: Signing) -> str:
+async def _write(
+    store: Store, run: TaskRun, name: str, manifest: Manifest, signing: Signing
+) -> str:
     """Write it unless it stands; why it can't be, as a code. Who was faster wrote the same.
 
-    A device isn't to blame where this watcher has no signing key: that is raised, and one who has goes on.
+    A device isn't to blame where this watcher has no signing key: that is raised, and one who has
+    goes on.
     """
     found, device = await asyncio.gather(
         read_deployment(store, DeploymentKey(name, run.deployment)), read_device(store, name)
@@ -112,7 +131,9 @@ async def _write(store: Store, run: TaskRun, name: str, manifest: Manifest, sign
 
 
 async def tidy(store: Store, run: TaskRun, signing: Signing) -> bool:
-    """Take ended attempts off their devices, and purge the keys of those that are; whether nothing is left."""
+    """Take ended attempts off their devices, and purge the keys of those that are; whether nothing
+    is left.
+    """
 
     async def one(target: TaskTarget) -> bool:
         found = await read_deployment(store, DeploymentKey(target.device, run.deployment))
@@ -120,11 +141,21 @@ async def tidy(store: Store, run: TaskRun, signing: Signing) -> bool:
         if standing is None:
             return True
         if not standing.removed or (signing.problem(standing) and not gone(found)):
-            await _write(store, run, target.device, Manifest(deployment=run.deployment, removed=True), signing)
+            await _write(
+                store,
+                run,
+                target.device,
+                Manifest(deployment=run.deployment, removed=True),
+                signing,
+            )
             return False
         return await _purged(store, found)
 
-    ended = [target for target in run.targets if target.state in ENDED and target.reason not in _NEVER_BEGAN]
+    ended = [
+        target
+        for target in run.targets
+        if target.state in ENDED and target.reason not in _NEVER_BEGAN
+    ]
     return all(await gather_bounded(one, ended))
 
 
@@ -139,7 +170,9 @@ async def _purged(store: Store, found: Deployment) -> bool:
 
 
 async def _tidy_up(store: Store, run: TaskRun, keys: Keys, *, done: bool) -> None:
-    """Go on for a while. A device that is away lets go when it is back; `harmony fleet controller` then purges."""
+    """Go on for a while. A device that is away lets go when it is back; `harmony fleet controller`
+    then purges.
+    """
     until = time.monotonic() + TIDY_SECONDS
     while not done and time.monotonic() < until:
         await asyncio.sleep(LOOK_SECONDS)
@@ -154,7 +187,8 @@ async def _answering(store: Store, run: TaskRun) -> bool:
 
     async def one(target: TaskTarget) -> bool:
         found, device = await asyncio.gather(
-            read_deployment(store, DeploymentKey(target.device, run.deployment)), read_device(store, target.device)
+            read_deployment(store, DeploymentKey(target.device, run.deployment)),
+            read_device(store, target.device),
         )
         return found.desired.manifest is not None and not device.silent(now)
 

@@ -32,12 +32,22 @@ class Request:
     schedule: str | None = None
 
 
-def freeze(request: Request, devices: Sequence[Device], active: Sequence[TaskRun], now: datetime) -> TaskRun:
+def freeze(
+    request: Request, devices: Sequence[Device], active: Sequence[TaskRun], now: datetime
+) -> TaskRun:
     """The run, not begun. `now` is the server's time. Raises InvalidInput or Refused."""
     if not devices:
-        raise InvalidInput("NoDevice", "cannot start a run: no enabled device is selected", "see: harmony fleet status")
+        raise InvalidInput(
+            "NoDevice",
+            "cannot start a run: no enabled device is selected",
+            "see: harmony fleet status",
+        )
     if len(devices) > MAX_TARGETS:
-        raise InvalidInput("TooManyTargets", f"cannot start a run of more than {MAX_TARGETS} devices", "select fewer")
+        raise InvalidInput(
+            "TooManyTargets",
+            f"cannot start a run of more than {MAX_TARGETS} devices",
+            "select fewer",
+        )
     _check_capable(devices)
     _check_free(devices, active)
     heard = [device.name for device in devices if not device.silent(now)]
@@ -61,30 +71,44 @@ def freeze(request: Request, devices: Sequence[Device], active: Sequence[TaskRun
     )
 
 
-def split(heard: Sequence[str], silent: Sequence[str], budget: int, canary: int | None) -> list[list[str]]:
-    """Waves of at most `budget` unavailable devices, the canary first, silent ones last: they hold nothing up so.
+def split(
+    heard: Sequence[str], silent: Sequence[str], budget: int, canary: int | None
+) -> list[list[str]]:
+    """Waves of at most `budget` unavailable devices, the canary first, silent ones last: they hold
+    nothing up so.
 
-    A device that is silent already counts as unavailable all along. Raises Refused where the budget can't be met.
+    A device that is silent already counts as unavailable all along. Raises Refused where the budget
+    can't be met.
     """
     room = budget - len(silent)
     if budget < 1 or (heard and room < 1) or len(silent) > budget:
         told = f", and {len(silent)} of the selected are silent already" if silent else ""
-        raise _never(f"--max-unavailable is {budget}{told}", f"--max-unavailable {len(silent) + 1}, or select others")
+        raise _never(
+            f"--max-unavailable is {budget}{told}",
+            f"--max-unavailable {len(silent) + 1}, or select others",
+        )
     if canary is not None and not 1 <= canary <= max(room, 1):
-        raise _never(f"a canary of {canary} is more than may be unavailable at once", "a smaller --canary")
+        raise _never(
+            f"a canary of {canary} is more than may be unavailable at once", "a smaller --canary"
+        )
     first = canary or 0
-    waves = [list(heard[:first])] + [list(heard[at : at + room]) for at in range(first, len(heard), max(room, 1))]
+    waves = [list(heard[:first])] + [
+        list(heard[at : at + room]) for at in range(first, len(heard), max(room, 1))
+    ]
     return [wave for wave in (*waves, list(silent)) if wave]
 
 
 def _never(why: str, hint: str) -> Refused:
-    return Refused("BudgetNeverMet", f"cannot start a run that could never go on: {why}", f"use {hint}")
+    return Refused(
+        "BudgetNeverMet", f"cannot start a run that could never go on: {why}", f"use {hint}"
+    )
 
 
 def _check_capable(devices: Sequence[Device]) -> None:
     wanted = Manifest(deployment="x", scores=[_score("x", "x", "2026-01-01T00:00:00Z")])
     lacking = [
-        (device.name, kind_problem(wanted, device) if device.info else "never told of itself") for device in devices
+        (device.name, kind_problem(wanted, device) if device.info else "never told of itself")
+        for device in devices
     ]
     lacking = [(name, problem) for name, problem in lacking if problem]
     if lacking:

@@ -32,4 +32,6 @@ def request(schedule: Schedule, lineage: str, at: datetime) -> Request:
     """Return the request of a schedule for the time `at`."""
     uid = uuid.uuid5(uuid.UUID(lineage), f"{schedule.name} {format_time(at)}")
     span = timedelta(seconds=seconds(schedule.deadline) or 0)
-    return Request(str(uid), lineage, span, schedule.max_unavailable, schedule.canary, schedule.name)
+    return Request(
+        str(uid), lineage, span, schedule.max_unavailable, schedule.canary, schedule.name
+    )

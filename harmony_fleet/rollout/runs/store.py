@@ -34,7 +34,9 @@ def decode(entry: Entry) -> StoredRun:
         problem = error.code
     if problem:
         raise InvalidInput(
-            "RunUnreadable", f"cannot read the run {entry.key}: {problem}", "use a harmony of the version that wrote it"
+            "RunUnreadable",
+            f"cannot read the run {entry.key}: {problem}",
+            "use a harmony of the version that wrote it",
         )
     return StoredRun(run, entry.revision)
 
@@ -48,17 +50,27 @@ async def load(store: Store, run_uid: str) -> StoredRun:
 
 
 async def find(store: Store, name: str) -> StoredRun:
-    """The run whose id begins with `name`. Raises InvalidInput where none, or more than one, does."""
-    found = [entry for key, entry in (await store.entries(TASK_RUNS)).items() if key.startswith(name)]
+    """The run whose id begins with `name`. Raises InvalidInput where none, or more than one,
+    does.
+    """
+    found = [
+        entry for key, entry in (await store.entries(TASK_RUNS)).items() if key.startswith(name)
+    ]
     if not name or not found:
         raise _unknown(name)
     if len(found) > 1:
-        raise InvalidInput("RunAmbiguous", f"cannot choose a run: {len(found)} begin with {name}", "write more of it")
+        raise InvalidInput(
+            "RunAmbiguous",
+            f"cannot choose a run: {len(found)} begin with {name}",
+            "write more of it",
+        )
     return decode(found[0])
 
 
 def _unknown(name: str) -> InvalidInput:
-    return InvalidInput("NotFound", f"cannot find a run {name}", "see them with: harmony upgrade list")
+    return InvalidInput(
+        "NotFound", f"cannot find a run {name}", "see them with: harmony upgrade list"
+    )
 
 
 async def all_runs(store: Store) -> list[TaskRun]:

@@ -1,4 +1,6 @@
-"""Threads for blocking work: how many, in which order, and what becomes of what nobody waits for any more."""
+"""Threads for blocking work: how many, in which order, and what becomes of what nobody waits for
+any more.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ def crews() -> list[threading.Thread]:
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For few: on a busy machine a thread may well have nothing to do for so long, and another comes after it."""
+    """For few: on a busy machine a thread may well have nothing to do for so long, and another
+    comes after it.
+    """
     monkeypatch.setattr(module, "_IDLE_SECONDS", 0.05)
 
 
@@ -70,7 +74,10 @@ async def test_as_many_as_there_may_be_and_no_more() -> None:
 async def test_one_that_hangs_holds_up_no_other() -> None:
     crew, gate = ThreadPool(2), threading.Event()
     hangs = crew.start(lambda: gate.wait(60))
-    assert await asyncio.gather(*(crew.start(lambda: "goes on") for _ in range(50))) == ["goes on"] * 50
+    assert (
+        await asyncio.gather(*(crew.start(lambda: "goes on") for _ in range(50)))
+        == ["goes on"] * 50
+    )
     assert not hangs.done()
     gate.set()
     assert await hangs
@@ -122,7 +129,10 @@ async def test_where_no_more_threads_can_be_had_those_that_are_there_do_it_all()
         patch.setattr(threading.Thread, "start", refuse)
         others = [crew.start(lambda: "goes on") for _ in range(3)]
         gate.set()
-        assert await asyncio.wait_for(asyncio.gather(first, *others), 60) == [True, *["goes on"] * 3]
+        assert await asyncio.wait_for(asyncio.gather(first, *others), 60) == [
+            True,
+            *["goes on"] * 3,
+        ]
     assert await asyncio.wait_for(crew.start(lambda: "goes on"), 60) == "goes on"
 
 

@@ -1,4 +1,6 @@
-"""A log that something flaps into stays small, loses no other record, and says how many it left out."""
+"""A log that something flaps into stays small, loses no other record, and says how many it left
+out.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def test_a_flapping_resource_is_told_a_few_times_and_then_once_a_minute() -> Non
     told = []
     for _ in range(600):
         for phase, reason in (("Ready", None), ("Degraded", "CrashLoop")):
-            told += passed(bounds, record("%s is %s", "File/a", phase, resource="File/a", reason=reason))
+            told += passed(
+                bounds, record("%s is %s", "File/a", phase, resource="File/a", reason=reason)
+            )
         now.seconds += 1
     assert len(told) <= 2 * (BURST + 600 / SECONDS)
     assert told[-1].endswith("more like this)")

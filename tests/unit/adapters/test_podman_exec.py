@@ -1,4 +1,6 @@
-"""An exec probe that hangs: podman can't end it, so that it must not be joined by another one each period."""
+"""An exec probe that hangs: podman can't end it, so that it must not be joined by another one each
+period.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ class Service:
             await reader.read()  # until the client hangs up
         else:
             status, body = answer
-            writer.write(f"HTTP/1.1 {status} X\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+            writer.write(
+                f"HTTP/1.1 {status} X\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+            )
             await writer.drain()
         writer.close()
 
@@ -89,7 +93,9 @@ async def test_what_hangs_is_run_once(service: Service, podman: Podman) -> None:
 
 
 @pytest.mark.parametrize("forgotten", [False, True])
-async def test_it_is_run_again_once_the_first_is_over(service: Service, podman: Podman, forgotten: bool) -> None:
+async def test_it_is_run_again_once_the_first_is_over(
+    service: Service, podman: Podman, forgotten: bool
+) -> None:
     await hang(service, podman, "look")
     if forgotten:
         service.sessions[0] = "gone"

@@ -12,7 +12,13 @@ from harmony_agent.core.paths import PathSet, below
 
 @pytest.mark.parametrize(
     ("path", "directory", "is_below"),
-    [("/a", "/a", True), ("/a/b", "/a", True), ("/ab", "/a", False), ("/", "/a", False), ("/a", "", True)],
+    [
+        ("/a", "/a", True),
+        ("/a/b", "/a", True),
+        ("/ab", "/a", False),
+        ("/", "/a", False),
+        ("/a", "", True),
+    ],
 )
 def test_below(path: str, directory: str, is_below: bool) -> None:
     assert below(path, directory) is is_below
@@ -50,6 +56,8 @@ def test_homes_and_links(tmp_path: Path) -> None:
     (tmp_path / "root").symlink_to(tmp_path)
     guarded = ProtectedPaths([], f"{tmp_path}/way", [f"{tmp_path}/root"])
     for home in ("way", "home", "root/home"):
-        assert PathSet(guarded.files).touched_by(f"{tmp_path}/{home}/.config/systemd/user/x.service"), home
+        assert PathSet(guarded.files).touched_by(
+            f"{tmp_path}/{home}/.config/systemd/user/x.service"
+        ), home
         assert PathSet(guarded.mounts).touched_by(f"{tmp_path}/{home}/.local"), home
         assert not PathSet(guarded.files).touched_by(f"{tmp_path}/{home}/data"), home

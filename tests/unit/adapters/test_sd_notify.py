@@ -50,7 +50,9 @@ def entry(data: bytes) -> dict[str, str]:
 
 
 def record(message: str, *args: Any, level: int = logging.INFO, **extra: Any) -> logging.LogRecord:
-    made = logging.LogRecord("harmony_agent.engine", level, __file__, 1, message, args, None, "work")
+    made = logging.LogRecord(
+        "harmony_agent.engine", level, __file__, 1, message, args, None, "work"
+    )
     made.__dict__.update(extra)
     return made
 
@@ -72,7 +74,9 @@ def test_readiness_to_an_abstract_address(tmp_path: Path) -> None:
         assert manager.recv(100) == b"READY=1"
 
 
-@pytest.mark.parametrize("environ", [{}, {"NOTIFY_SOCKET": ""}, {"NOTIFY_SOCKET": "/nowhere/at/all"}])
+@pytest.mark.parametrize(
+    "environ", [{}, {"NOTIFY_SOCKET": ""}, {"NOTIFY_SOCKET": "/nowhere/at/all"}]
+)
 def test_nobody_listens(environ: dict[str, str]) -> None:
     sd_notify.notify("READY=1", environ)
 
@@ -99,8 +103,12 @@ def test_fields_without_value_are_left_out(handler: JournalHandler, journal: soc
     assert {name for name in found if name.startswith("HARMONY_")} == {"HARMONY_DEVICE"}
 
 
-@pytest.mark.parametrize("text", ["two\nlines", "a=b", "", "\n", "é\U0001f600", "FAKE\nPRIORITY=0\nMESSAGE=x"])
-def test_no_text_makes_another_field(handler: JournalHandler, journal: socket.socket, text: str) -> None:
+@pytest.mark.parametrize(
+    "text", ["two\nlines", "a=b", "", "\n", "é\U0001f600", "FAKE\nPRIORITY=0\nMESSAGE=x"]
+)
+def test_no_text_makes_another_field(
+    handler: JournalHandler, journal: socket.socket, text: str
+) -> None:
     handler.emit(record("%s", text, reason=text or "-"))
     found = entry(journal.recv(65536))
     assert found["MESSAGE"] == text
@@ -115,14 +123,22 @@ def test_text_that_is_no_unicode(handler: JournalHandler, journal: socket.socket
 
 @pytest.mark.parametrize(
     ("level", "priority"),
-    [(logging.DEBUG, "7"), (logging.INFO, "6"), (logging.WARNING, "4"), (logging.ERROR, "3"), (logging.CRITICAL, "2")],
+    [
+        (logging.DEBUG, "7"),
+        (logging.INFO, "6"),
+        (logging.WARNING, "4"),
+        (logging.ERROR, "3"),
+        (logging.CRITICAL, "2"),
+    ],
 )
 def test_levels(handler: JournalHandler, journal: socket.socket, level: int, priority: str) -> None:
     handler.emit(record("x", level=level))
     assert entry(journal.recv(65536))["PRIORITY"] == priority
 
 
-def test_a_journal_that_hangs_stops_nobody_and_is_used_again(handler: JournalHandler, journal: socket.socket) -> None:
+def test_a_journal_that_hangs_stops_nobody_and_is_used_again(
+    handler: JournalHandler, journal: socket.socket
+) -> None:
     began = time.monotonic()
     for index in range(5000):
         handler.emit(record("%s", "x" * 200 + str(index)))
@@ -136,7 +152,9 @@ def test_a_journal_that_hangs_stops_nobody_and_is_used_again(handler: JournalHan
     assert entry(journal.recv(65536))["MESSAGE"] == "again"
 
 
-def test_a_journal_that_went_away_is_no_error(handler: JournalHandler, journal: socket.socket) -> None:
+def test_a_journal_that_went_away_is_no_error(
+    handler: JournalHandler, journal: socket.socket
+) -> None:
     journal.close()
     handler.emit(record("into nothing"))
 
@@ -155,7 +173,11 @@ def test_without_a_journal_there_is_no_handler(tmp_path: Path) -> None:
 
 @pytest.fixture
 def restored() -> Iterator[None]:
-    root, ours, nats = logging.getLogger(), logging.getLogger("harmony_agent"), logging.getLogger("nats")
+    root, ours, nats = (
+        logging.getLogger(),
+        logging.getLogger("harmony_agent"),
+        logging.getLogger("nats"),
+    )
     before = (root.handlers[:], root.level, ours.level, nats.level)
     yield
     for handler in root.handlers:
@@ -169,7 +191,9 @@ def restored() -> Iterator[None]:
 
 @pytest.mark.usefixtures("restored")
 @pytest.mark.parametrize(("verbose", "level"), [(False, logging.INFO), (True, logging.DEBUG)])
-def test_logs_go_to_standard_error_where_systemd_did_not_start_us(verbose: bool, level: int) -> None:
+def test_logs_go_to_standard_error_where_systemd_did_not_start_us(
+    verbose: bool, level: int
+) -> None:
     set_up_logging("pi-01", verbose=verbose, environ={})
     (only,) = logging.getLogger().handlers
     assert isinstance(only, logging.StreamHandler)
@@ -179,7 +203,9 @@ def test_logs_go_to_standard_error_where_systemd_did_not_start_us(verbose: bool,
 
 
 @pytest.mark.usefixtures("restored")
-def test_logs_go_to_the_journal_where_systemd_did(journal: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_logs_go_to_the_journal_where_systemd_did(
+    journal: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
     defaults = ("pi-01", journal.getsockname())
     monkeypatch.setattr(sd_notify, "JournalHandler", lambda _device: JournalHandler(*defaults))
     set_up_logging("pi-01", verbose=False, environ={"JOURNAL_STREAM": "8:1"})
@@ -232,7 +258,9 @@ async def test_the_watchdog_is_fed_three_times_a_period_and_only_while_nothing_i
             with anyio.fail_after(5):
                 assert await asyncio.get_running_loop().sock_recv(manager, 100) == b"WATCHDOG=1"
             tasks.cancel_scope.cancel()
-    assert [record.getMessage() for record in caplog.records] == ["the queue makes no progress: the watchdog isn't fed"]
+    assert [record.getMessage() for record in caplog.records] == [
+        "the queue makes no progress: the watchdog isn't fed"
+    ]
 
 
 async def test_without_a_watchdog_nothing_is_fed() -> None:

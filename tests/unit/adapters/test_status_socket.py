@@ -38,7 +38,9 @@ async def test_the_agent_answers(tmp_path: Path, answers: list[object]) -> None:
 
 
 async def test_many_ask_at_once(tmp_path: Path, answers: list[object]) -> None:
-    found = await asyncio.gather(*(asyncio.to_thread(status_socket.ask, tmp_path) for _ in range(20)))
+    found = await asyncio.gather(
+        *(asyncio.to_thread(status_socket.ask, tmp_path) for _ in range(20))
+    )
     assert found == [answers[-1]] * 20
 
 
@@ -47,7 +49,9 @@ async def test_only_the_owner_may_ask(tmp_path: Path, answers: list[object]) -> 
     assert stat.S_IMODE((tmp_path / status_socket.NAME).stat().st_mode) == 0o600
 
 
-async def test_whoever_goes_away_in_the_middle_stops_nobody(tmp_path: Path, answers: list[object]) -> None:
+async def test_whoever_goes_away_in_the_middle_stops_nobody(
+    tmp_path: Path, answers: list[object]
+) -> None:
     answers.append("x" * 5_000_000)
     for _ in range(3):
         with socket.socket(socket.AF_UNIX) as rude:
@@ -57,7 +61,9 @@ async def test_whoever_goes_away_in_the_middle_stops_nobody(tmp_path: Path, answ
     assert await asyncio.to_thread(status_socket.ask, tmp_path) == "still here"
 
 
-async def test_the_socket_of_a_killed_agent_is_replaced_and_ours_goes_with_us(tmp_path: Path) -> None:
+async def test_the_socket_of_a_killed_agent_is_replaced_and_ours_goes_with_us(
+    tmp_path: Path,
+) -> None:
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(tmp_path / status_socket.NAME))
     task = asyncio.create_task(status_socket.serve(tmp_path, lambda: 1))
@@ -109,7 +115,9 @@ async def test_the_clock_is_the_kernels() -> None:
     assert clock.monotonic() >= before + 0.009
 
 
-def test_whether_it_is_synchronised_is_what_the_kernel_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whether_it_is_synchronised_is_what_the_kernel_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     assert SystemClock().synchronized() in (True, False)
 
     class Libc:
@@ -120,7 +128,12 @@ def test_whether_it_is_synchronised_is_what_the_kernel_says(monkeypatch: pytest.
             ctypes.cast(pointer, ctypes.POINTER(_Timex)).contents.status = self.status  # type: ignore[arg-type]
             return self.state
 
-    for state, status, said in ((0, 0x2001, True), (5, 0x0040, False), (5, 0x2041, False), (-1, 0, None)):
+    for state, status, said in (
+        (0, 0x2001, True),
+        (5, 0x0040, False),
+        (5, 0x2041, False),
+        (-1, 0, None),
+    ):
         monkeypatch.setattr(ctypes, "CDLL", functools.partial(Libc, state, status))
         assert SystemClock().synchronized() is said
 

@@ -20,14 +20,20 @@ STATUS = {"attemptId": "a1", "runUid": "r1", "deviceId": "pi-01", "phase": "pref
 
 
 @asynccontextmanager
-async def answering(path: Path, answer: Any, asked: list[Any] | None = None) -> AsyncIterator[SocketUpdater]:
-    """A socket on which one fixed answer is given; bytes as they are, else JSON and a line's end."""
+async def answering(
+    path: Path, answer: Any, asked: list[Any] | None = None
+) -> AsyncIterator[SocketUpdater]:
+    """A socket on which one fixed answer is given; bytes as they are, else JSON and a line's
+    end.
+    """
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         line = await reader.readline()
         if asked is not None:
             asked.append(json.loads(line))
-        writer.write(answer if isinstance(answer, bytes) else json.dumps({"v": 1, **answer}).encode() + b"\n")
+        writer.write(
+            answer if isinstance(answer, bytes) else json.dumps({"v": 1, **answer}).encode() + b"\n"
+        )
         writer.close()
 
     server = await asyncio.start_unix_server(connected, path)
@@ -57,7 +63,9 @@ async def test_a_request_has_exactly_its_four_fields(tmp_path: Path):
 
 
 async def test_blocked_that_did_not_start_is_not_durable(tmp_path: Path):
-    async with answering(tmp_path / "s", {"ok": True, "status": {**STATUS, "phase": "blocked"}}) as updater:
+    async with answering(
+        tmp_path / "s", {"ok": True, "status": {**STATUS, "phase": "blocked"}}
+    ) as updater:
         assert not (await updater.request(ASK)).durable
 
 

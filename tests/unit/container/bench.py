@@ -1,4 +1,6 @@
-"""What the tests of the Container kind share: a kind over fakes, and passes over it as the engine makes them."""
+"""What the tests of the Container kind share: a kind over fakes, and passes over it as the engine
+makes them.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ DEVICE = "pi-01"
 
 
 class Bench:
-    """A device with a fake engine, and an agent that can be restarted, or rebooted with its device."""
+    """A device with a fake engine, and an agent that can be restarted, or rebooted with its
+    device.
+    """
 
     def __init__(self) -> None:
         self.containers = FakeContainers()
@@ -50,7 +54,9 @@ class Bench:
     def want(self, spec: Container, *, restart_token: str = "") -> None:
         self.store.set_desired(spec, restart_token=restart_token)
 
-    async def once(self, name: str = "web", before: Callable[[Any], None] = lambda _action: None) -> Pass:
+    async def once(
+        self, name: str = "web", before: Callable[[Any], None] = lambda _action: None
+    ) -> Pass:
         return await run(self.kind, self.store, name, before)
 
     async def settle(self, name: str = "web") -> Plan[Any]:

@@ -47,10 +47,20 @@ async def test_errors_in_other_forms(text: str) -> None:
 
 
 def test_a_list_entry() -> None:
-    entry: dict[str, Any] = {"Id": "1", "Names": ["web"], "State": "running", "Labels": {"a": "b"}, "ExitCode": 0}
+    entry: dict[str, Any] = {
+        "Id": "1",
+        "Names": ["web"],
+        "State": "running",
+        "Labels": {"a": "b"},
+        "ExitCode": 0,
+    }
     entry |= {"StartedAt": 5, "ExitedAt": -1, "Pid": 7, "Networks": ["z", "a"]}
-    assert answers.listed(entry) == Listed("1", "web", "running", {"a": "b"}, 0, 5, -1, 7, ("a", "z"))
-    assert answers.listed({"Id": "1", "Names": None, "Labels": None}) == Listed("1", "", "unknown", {})
+    assert answers.listed(entry) == Listed(
+        "1", "web", "running", {"a": "b"}, 0, 5, -1, 7, ("a", "z")
+    )
+    assert answers.listed({"Id": "1", "Names": None, "Labels": None}) == Listed(
+        "1", "", "unknown", {}
+    )
 
 
 @pytest.mark.parametrize(
@@ -81,12 +91,23 @@ def test_an_inspected_container() -> None:
             "Healthcheck": {"Status": "unhealthy"},
         },
         "Config": {"Labels": None, "StopTimeout": 7},
-        "HostConfig": {"NetworkMode": "pasta", "Memory": 5, "PidsLimit": 6, "CpuQuota": 1, "CpuPeriod": 2},
+        "HostConfig": {
+            "NetworkMode": "pasta",
+            "Memory": 5,
+            "PidsLimit": 6,
+            "CpuQuota": 1,
+            "CpuPeriod": 2,
+        },
         "NetworkSettings": {"Networks": {"pasta": {}, "b": {}, "a": {}}},
     }
     state = answers.container(body)
     assert state.started == datetime(2026, 11, 29, 17, 0, 0, 123456, tzinfo=UTC)
-    assert (state.finished, state.exit_code, state.health, state.stop_timeout) == (None, 3, "unhealthy", 7)
+    assert (state.finished, state.exit_code, state.health, state.stop_timeout) == (
+        None,
+        3,
+        "unhealthy",
+        7,
+    )
     assert state.image_digest == DIGEST
     assert {name: state.config[name] for name in ("memory", "cpus", "pids", "network")} == {
         "memory": "5",
@@ -100,10 +121,14 @@ def test_an_inspected_container() -> None:
 
 def test_an_image() -> None:
     assert answers.image({"Id": "1", "Digest": "odd", "Config": None}).digest is None
-    assert answers.image({"Id": "1", "Digest": DIGEST, "Config": {"Entrypoint": ["/e"]}}).entrypoint == ("/e",)
+    assert answers.image(
+        {"Id": "1", "Digest": DIGEST, "Config": {"Entrypoint": ["/e"]}}
+    ).entrypoint == ("/e",)
 
 
-@pytest.mark.parametrize("text", [None, "", "never", "0001-01-01T00:00:00Z", "0001-01-01T01:00:00+01:00"])
+@pytest.mark.parametrize(
+    "text", [None, "", "never", "0001-01-01T00:00:00Z", "0001-01-01T01:00:00+01:00"]
+)
 def test_no_moment(text: str | None) -> None:
     assert answers.moment(text) is None
 
@@ -114,7 +139,9 @@ def test_a_moment_without_a_zone_is_utc() -> None:
 
 def test_events() -> None:
     line = b'{"Actor":{"ID":"1","Attributes":{"name":"web","io.harmony.device":"d"}}}'
-    assert answers.event(line) == ContainerEvent("1", "web", {"name": "web", "io.harmony.device": "d"})
+    assert answers.event(line) == ContainerEvent(
+        "1", "web", {"name": "web", "io.harmony.device": "d"}
+    )
     for odd in (b"", b"{}", b"[]", b'{"Actor":null}'):
         assert answers.event(odd) is None
 
@@ -136,7 +163,10 @@ def log_lines(chunks: list[bytes], most: int, limit: int) -> list[str]:
     return found.lines()
 
 
-@given(st.lists(st.text(st.characters(categories=["L", "N"]), min_size=1), max_size=20), st.integers(1, 9))
+@given(
+    st.lists(st.text(st.characters(categories=["L", "N"]), min_size=1), max_size=20),
+    st.integers(1, 9),
+)
 def test_log_lines_however_they_are_cut(lines: list[str], size: int) -> None:
     data = b"".join(frame(f"{line}\n".encode()) for line in lines)
     chunks = [data[at : at + size] for at in range(0, len(data), size)]

@@ -1,4 +1,6 @@
-"""Cut anywhere: whatever state, spec and moment of a SIGKILL, later passes converge, and nothing is done twice."""
+"""Cut anywhere: whatever state, spec and moment of a SIGKILL, later passes converge, and nothing is
+done twice.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,18 @@ SPECS: dict[str, dict[str, Any]] = {
     "init": INIT,
     "adopting": {"adopt": True, "hostname": "i"},
 }
-EVENTS = ("exit-0", "exit-1", "pause", "rename", "remove", "reboot", "power-cut", "lost", "limit", "agent-restart")
+EVENTS = (
+    "exit-0",
+    "exit-1",
+    "pause",
+    "rename",
+    "remove",
+    "reboot",
+    "power-cut",
+    "lost",
+    "limit",
+    "agent-restart",
+)
 
 
 class Cutter:
@@ -43,7 +56,9 @@ class Cutter:
 
 
 def happen(bench: Bench, event: str) -> None:
-    made = next((one for one in bench.containers.made.values() if one.id == bench.facts().get("id")), None)
+    made = next(
+        (one for one in bench.containers.made.values() if one.id == bench.facts().get("id")), None
+    )
     match event:
         case "reboot" | "power-cut":
             bench.reboot(power_cut=event == "power-cut")
@@ -98,7 +113,9 @@ async def cut_once(bench: Bench, at: int) -> None:
 @settings(max_examples=300, deadline=None)
 @given(
     steps=st.lists(
-        st.tuples(st.sampled_from(sorted(SPECS)), st.sampled_from(EVENTS), st.integers(0, 5)), min_size=1, max_size=5
+        st.tuples(st.sampled_from(sorted(SPECS)), st.sampled_from(EVENTS), st.integers(0, 5)),
+        min_size=1,
+        max_size=5,
     ),
     foreign=st.booleans(),
 )
@@ -118,11 +135,17 @@ async def _converges(steps: list[tuple[str, str, int]], *, foreign: bool) -> Non
     calls, notes = list(bench.containers.calls), list(bench.store.noted)
     result = await bench.once()
     assert isinstance(result.plan, Converged | Wait)
-    assert (bench.containers.calls, bench.store.noted) == (calls, notes), "a second pass does nothing"
+    assert (bench.containers.calls, bench.store.noted) == (calls, notes), (
+        "a second pass does nothing"
+    )
     ours = [one.name for one in bench.containers.made.values() if one.name != "theirs"]
     assert ours == ["web"]
     wanted = bench.store.desired("web").spec  # type: ignore[union-attr]
-    if wanted.state == "running" and isinstance(result.plan, Converged) and result.plan.phase == "Ready":
+    if (
+        wanted.state == "running"
+        and isinstance(result.plan, Converged)
+        and result.plan.phase == "Ready"
+    ):
         assert bench.containers.get("web").state == "running"
     bench.store.unset("web")
     for at in (0, 1, 5):
@@ -224,7 +247,9 @@ def observed(draw: st.DrawFn) -> Observed | None:
 
 
 @given(observed(), st.sampled_from(sorted(SPECS)), st.booleans())
-def test_nothing_that_is_not_ours_is_disturbed(seen: Observed | None, spec: str, owned: bool) -> None:
+def test_nothing_that_is_not_ours_is_disturbed(
+    seen: Observed | None, spec: str, owned: bool
+) -> None:
     """Without a record no action may touch what is there, unless it says that it disturbs."""
     store = FakeStore("Container")
     wanted: Container = web(**SPECS[spec])
@@ -234,7 +259,9 @@ def test_nothing_that_is_not_ours_is_disturbed(seen: Observed | None, spec: str,
     plan = decide("web", desired, store.record("web"), seen, "boot")
     if isinstance(plan, Act) and not owned:
         harmless = {"EnsureImage", "Create", "RunInit", "EndInit"}
-        assert all(action.is_disruptive or type(action).__name__ in harmless for action in plan.actions)
+        assert all(
+            action.is_disruptive or type(action).__name__ in harmless for action in plan.actions
+        )
     if seen is not None and seen.holder is not None and not wanted.adopt:
         assert isinstance(plan, Wait)
         assert plan.reason == "OwnershipConflict"

@@ -1,4 +1,6 @@
-"""Env files on a real file system: nothing outside the roots is read, whatever stands in the way."""
+"""Env files on a real file system: nothing outside the roots is read, whatever stands in the
+way.
+"""
 
 from __future__ import annotations
 

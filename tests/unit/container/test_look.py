@@ -1,4 +1,6 @@
-"""What a relist costs and says, who is whose, and what the engine asks of the reconciler besides."""
+"""What a relist costs and says, who is whose, and what the engine asks of the reconciler
+besides.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,9 @@ async def test_one_that_does_not_answer_stays_as_it_was_and_hides_no_other() -> 
     assert set(await bench.kind.relist()) == {"c1"}
 
 
-@pytest.mark.parametrize(("operation", "reason"), [("list", "Timeout"), ("inspect", "PodmanUnreachable")])
+@pytest.mark.parametrize(
+    ("operation", "reason"), [("list", "Timeout"), ("inspect", "PodmanUnreachable")]
+)
 async def test_a_service_that_does_not_answer_is_unknown(operation: str, reason: str) -> None:
     bench = Bench()
     await many(bench, 1)
@@ -96,7 +100,9 @@ async def test_a_container_that_goes_between_list_and_inspection_is_absent() -> 
 async def test_others_containers_of_this_device_are_not_listed() -> None:
     bench = Bench()
     await bench.made(web())
-    bench.containers.foreign("x", labels={"io.harmony.device": DEVICE, "io.harmony.resource": "Container/unknown"})
+    bench.containers.foreign(
+        "x", labels={"io.harmony.device": DEVICE, "io.harmony.resource": "Container/unknown"}
+    )
     assert set(await bench.kind.relist()) == {"web"}
 
 
@@ -199,7 +205,9 @@ async def test_logs_and_probes_go_to_the_recorded_container() -> None:
 def test_admission() -> None:
     kind = Bench().kind
     assert list(kind.admit(web(env_files=["/srv/a"], stop_signal="SIGTERM"))) == []
-    assert list(kind.admit(web(env_files=["/srv/a", "/etc/shadow", "/srvx/a"], stop_signal="SIGNOPE"))) == [
+    assert list(
+        kind.admit(web(env_files=["/srv/a", "/etc/shadow", "/srvx/a"], stop_signal="SIGNOPE"))
+    ) == [
         FieldError("env_files[1]", "PathOutsideRoots"),
         FieldError("env_files[2]", "PathOutsideRoots"),
         FieldError("stop_signal", "UnknownSignal"),

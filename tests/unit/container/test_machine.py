@@ -1,7 +1,9 @@
-"""Whatever happens, and wherever the agent is killed: what isn't ours, or was let go of, is there at the end as it was.
+"""Whatever happens, and wherever the agent is killed: what isn't ours, or was let go of, is there
+at the end as it was.
 
-A machine of random steps: two deployments, apply, leave, orphan, adopt, strangers, the agent killed ahead of any change
-that it asks of podman or of the ledger. The model is a list of what must be there, and how.
+A machine of random steps: two deployments, apply, leave, orphan, adopt, strangers, the agent killed
+ahead of any change that it asks of podman or of the ledger. The model is a list of what must be
+there, and how.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ RUNS = settings(max_examples=300, stateful_step_count=14, deadline=None)
 
 
 class Life(RuleBasedStateMachine):
-    """One name, one device. `spared` is id -> (name, whether it runs) of all that must outlive us."""
+    """One name, one device. `spared` is id -> (name, whether it runs) of all that must outlive
+    us.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,7 +55,9 @@ class Life(RuleBasedStateMachine):
 
     # What people do.
 
-    @precondition(lambda self: self.bench.containers.named("web") is None and not self._one_to_put_back())
+    @precondition(
+        lambda self: self.bench.containers.named("web") is None and not self._one_to_put_back()
+    )
     @rule(running=st.booleans())
     def stranger(self, *, running: bool) -> None:
         """Somebody makes a container of that name by hand."""
@@ -125,7 +131,9 @@ class Life(RuleBasedStateMachine):
         if before is not None and record is None and gone and before.on_remove == "orphan":
             self._let_go(before.facts)
         if before is None and record is not None and not record.facts.get("former"):
-            self.spared.pop(record.facts.get("id", ""), None)  # exactly as wanted, without adopt: ours
+            self.spared.pop(
+                record.facts.get("id", ""), None
+            )  # exactly as wanted, without adopt: ours
 
     def _let_go(self, facts: Any) -> None:
         """What is ours becomes somebody's; what was set aside stays so."""
@@ -141,12 +149,16 @@ class Life(RuleBasedStateMachine):
         return self.bench.store.record("web") is None and self.bench.store.desired("web") is None
 
     def _one_to_put_back(self) -> bool:
-        """Whether one is set aside now: a second of its name would be in its way, and that is waited for."""
+        """Whether one is set aside now: a second of its name would be in its way, and that is
+        waited for.
+        """
         return bool(self.bench.facts().get("former"))
 
     @invariant()
     def nothing_is_lost(self) -> None:
-        """However far it got, all of it still exists, under its name or the one that says whose it is."""
+        """However far it got, all of it still exists, under its name or the one that says whose it
+        is.
+        """
         for ident, (name, _) in self.spared.items():
             made = self.bench.containers.made.get(ident)
             assert made is not None, f"{name} is lost"
@@ -158,7 +170,10 @@ class Life(RuleBasedStateMachine):
         self.bench.restart_agent()
         self.bench.store.unset("web")
         self._passes(6)
-        there = {one.id: (one.name, one.state == "running") for one in self.bench.containers.made.values()}
+        there = {
+            one.id: (one.name, one.state == "running")
+            for one in self.bench.containers.made.values()
+        }
         assert there == self.spared
         assert self.bench.store.record("web") is None
 

@@ -13,9 +13,13 @@ CLOSED = ("/etc/harmony", "/run/user")
 
 
 def container(*sources: str) -> Container:
-    mounts = [{"type": "bind", "source": source, "target": f"/m{n}"} for n, source in enumerate(sources)]
+    mounts = [
+        {"type": "bind", "source": source, "target": f"/m{n}"} for n, source in enumerate(sources)
+    ]
     inits = [{"name": "i", "mounts": mounts}]
-    return Container.model_validate({"name": "web", "image": "x", "mounts": mounts, "init_containers": inits})
+    return Container.model_validate(
+        {"name": "web", "image": "x", "mounts": mounts, "init_containers": inits}
+    )
 
 
 def test_every_bind_is_named() -> None:
@@ -28,7 +32,8 @@ def test_every_bind_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("leads", "good"), [("/srv/a", True), ("/run/user/1000/bus", False), ("/run", False), ("/", False)]
+    ("leads", "good"),
+    [("/srv/a", True), ("/run/user/1000/bus", False), ("/run", False), ("/", False)],
 )
 async def test_a_link_is_seen_before_a_container_is_made(leads: str, good: bool) -> None:
     disk = FakeEnvFiles()

@@ -1,4 +1,6 @@
-"""Whole passes over a fake engine: each field set, changed, drifted and removed; ends, restarts, reboots, adoption."""
+"""Whole passes over a fake engine: each field set, changed, drifted and removed; ends, restarts,
+reboots, adoption.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,14 @@ import pytest
 
 from harmony_agent.core.errors import Transient
 from harmony_agent.core.reconciler import Act, Converged, Wait
-from harmony_agent.kinds.container.actions import Conclude, Create, EnsureImage, Remember, RunInit, Start
+from harmony_agent.kinds.container.actions import (
+    Conclude,
+    Create,
+    EnsureImage,
+    Remember,
+    RunInit,
+    Start,
+)
 from harmony_agent.kinds.container.apply import Applier
 from scores.container import Container
 from tests.fakes.containers import Made
@@ -59,7 +68,13 @@ async def test_a_changed_spec_pulls_first_and_then_replaces() -> None:
     bench.containers.registry["localhost/other"] = bench.containers.images[IMAGE]
     bench.want(other_image())
     assert await bench.settle() == Converged()
-    assert bench.done() == ["pull localhost/other", "stop web", "remove web", "create web", "start web"]
+    assert bench.done() == [
+        "pull localhost/other",
+        "stop web",
+        "remove web",
+        "create web",
+        "start web",
+    ]
     assert bench.containers.get("web").id != made.id
 
 
@@ -123,7 +138,9 @@ async def test_an_image_that_goes_away_before_the_creation() -> None:
         ({"healthcheck": {"command": ["/ok"]}}, {"healthcheck": "none"}, "healthcheck"),
     ],
 )
-async def test_drift_of_what_can_be_changed(fields: dict[str, Any], change: dict[str, str], field: str) -> None:
+async def test_drift_of_what_can_be_changed(
+    fields: dict[str, Any], change: dict[str, str], field: str
+) -> None:
     bench = Bench()
     made = await bench.made(web(**fields))
     made.config.update(change)
@@ -252,7 +269,9 @@ async def test_a_reboot_is_no_end_of_its_own(restart: str, *, power_cut: bool) -
 
 
 @pytest.mark.parametrize("power_cut", [True, False])
-async def test_what_completed_before_a_reboot_stays_so_and_what_was_interrupted_runs_again(*, power_cut: bool) -> None:
+async def test_what_completed_before_a_reboot_stays_so_and_what_was_interrupted_runs_again(
+    *, power_cut: bool
+) -> None:
     bench = Bench()
     await bench.made(web(restart="never"))
     bench.containers.exits("web", 0)
@@ -319,7 +338,9 @@ async def test_restart_on_restarts_once() -> None:
     assert (await bench.once()).actions == []
 
 
-async def test_a_restart_cut_before_it_happened_is_made_and_one_that_happened_is_not_repeated() -> None:
+async def test_a_restart_cut_before_it_happened_is_made_and_one_that_happened_is_not_repeated() -> (
+    None
+):
     bench = Bench()
     made = await bench.made(web(), restart_token="1")
     bench.want(web(), restart_token="2")
@@ -366,7 +387,10 @@ async def test_a_liveness_restart_is_counted() -> None:
     bench.containers.refuse("restart", "no luck")
     with pytest.raises(Transient) as caught:
         await bench.kind.restart("web")
-    assert (caught.value.reason, str(caught.value)) == ("RestartFailed", "cannot restart web: no luck")
+    assert (caught.value.reason, str(caught.value)) == (
+        "RestartFailed",
+        "cannot restart web: no luck",
+    )
 
 
 # Health.
@@ -452,7 +476,9 @@ async def test_lost_storage_that_only_the_start_shows() -> None:
     assert await bench.settle() == Converged()
     assert bench.containers.get("web").id != made.id
     bench.containers.exits("web", 1)
-    bench.containers.refuse("start", "mounting storage for container x: no such file or directory", times=2)
+    bench.containers.refuse(
+        "start", "mounting storage for container x: no such file or directory", times=2
+    )
     assert (await failure(bench)).reason == "StorageDamaged"
     assert await bench.settle() == Converged()
 
@@ -478,7 +504,9 @@ async def test_an_inspection_that_fails_changes_nothing() -> None:
         ("stop", {"state": "stopping"}, "StopFailed"),
     ],
 )
-async def test_what_podman_refuses_is_typed(operation: str, prepare: dict[str, Any], reason: str) -> None:
+async def test_what_podman_refuses_is_typed(
+    operation: str, prepare: dict[str, Any], reason: str
+) -> None:
     bench = Bench()
     made = await bench.made(web())
     for field, value in prepare.items():
@@ -748,7 +776,10 @@ async def test_words_are_withheld_while_env_files_cannot_be_checked() -> None:
 
 # Init containers.
 
-INITS = [{"name": "a", "command": ["x"]}, {"name": "b", "image": "localhost/other", "timeout_seconds": 5}]
+INITS = [
+    {"name": "a", "command": ["x"]},
+    {"name": "b", "image": "localhost/other", "timeout_seconds": 5},
+]
 
 
 def with_inits(**fields: Any) -> Any:

@@ -1,4 +1,6 @@
-"""No value of an environment variable leaves in an error, whatever fails and whatever podman says (row 18)."""
+"""No value of an environment variable leaves in an error, whatever fails and whatever podman says
+(row 18).
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def everything(error: BaseException | None) -> str:
 
 
 @pytest.mark.parametrize("value", [PASSWORD, FILED])
-@pytest.mark.parametrize("operation", ["pull", "create", "start", "inspect", "stop", "remove", "restart", "rename"])
+@pytest.mark.parametrize(
+    "operation", ["pull", "create", "start", "inspect", "stop", "remove", "restart", "rename"]
+)
 async def test_each_failure_in_turn(operation: str, value: str) -> None:
     bench = Bench()
     bench.env_files.files["/srv/secrets"] = f"TOKEN={FILED}\n".encode()
@@ -76,7 +80,12 @@ async def test_values_stay_out_of_what_is_shown_of_specs_plans_and_statuses() ->
     shown: list[str] = [repr(spec), repr(spec.init_containers)]
     result = await bench.once(before=lambda action: shown.append(repr(action)))
     observed = await bench.kind.observe("web")
-    shown += [repr(result), repr(observed), repr(bench.kind.detail("web", observed)), repr(bench.store.record("web"))]
+    shown += [
+        repr(result),
+        repr(observed),
+        repr(bench.kind.detail("web", observed)),
+        repr(bench.store.record("web")),
+    ]
     assert PASSWORD not in "".join(shown)
     assert FILED not in "".join(shown)
 

@@ -26,7 +26,9 @@ MINIMAL = {
 }
 
 
-def payload(spec: Container, image: Image = PLAIN, files: dict[str, str] | None = None) -> dict[str, Any]:
+def payload(
+    spec: Container, image: Image = PLAIN, files: dict[str, str] | None = None
+) -> dict[str, Any]:
     return made_of.payload(spec, {"l": "1"}, image, files or {})
 
 
@@ -49,7 +51,10 @@ PAYLOADS: list[tuple[dict[str, Any], dict[str, Any]]] = [
         {"cap_add": ["NET_ADMIN"], "cap_drop": ["ALL", "CAP_CHOWN"]},
         {"cap_add": ["CAP_NET_ADMIN"], "cap_drop": ["ALL", "CAP_CHOWN"]},
     ),
-    ({"read_only": True, "no_new_privileges": True}, {"read_only_filesystem": True, "no_new_privileges": True}),
+    (
+        {"read_only": True, "no_new_privileges": True},
+        {"read_only_filesystem": True, "no_new_privileges": True},
+    ),
     ({"memory": "64Mi"}, {"resource_limits": {"memory": {"limit": 67108864}}}),
     ({"cpus": 0.5}, {"resource_limits": {"cpu": {"period": 100000, "quota": 50000}}}),
     ({"pids": 10}, {"resource_limits": {"pids": {"limit": 10}}}),
@@ -81,14 +86,24 @@ PAYLOADS: list[tuple[dict[str, Any], dict[str, Any]]] = [
         },
         {
             "mounts": [
-                {"type": "bind", "source": "/srv/a", "destination": "/a", "options": ["rbind", "ro"]},
+                {
+                    "type": "bind",
+                    "source": "/srv/a",
+                    "destination": "/a",
+                    "options": ["rbind", "ro"],
+                },
                 {
                     "type": "tmpfs",
                     "source": "tmpfs",
                     "destination": "/c",
                     "options": ["nosuid", "nodev", "rw", "size=1048576"],
                 },
-                {"type": "tmpfs", "source": "tmpfs", "destination": "/d", "options": ["nosuid", "nodev", "ro"]},
+                {
+                    "type": "tmpfs",
+                    "source": "tmpfs",
+                    "destination": "/d",
+                    "options": ["nosuid", "nodev", "ro"],
+                },
             ],
             "volumes": [{"Name": "data", "Dest": "/b", "Options": ["rw"]}],
         },
@@ -134,7 +149,18 @@ def test_env_wins_over_env_files() -> None:
 def test_every_field_of_the_score_is_accounted_for() -> None:
     """A new field must either go into the making, or be known to take effect without it."""
     without = {
-        *("kind", "name", "after", "restart_on", "drift", "on_remove", "adopt", "restart", "state", "pull"),
+        *(
+            "kind",
+            "name",
+            "after",
+            "restart_on",
+            "drift",
+            "on_remove",
+            "adopt",
+            "restart",
+            "state",
+            "pull",
+        ),
         *("stop_grace_seconds", "readiness", "liveness"),
     }
     assert set(Container.model_fields) == without | made_of._MADE_OF
@@ -160,17 +186,19 @@ def test_label_stays_for_what_needs_no_new_container(fields: dict[str, Any]) -> 
     assert made_of.spec_label(web(**fields), {}) == made_of.spec_label(web(), {})
 
 
-@pytest.mark.parametrize("fields", [fields for fields, _ in PAYLOADS[1:] if set(fields) & made_of._MADE_OF])
+@pytest.mark.parametrize(
+    "fields", [fields for fields, _ in PAYLOADS[1:] if set(fields) & made_of._MADE_OF]
+)
 def test_label_differs_for_what_goes_into_the_making(fields: dict[str, Any]) -> None:
     assert made_of.spec_label(web(**fields), {}) != made_of.spec_label(web(), {})
 
 
 def test_label_is_the_same_for_the_same_spec_in_every_version_of_the_model() -> None:
-    """The bytes stand here: should others be digested, every container of every device would be made anew."""
+    """The bytes stand here: should others be digested, every container of every device would be
+    made anew.
+    """
     spec = web(command=["httpd"], env={"A": "1"}, mounts=[{"type": "tmpfs", "target": "/t"}])
-    made = (
-        b'{"command":["httpd"],"env":{"A":"1"},"image":"localhost/busybox","mounts":[{"target":"/t","type":"tmpfs"}]}'
-    )
+    made = b'{"command":["httpd"],"env":{"A":"1"},"image":"localhost/busybox","mounts":[{"target":"/t","type":"tmpfs"}]}'
     expected = "1:" + hashlib.sha256(made).hexdigest()
     assert made_of.spec_label(spec, {}) == expected
 
@@ -186,7 +214,9 @@ def test_a_new_field_with_a_default_changes_no_label() -> None:
 
 def test_label_follows_the_content_of_env_files() -> None:
     spec = web(env_files=["/srv/e"])
-    assert made_of.spec_label(spec, {"/srv/e": "sha256:a"}) != made_of.spec_label(spec, {"/srv/e": "sha256:b"})
+    assert made_of.spec_label(spec, {"/srv/e": "sha256:a"}) != made_of.spec_label(
+        spec, {"/srv/e": "sha256:b"}
+    )
 
 
 def test_init_payload_shares_mounts_and_network_but_no_ports() -> None:
@@ -199,7 +229,9 @@ def test_init_payload_shares_mounts_and_network_but_no_ports() -> None:
             {"name": "b", "image": "other", "mounts": []},
         ],
     )
-    first, second = (made_of.init_payload(spec, init, {"l": "1"}, PLAIN) for init in spec.init_containers)
+    first, second = (
+        made_of.init_payload(spec, init, {"l": "1"}, PLAIN) for init in spec.init_containers
+    )
     assert first == {
         "name": "web.init-a",
         "image": "localhost/busybox",
@@ -217,10 +249,17 @@ def test_init_payload_shares_mounts_and_network_but_no_ports() -> None:
 
 def test_env_file() -> None:
     content = b"# a comment\n\nA=1\n  B=two words \r\nC=a=b\nD=\n"
-    assert made_of.parse_env("/srv/e", content) == {"A": "1", "B": "two words ", "C": "a=b", "D": ""}
+    assert made_of.parse_env("/srv/e", content) == {
+        "A": "1",
+        "B": "two words ",
+        "C": "a=b",
+        "D": "",
+    }
 
 
-@pytest.mark.parametrize("content", [b"A=1\nhunter2\n", b"=hunter2", b"A=hun\0ter2", b"A=\xffhunter2"])
+@pytest.mark.parametrize(
+    "content", [b"A=1\nhunter2\n", b"=hunter2", b"A=hun\0ter2", b"A=\xffhunter2"]
+)
 def test_a_bad_env_file_is_refused_without_its_content(content: bytes) -> None:
     with pytest.raises(made_of.BadEnvFile) as caught:
         made_of.parse_env("/srv/e", content)
@@ -230,7 +269,8 @@ def test_a_bad_env_file_is_refused_without_its_content(content: bytes) -> None:
 
 @given(
     st.dictionaries(
-        st.text("ABC_", min_size=1), st.text(st.characters(exclude_characters="\n\0", exclude_categories=["Cs"]))
+        st.text("ABC_", min_size=1),
+        st.text(st.characters(exclude_characters="\n\0", exclude_categories=["Cs"])),
     )
 )
 def test_env_file_takes_values_literally(variables: dict[str, str]) -> None:
@@ -254,7 +294,10 @@ def test_words_that_repeat_a_value_are_withheld(text: str) -> None:
         env={"P": "hunter2", "M": "line one\nline two", "S": "7"},
         init_containers=[{"name": "i", "env": {"Q": 'q\\"uote'}}],
     )
-    assert made_of.safe(text, made_of.secrets(spec, {})) == "(podman's words are withheld: they repeat a value of env)"
+    assert (
+        made_of.safe(text, made_of.secrets(spec, {}))
+        == "(podman's words are withheld: they repeat a value of env)"
+    )
 
 
 def test_words_are_kept_on_one_line_and_short() -> None:
@@ -265,18 +308,25 @@ def test_words_are_kept_on_one_line_and_short() -> None:
     assert len(made_of.safe("x" * 1000, hidden)) == 400
 
 
-@pytest.mark.parametrize("name", ["SIGNOPE", "SIGRTMIN+99", "SIGTERM+1", "SIGRTMIN+", "SIGRTMAX-40"])
+@pytest.mark.parametrize(
+    "name", ["SIGNOPE", "SIGRTMIN+99", "SIGTERM+1", "SIGRTMIN+", "SIGRTMAX-40"]
+)
 def test_unknown_signals(name: str) -> None:
     assert not made_of.known_signal(name)
 
 
-@pytest.mark.parametrize(("name", "number"), [("SIGTERM", 15), ("SIGRTMIN", 34), ("SIGRTMAX-1", 63)])
+@pytest.mark.parametrize(
+    ("name", "number"), [("SIGTERM", 15), ("SIGRTMIN", 34), ("SIGRTMAX-1", 63)]
+)
 def test_signals(name: str, number: int) -> None:
     assert made_of.signal_number(name) == number
 
 
 DAMAGE = [
-    ("mounting storage for container 5f: stat /var/lib/containers/storage/overlay/23: no such file or directory", True),
+    (
+        "mounting storage for container 5f: stat /var/lib/containers/storage/overlay/23: no such file or directory",
+        True,
+    ),
     ("getting graph driver info: stat /x/overlay/2: no such file or directory", True),
     ("lstat /x/overlay-containers/c0/userdata: no such file or directory", True),
     ("unexpected end of JSON input", True),
@@ -291,5 +341,8 @@ def test_damage_is_told_from_other_errors(text: str, *, damaged: bool) -> None:
 
 
 def test_who_holds_a_name() -> None:
-    assert made_of.name_holder(f'the container name "x" is already in use by {"a" * 64}. You') == "a" * 64
+    assert (
+        made_of.name_holder(f'the container name "x" is already in use by {"a" * 64}. You')
+        == "a" * 64
+    )
     assert made_of.name_holder("in use by somebody") is None

@@ -29,11 +29,21 @@ def record(name: str, *claims: str, needs: tuple[str, ...] = (), **fields: Any) 
 
 def resource(phase: ResourcePhase, **fields: Any) -> ResourceStatus:
     """A resource's status."""
-    return ResourceStatus(**{"phase": phase, "generation": 1, "since": NOW, "spec_digest": DIGEST, **fields})
+    return ResourceStatus(
+        **{"phase": phase, "generation": 1, "since": NOW, "spec_digest": DIGEST, **fields}
+    )
 
 
 def manifest(*names: str, **fields: Any) -> WireManifest:
     """A manifest of deployment ``web`` with a File for each name."""
-    scores = [{"kind": "File", "name": name, "path": f"/srv/{name}", "content": ""} for name in names]
-    value = {"api": "harmony/v1", "device": "pi-01", "deployment": "web", "lineage": LINEAGE, "generation": 3}
+    scores = [
+        {"kind": "File", "name": name, "path": f"/srv/{name}", "content": ""} for name in names
+    ]
+    value = {
+        "api": "harmony/v1",
+        "device": "pi-01",
+        "deployment": "web",
+        "lineage": LINEAGE,
+        "generation": 3,
+    }
     return WireManifest.model_validate({**value, "scores": scores, **fields})

@@ -1,4 +1,6 @@
-"""The acceptance table, row by row, and what judges beside it: allowlist, ownership, the prune guard."""
+"""The acceptance table, row by row, and what judges beside it: allowlist, ownership, the prune
+guard.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,10 @@ def _container_claims(score: Score) -> frozenset[str]:
     return frozenset(ports | {f"container:{score.name}"})
 
 
-KINDS = {"File": KindRules(_admit, _claims), "Container": KindRules(lambda _score: (), _container_claims)}
+KINDS = {
+    "File": KindRules(_admit, _claims),
+    "Container": KindRules(lambda _score: (), _container_claims),
+}
 
 
 def device(*records: OwnershipRecord, taken: dict[str, str] | None = None) -> DeviceView:
@@ -59,7 +64,11 @@ def device(*records: OwnershipRecord, taken: dict[str, str] | None = None) -> De
 
 def short(verdict: Any) -> tuple[str, ...]:
     """A verdict as ``("Fenced", "StaleGeneration")``."""
-    return (verdict.phase, verdict.reason) if isinstance(verdict, NotAccepted) else (type(verdict).__name__,)
+    return (
+        (verdict.phase, verdict.reason)
+        if isinstance(verdict, NotAccepted)
+        else (type(verdict).__name__,)
+    )
 
 
 LAST = EnforcedVersion(LINEAGE, 3, DIGEST)
@@ -70,10 +79,25 @@ TABLE: dict[str, tuple[EnforcedVersion | None, dict[str, Any], str, tuple[str, .
     "same lineage, much higher generation": (LAST, {"generation": 2**53 - 1}, OTHER, ("Accept",)),
     "same lineage, higher generation, same scores": (LAST, {"generation": 4}, DIGEST, ("Accept",)),
     "same lineage, same generation, same bytes": (LAST, {}, DIGEST, ("Unchanged",)),
-    "same lineage, same generation, other bytes": (LAST, {}, OTHER, ("Rejected", "GenerationReused")),
+    "same lineage, same generation, other bytes": (
+        LAST,
+        {},
+        OTHER,
+        ("Rejected", "GenerationReused"),
+    ),
     "lower generation": (LAST, {"generation": 2}, OTHER, ("Fenced", "StaleGeneration")),
-    "lower generation, same bytes": (LAST, {"generation": 2}, DIGEST, ("Fenced", "StaleGeneration")),
-    "another lineage": (LAST, {"lineage": ELSE, "generation": 9}, OTHER, ("Fenced", "LineageChanged")),
+    "lower generation, same bytes": (
+        LAST,
+        {"generation": 2},
+        DIGEST,
+        ("Fenced", "StaleGeneration"),
+    ),
+    "another lineage": (
+        LAST,
+        {"lineage": ELSE, "generation": 9},
+        OTHER,
+        ("Fenced", "LineageChanged"),
+    ),
     "another lineage, lower generation": (
         LAST,
         {"lineage": ELSE, "generation": 1},
@@ -116,14 +140,26 @@ TABLE: dict[str, tuple[EnforcedVersion | None, dict[str, Any], str, tuple[str, .
         OTHER,
         ("Fenced", "LineageChanged"),
     ),
-    "supersedes what is enforced already": (LAST, {"supersedes": ELSE, "generation": 4}, OTHER, ("Accept",)),
+    "supersedes what is enforced already": (
+        LAST,
+        {"supersedes": ELSE, "generation": 4},
+        OTHER,
+        ("Accept",),
+    ),
     "removed": (LAST, {"removed": True, "generation": 4}, OTHER, ("Accept",)),
-    "removed, lower generation": (LAST, {"removed": True, "generation": 2}, OTHER, ("Fenced", "StaleGeneration")),
+    "removed, lower generation": (
+        LAST,
+        {"removed": True, "generation": 2},
+        OTHER,
+        ("Fenced", "StaleGeneration"),
+    ),
 }
 
 
 @pytest.mark.parametrize(("last", "fields", "digest", "verdict"), TABLE.values(), ids=TABLE)
-def test_the_fence(last: EnforcedVersion | None, fields: dict[str, Any], digest: str, verdict: tuple[str, ...]) -> None:
+def test_the_fence(
+    last: EnforcedVersion | None, fields: dict[str, Any], digest: str, verdict: tuple[str, ...]
+) -> None:
     names = [] if fields.get("removed") else ["a"]
     found = admit_manifest(last, manifest(*names, **fields), digest, device())
     assert short(found) == verdict
@@ -163,9 +199,21 @@ UPGRADE = {
     "expires_at": "2026-11-29T18:00:00Z",
 }
 FORBIDDEN: dict[str, tuple[list[dict[str, Any]], dict[str, str], list[tuple[str, str]]]] = {
-    "a kind that isn't allowed here": ([_file("a", "/srv/a"), UPGRADE], {}, [("scores[1].kind", "KindNotAllowed")]),
-    "what the configuration forbids": ([_file("a", "/etc/a")], {}, [("scores[0].path", "OutsideRoots")]),
-    "what it forbids as a whole": ([_file("a", "/srv/a", adopt=True)], {}, [("scores[0]", "NotHere")]),
+    "a kind that isn't allowed here": (
+        [_file("a", "/srv/a"), UPGRADE],
+        {},
+        [("scores[1].kind", "KindNotAllowed")],
+    ),
+    "what the configuration forbids": (
+        [_file("a", "/etc/a")],
+        {},
+        [("scores[0].path", "OutsideRoots")],
+    ),
+    "what it forbids as a whole": (
+        [_file("a", "/srv/a", adopt=True)],
+        {},
+        [("scores[0]", "NotHere")],
+    ),
     "a name of another deployment": (
         [_file("a", "/srv/a")],
         {"File/a": "db"},
@@ -187,11 +235,19 @@ FORBIDDEN: dict[str, tuple[list[dict[str, Any]], dict[str, str], list[tuple[str,
         {"container:c": "db"},
         [("scores[0].name", "OwnedByAnotherDeployment")],
     ),
-    "one port for two": ([_container("c", 80), _container("d", 80)], {}, [("scores[1].ports", "DuplicateClaim")]),
+    "one port for two": (
+        [_container("c", 80), _container("d", 80)],
+        {},
+        [("scores[1].ports", "DuplicateClaim")],
+    ),
     "all at once": (
         [_file("a", "/etc/a", adopt=True), UPGRADE],
         {},
-        [("scores[0].path", "OutsideRoots"), ("scores[0]", "NotHere"), ("scores[1].kind", "KindNotAllowed")],
+        [
+            ("scores[0].path", "OutsideRoots"),
+            ("scores[0]", "NotHere"),
+            ("scores[1].kind", "KindNotAllowed"),
+        ],
     ),
 }
 
@@ -255,7 +311,9 @@ def test_the_prune_guard(owned: int, stay: int, allow: int | None, held: bool) -
     records = [record(f"r{index}") for index in range(owned)]
     fields = {} if allow is None else {"allow_prune": allow}
     names = [f"r{index}" for index in range(stay)]
-    verdict = admit_manifest(LAST, manifest(*names, "new", generation=4, **fields), OTHER, device(*records))
+    verdict = admit_manifest(
+        LAST, manifest(*names, "new", generation=4, **fields), OTHER, device(*records)
+    )
     if not held:
         assert verdict == Accept()
         return
@@ -269,19 +327,29 @@ def test_the_prune_guard(owned: int, stay: int, allow: int | None, held: bool) -
 
 def test_removing_the_deployment_needs_no_allow_prune() -> None:
     records = [record(f"r{index}") for index in range(5)]
-    assert admit_manifest(LAST, manifest(generation=4, removed=True), OTHER, device(*records)) == Accept()
+    assert (
+        admit_manifest(LAST, manifest(generation=4, removed=True), OTHER, device(*records))
+        == Accept()
+    )
 
 
 def test_what_is_let_go_is_not_removed() -> None:
     records = [record(f"r{index}", on_remove="orphan") for index in range(5)]
     assert admit_manifest(LAST, manifest("new", generation=4), OTHER, device(*records)) == Accept()
-    mixed = [record("a"), record("b"), record("c", on_remove="orphan"), record("d", on_remove="orphan")]
+    mixed = [
+        record("a"),
+        record("b"),
+        record("c", on_remove="orphan"),
+        record("d", on_remove="orphan"),
+    ]
     assert admit_manifest(LAST, manifest("new", generation=4), OTHER, device(*mixed)) == Accept()
 
 
 def test_a_resource_of_another_kind_with_the_same_name_is_another() -> None:
     records = [record("a", kind="SystemdUnit"), record("b", kind="SystemdUnit")]
-    assert short(admit_manifest(LAST, manifest("a", "b", generation=4), OTHER, device(*records))) == (
+    assert short(
+        admit_manifest(LAST, manifest("a", "b", generation=4), OTHER, device(*records))
+    ) == (
         "Held",
         "PruneGuard",
     )
@@ -290,7 +358,12 @@ def test_a_resource_of_another_kind_with_the_same_name_is_another() -> None:
 def test_bytes_that_are_no_manifest() -> None:
     errors = tuple(FieldError(f"scores[{index}]", "Missing") for index in range(7))
     kept = rejected(InvalidManifest("Missing", errors, "the sentences"), 4)
-    assert (kept.phase, kept.reason, kept.errors, kept.generation) == ("Rejected", "Missing", errors, 4)
+    assert (kept.phase, kept.reason, kept.errors, kept.generation) == (
+        "Rejected",
+        "Missing",
+        errors,
+        4,
+    )
     assert kept.message.endswith("scores[4]: Missing and 2 more")
     whole = rejected(InvalidManifest("NotJson", [FieldError("", "NotJson")], "x"), None)
     assert whole.message == "manifest: NotJson"
@@ -303,25 +376,38 @@ LINEAGES = st.sampled_from([LINEAGE, ELSE, THIRD])
 
 @st.composite
 def arrivals(draw: st.DrawFn) -> tuple[EnforcedVersion | None, WireManifest, str, DeviceView]:
-    last = draw(st.none() | st.builds(EnforcedVersion, LINEAGES, GENERATIONS, st.sampled_from([DIGEST, OTHER])))
+    last = draw(
+        st.none()
+        | st.builds(EnforcedVersion, LINEAGES, GENERATIONS, st.sampled_from([DIGEST, OTHER]))
+    )
     removed = draw(st.booleans())
     names = [] if removed else draw(st.lists(st.sampled_from("abcde"), unique=True))
-    fields: dict[str, Any] = {"lineage": draw(LINEAGES), "generation": draw(GENERATIONS), "removed": removed}
+    fields: dict[str, Any] = {
+        "lineage": draw(LINEAGES),
+        "generation": draw(GENERATIONS),
+        "removed": removed,
+    }
     superseded = draw(st.none() | LINEAGES)
     if superseded is not None:
         fields["supersedes"] = superseded
     if draw(st.booleans()):
         fields["allow_prune"] = draw(st.integers(0, 6))
     owned = draw(st.lists(st.sampled_from("abcdefgh"), unique=True))
-    records = [record(name, on_remove=draw(st.sampled_from(["delete", "orphan"]))) for name in owned]
-    taken = draw(st.dictionaries(st.sampled_from(["File/a", "path:/srv/b"]), st.sampled_from(["web", "db"])))
+    records = [
+        record(name, on_remove=draw(st.sampled_from(["delete", "orphan"]))) for name in owned
+    ]
+    taken = draw(
+        st.dictionaries(st.sampled_from(["File/a", "path:/srv/b"]), st.sampled_from(["web", "db"]))
+    )
     digest = draw(st.sampled_from([DIGEST, OTHER]))
     return last, manifest(*names, **fields), digest, device(*records, taken=taken)
 
 
 @settings(max_examples=500, deadline=None)
 @given(arrivals())
-def test_what_is_never_accepted(arrival: tuple[EnforcedVersion | None, WireManifest, str, DeviceView]) -> None:
+def test_what_is_never_accepted(
+    arrival: tuple[EnforcedVersion | None, WireManifest, str, DeviceView],
+) -> None:
     last, new, digest, here = arrival
     verdict = admit_manifest(last, new, digest, here)
     if isinstance(verdict, Unchanged):
@@ -334,7 +420,9 @@ def test_what_is_never_accepted(arrival: tuple[EnforcedVersion | None, WireManif
         assert last.lineage in (new.lineage, new.supersedes)
     wanted = {score.key for score in new.scores}
     assert not any(here.taken.get(key, "web") != "web" for key in wanted)
-    going = [key for key, on_remove in here.has.items() if key not in wanted and on_remove == "delete"]
+    going = [
+        key for key, on_remove in here.has.items() if key not in wanted and on_remove == "delete"
+    ]
     if not new.removed and len(going) > 1 and len(going) * 2 > len(here.has):
         assert new.allow_prune is not None
         assert len(going) <= new.allow_prune
@@ -342,7 +430,9 @@ def test_what_is_never_accepted(arrival: tuple[EnforcedVersion | None, WireManif
 
 @settings(max_examples=300, deadline=None)
 @given(arrivals())
-def test_whoever_is_kept_is_told_why(arrival: tuple[EnforcedVersion | None, WireManifest, str, DeviceView]) -> None:
+def test_whoever_is_kept_is_told_why(
+    arrival: tuple[EnforcedVersion | None, WireManifest, str, DeviceView],
+) -> None:
     last, new, digest, here = arrival
     verdict = admit_manifest(last, new, digest, here)
     if isinstance(verdict, NotAccepted):

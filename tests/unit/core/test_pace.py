@@ -1,4 +1,6 @@
-"""Backoff, crash loops, drift and contention, probes' thresholds, differences: each as a table or a property."""
+"""Backoff, crash loops, drift and contention, probes' thresholds, differences: each as a table or a
+property.
+"""
 
 from __future__ import annotations
 
@@ -89,7 +91,9 @@ def test_drift_that_is_only_reported() -> None:
 
 
 def _fight(seconds: float, every: float) -> list[float]:
-    """When repairs happen while something undoes each at once, looked at `every` so many seconds."""
+    """When repairs happen while something undoes each at once, looked at `every` so many
+    seconds.
+    """
     episode, now, repairs = None, 0.0, []
     while now < seconds:
         episode = drift.seen(episode, ("mode",), now, NOW, report=False)
@@ -128,7 +132,9 @@ def test_contention_is_shown_and_over_after_quiet() -> None:
     assert episode.shown().action == "contended"
     assert episode.wait(14.0) == 20
     assert drift.seen(episode, ("mode",), 15.0, NOW, report=False).wait(15.0) == 19
-    assert drift.seen(episode, ("mode",), 15.0 + drift.QUIET + 1, NOW, report=False).wait(700.0) == 0
+    assert (
+        drift.seen(episode, ("mode",), 15.0 + drift.QUIET + 1, NOW, report=False).wait(700.0) == 0
+    )
 
 
 # -- probes
@@ -185,7 +191,12 @@ def test_events_are_what_differs(old: dict[str, int], new: dict[str, int]) -> No
 
 def test_errors_say_what_and_when() -> None:
     error = Transient("NoSpace", "cannot write", delay=5.0, phase="Blocked")
-    assert (error.reason, str(error), error.delay, error.phase) == ("NoSpace", "cannot write", 5.0, "Blocked")
+    assert (error.reason, str(error), error.delay, error.phase) == (
+        "NoSpace",
+        "cannot write",
+        5.0,
+        "Blocked",
+    )
     assert (Transient("A", "b").delay, Transient("A", "b").phase) == (None, "Degraded")
     assert isinstance(Terminal("A", "b"), ResourceError)
     assert not isinstance(Terminal("A", "b"), Transient)

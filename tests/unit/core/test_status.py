@@ -9,7 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harmony_agent.core.admission import NotAccepted
-from harmony_agent.core.status import MAX_MESSAGE, Enforced, Outcome, deployment_status, resource_status
+from harmony_agent.core.status import (
+    MAX_MESSAGE,
+    Enforced,
+    Outcome,
+    deployment_status,
+    resource_status,
+)
 from scores.manifest import MAX_MANIFEST, FieldError
 from scores.status import SETTLED, DeploymentPhase, Drift, FileDetail, ResourcePhase, ResourceStatus
 from tests.strategies import LINEAGE
@@ -23,7 +29,9 @@ PHASES: tuple[ResourcePhase, ...] = get_args(ResourcePhase)
 
 
 def folded(enforced: Enforced | None, kept: NotAccepted | None = None, /, **resources: Any) -> Any:
-    return deployment_status("pi-01", "web", enforced, kept, {f"File/{name}": one for name, one in resources.items()})
+    return deployment_status(
+        "pi-01", "web", enforced, kept, {f"File/{name}": one for name, one in resources.items()}
+    )
 
 
 # -- one resource
@@ -38,7 +46,9 @@ def test_since_stays_while_the_phase_and_the_spec_do() -> None:
 
 
 def test_a_status_says_what_the_outcome_does() -> None:
-    status = resource_status(None, Outcome("Degraded", "NoSpace", "full", DETAIL, DRIFT), 7, DIGEST, NOW)
+    status = resource_status(
+        None, Outcome("Degraded", "NoSpace", "full", DETAIL, DRIFT), 7, DIGEST, NOW
+    )
     assert status == ResourceStatus(
         phase="Degraded",
         reason="NoSpace",
@@ -81,7 +91,9 @@ TABLE: dict[str, tuple[list[ResourcePhase], DeploymentPhase, DeploymentPhase]] =
 
 
 @pytest.mark.parametrize(("phases", "wanted", "removed"), TABLE.values(), ids=TABLE)
-def test_phases(phases: list[ResourcePhase], wanted: DeploymentPhase, removed: DeploymentPhase) -> None:
+def test_phases(
+    phases: list[ResourcePhase], wanted: DeploymentPhase, removed: DeploymentPhase
+) -> None:
     resources = {f"r{index}": resource(phase) for index, phase in enumerate(phases)}
     assert folded(ENFORCED, **resources).phase == wanted
     assert folded(GONE, **resources).phase == removed
@@ -97,7 +109,10 @@ def test_the_worst_is_told_and_how_many_are_behind() -> None:
     )
     assert (status.phase, status.reason) == ("Failed", "NoUser")
     assert status.message == "3 of 4 not settled; File/c: cannot find the user"
-    assert folded(ENFORCED, a=resource("Blocked", reason="X")).message == "1 of 1 not settled; File/a: Blocked"
+    assert (
+        folded(ENFORCED, a=resource("Blocked", reason="X")).message
+        == "1 of 1 not settled; File/a: Blocked"
+    )
 
 
 def test_nothing_is_said_of_what_is_settled() -> None:
@@ -107,7 +122,9 @@ def test_nothing_is_said_of_what_is_settled() -> None:
 
 
 def test_what_was_not_accepted_is_told_first_and_the_enforced_one_stays() -> None:
-    kept = NotAccepted("Rejected", "Invalid", "bad", (FieldError("scores[0].path", "PathNotNormal"),), 4)
+    kept = NotAccepted(
+        "Rejected", "Invalid", "bad", (FieldError("scores[0].path", "PathNotNormal"),), 4
+    )
     status = folded(ENFORCED, kept, a=resource("Ready"))
     assert (status.phase, status.reason, status.message) == ("Rejected", "Invalid", "bad")
     assert (status.generation, status.digest) == (3, DIGEST)
@@ -127,14 +144,18 @@ def test_a_manifest_that_was_never_accepted_has_no_generation() -> None:
 
 
 def test_a_key_that_is_gone_is_no_rejection() -> None:
-    status = folded(ENFORCED, NotAccepted("Held", "DesiredStateMissing", "gone"), a=resource("Ready"))
+    status = folded(
+        ENFORCED, NotAccepted("Held", "DesiredStateMissing", "gone"), a=resource("Ready")
+    )
     assert (status.phase, status.rejected) == ("Held", None)
 
 
 @given(st.lists(st.sampled_from(PHASES), max_size=6), st.booleans())
 def test_converged_is_all_settled(phases: list[ResourcePhase], removed: bool) -> None:
     enforced = GONE if removed else ENFORCED
-    status = folded(enforced, **{f"r{index}": resource(phase) for index, phase in enumerate(phases)})
+    status = folded(
+        enforced, **{f"r{index}": resource(phase) for index, phase in enumerate(phases)}
+    )
     assert (status.phase == "Converged") == (not removed and SETTLED.issuperset(phases))
     assert (status.phase == "Removed") == (removed and not phases)
     assert (status.message == "") == SETTLED.issuperset(phases)
@@ -150,8 +171,16 @@ def test_order_says_nothing(order: list[str], phases: list[ResourcePhase]) -> No
 
 @given(st.sampled_from(["m", "é", "\U0001f600"]))
 def test_a_thousand_that_fail_fit_into_one_value(letter: str) -> None:
-    detail = FileDetail(state="PresentAt", digest=DIGEST, mode="0644", owner="o" * 32, group="g" * 32)
-    drift = Drift(count=10**6, fields=["content", "mode", "owner"], first_seen=NOW, last_seen=NOW, action="contended")
+    detail = FileDetail(
+        state="PresentAt", digest=DIGEST, mode="0644", owner="o" * 32, group="g" * 32
+    )
+    drift = Drift(
+        count=10**6,
+        fields=["content", "mode", "owner"],
+        first_seen=NOW,
+        last_seen=NOW,
+        action="contended",
+    )
     one = resource(
         "Degraded",
         reason="OwnershipConflict",

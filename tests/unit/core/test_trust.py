@@ -1,4 +1,6 @@
-"""Whose manifests are believed: tables, and that no change of any field, however small, keeps a signature right."""
+"""Whose manifests are believed: tables, and that no change of any field, however small, keeps a
+signature right.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +72,10 @@ TABLE: dict[str, tuple[Any, str, str]] = {
         "believed",
     ),
     "made-up ones under all our names": (
-        {**VALUE, "signatures": [{**FOREIGN.entry(VALUE), "key": key.id} for key in (ROSTER, NEXT)]},
+        {
+            **VALUE,
+            "signatures": [{**FOREIGN.entry(VALUE), "key": key.id} for key in (ROSTER, NEXT)],
+        },
         INVALID,
         INVALID,
     ),
@@ -118,7 +123,11 @@ def test_what_is_believed(value: Any, required: str, not_required: str) -> None:
 
 
 def test_other_spellings_are_refused_where_signatures_are_required() -> None:
-    for data in (json.dumps(GOOD).encode(), json.dumps(GOOD, indent=1).encode(), canonical(GOOD) + b"\n"):
+    for data in (
+        json.dumps(GOOD).encode(),
+        json.dumps(GOOD, indent=1).encode(),
+        canonical(GOOD) + b"\n",
+    ):
         kept = trust().verify(GOOD, 3, data)
         assert kept is not None
         assert (kept.phase, kept.reason, kept.generation) == ("Rejected", "NotCanonical", 3)
@@ -128,7 +137,12 @@ def test_other_spellings_are_refused_where_signatures_are_required() -> None:
 
 def test_a_generation_is_known_by_its_content_whoever_signed_it() -> None:
     assert content_digest(VALUE) == digest(canonical(VALUE))
-    for other in (GOOD, signed(VALUE, NEXT), signed(VALUE, ROSTER, FOREIGN), dict(reversed(GOOD.items()))):
+    for other in (
+        GOOD,
+        signed(VALUE, NEXT),
+        signed(VALUE, ROSTER, FOREIGN),
+        dict(reversed(GOOD.items())),
+    ):
         assert content_digest(other) == content_digest(VALUE)
     assert content_digest({**GOOD, "generation": 4}) != content_digest(VALUE)
 
@@ -141,18 +155,24 @@ def test_what_is_no_object_is_left_to_the_models(value: Any) -> None:
 def test_a_rejection_repeats_nothing_but_ids() -> None:
     for value, _, _ in TABLE.values():
         kept = trust(ROSTER, NEXT).verify(value, 3)
-        assert kept is None or not any(word in kept.message for word in ("hunter2", "reboot", ENTRY["signature"]))
+        assert kept is None or not any(
+            word in kept.message for word in ("hunter2", "reboot", ENTRY["signature"])
+        )
 
 
 @settings(max_examples=100, deadline=None)
 @given(value=strategies.manifests(), data=st.data())
 def test_any_change_of_any_field_invalidates(value: dict[str, Any], data: st.DataObject) -> None:
-    """Whatever is put at whatever place: where the canonical bytes differ, the signature is wrong."""
+    """Whatever is put at whatever place: where the canonical bytes differ, the signature is
+    wrong.
+    """
     good = signed(value)
     device = trust()
     assert device.verify(json.loads(canonical(good)), 1) is None
     place = data.draw(st.sampled_from([place for place in _places(value) if place]))
-    new: Any = data.draw(st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.just([]) | st.just({}))
+    new: Any = data.draw(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.just([]) | st.just({})
+    )
     changed = _replaced(good, place, new)
     assert (device.verify(changed, 1) is None) == (_form(changed) == _form(good))
 
@@ -168,13 +188,21 @@ def test_a_flipped_bit_of_the_bytes_is_never_accepted_as_something_else(
         changed = json.loads(raw)
     except ValueError:
         return
-    if trust().verify(changed, 1) is None:  # it hit what spells the same, or a key that no signature needs
+    if (
+        trust().verify(changed, 1) is None
+    ):  # it hit what spells the same, or a key that no signature needs
         assert signed_bytes(changed) == signed_bytes(value) or not isinstance(changed, dict)
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.sampled_from([*ENTRY.values(), ENTRY]),
-    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.sampled_from(["key", "signature"]), inner),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text(max_size=5)
+    | st.sampled_from([*ENTRY.values(), ENTRY]),
+    lambda inner: (
+        st.lists(inner, max_size=5) | st.dictionaries(st.sampled_from(["key", "signature"]), inner)
+    ),
     max_leaves=10,
 )
 
@@ -205,7 +233,10 @@ def test_a_signature_of_the_same_bytes_for_another_purpose_is_none() -> None:
     public = bytes(private.verify_key)
     bare = base64.b64encode(private.sign(canonical(VALUE)).signature).decode()
     device = Trust(True, {key_id(public): public}, trust().valid)
-    assert verdict(device, {**VALUE, "signatures": [{"key": key_id(public), "signature": bare}]}) == INVALID
+    assert (
+        verdict(device, {**VALUE, "signatures": [{"key": key_id(public), "signature": bare}]})
+        == INVALID
+    )
 
 
 KEYS = {
@@ -250,7 +281,13 @@ def _form(value: Any) -> bytes | None:
 
 
 def _places(value: Any, here: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    inner = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     return [here, *(place for key, one in inner for place in _places(one, (*here, key)))]
 
 

@@ -1,4 +1,6 @@
-"""What an operator may ask of a device: ping, resync, logs, within bounds; all else is refused in words."""
+"""What an operator may ask of a device: ping, resync, logs, within bounds; all else is refused in
+words.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,8 @@ class World:
         self.kind = Logged(lines or [])
         self.resyncs = 0
         book = SimpleNamespace(
-            desired={Key("SystemdUnit", "web.service"): None}, records={Key("SystemdUnit", "old.service"): None}
+            desired={Key("SystemdUnit", "web.service"): None},
+            records={Key("SystemdUnit", "old.service"): None},
         )
         kinds = {"SystemdUnit": cast(KindInstance, self.kind)}
         self.commands = Commands(cast(DeviceState, book), kinds, HELLO, self.resync)
@@ -79,10 +82,16 @@ async def test_no_other_verb(verb: str) -> None:
 
 async def test_logs() -> None:
     world = World([f"line {index}" for index in range(300)])
-    assert (await world.ask("logs", LOGS))["lines"] == [f"line {index}" for index in range(200, 300)]
+    assert (await world.ask("logs", LOGS))["lines"] == [
+        f"line {index}" for index in range(200, 300)
+    ]
     assert (await world.ask("logs", {**LOGS, "lines": 2}))["lines"] == ["line 298", "line 299"]
     assert await world.ask("logs", {"resource": "SystemdUnit/old.service", "lines": 1})
-    assert world.kind.asked == [("web.service", DEFAULT_LINES), ("web.service", 2), ("old.service", 1)]
+    assert world.kind.asked == [
+        ("web.service", DEFAULT_LINES),
+        ("web.service", 2),
+        ("old.service", 1),
+    ]
 
 
 async def test_at_most_a_thousand_lines_though_a_kind_gives_more() -> None:
@@ -93,7 +102,9 @@ async def test_at_most_a_thousand_lines_though_a_kind_gives_more() -> None:
 
 @pytest.mark.parametrize("letter", ["x", "é", "\U0001f600", "\0", '"', "\ud800"])
 @pytest.mark.parametrize(("length", "count"), [(600, MAX_LINES), (20_000, 60), (300_000, 60)])
-async def test_at_most_half_a_mebibyte_and_the_newest_of_it(letter: str, length: int, count: int) -> None:
+async def test_at_most_half_a_mebibyte_and_the_newest_of_it(
+    letter: str, length: int, count: int
+) -> None:
     world = World([f"{index} {letter * length}" for index in range(count)])
     data = await world.commands.answer("logs", json.dumps({**LOGS, "lines": MAX_LINES}).encode())
     assert len(data) <= MAX_BYTES
@@ -144,11 +155,17 @@ async def test_what_a_kind_cannot_do_is_told() -> None:
     world = World()
     world.kind.error = Transient("JournalUnreadable", "cannot read the journal: join its group")
     reply = await world.ask("logs", LOGS)
-    assert reply["error"] == {"code": "JournalUnreadable", "message": "cannot read the journal: join its group"}
+    assert reply["error"] == {
+        "code": "JournalUnreadable",
+        "message": "cannot read the journal: join its group",
+    }
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.text(max_size=10), st.binary(max_size=60) | strategies.json_values().map(lambda v: json.dumps(v).encode()))
+@given(
+    st.text(max_size=10),
+    st.binary(max_size=60) | strategies.json_values().map(lambda v: json.dumps(v).encode()),
+)
 async def test_whatever_is_asked_is_answered(verb: str, request_: bytes) -> None:
     world = World(["x"])
     for asked in (verb, "logs"):

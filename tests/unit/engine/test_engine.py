@@ -1,4 +1,6 @@
-"""The engine whole, in memory: what a narrower configuration, a lost state, a hung look and a defect make of it."""
+"""The engine whole, in memory: what a narrower configuration, a lost state, a hung look and a
+defect make of it.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ def test_orphan_is_said_in_time_though_the_resource_still_waits(world: World) ->
         world.publish(1, file("a"), file("b"))
         await world.told("Converged", 1)
         world.files.before = _fails("b")
-        world.publish(2, file("a", content="2", after=["File/b"], on_remove="orphan"), file("b", content="2"))
+        world.publish(
+            2, file("a", content="2", after=["File/b"], on_remove="orphan"), file("b", content="2")
+        )
         await world.until(lambda: world.status("File/a").phase == "Pending")
         world.publish(3, removed=True)
         world.files.before = lambda _call, _name: None
@@ -97,7 +101,9 @@ def test_what_the_configuration_forbids_since_is_not_done(world: World) -> None:
 
 
 def test_a_manifest_that_an_earlier_life_accepted_is_admitted_anew(world: World) -> None:
-    """The state directory is lost and the roots are others: that its digest is known allows nothing."""
+    """The state directory is lost and the roots are others: that its digest is known allows
+    nothing.
+    """
 
     async def test() -> None:
         await world.start()
@@ -111,7 +117,9 @@ def test_a_manifest_that_an_earlier_life_accepted_is_admitted_anew(world: World)
     world.run(test())
 
 
-@pytest.mark.parametrize("rubbish", [b'{"resources":[]}', b'{"resources":{"File/a":[]}}', b"[" * 100_000, b"[]", b"0"])
+@pytest.mark.parametrize(
+    "rubbish", [b'{"resources":[]}', b'{"resources":{"File/a":[]}}', b"[" * 100_000, b"[]", b"0"]
+)
 def test_rubbish_in_actual_state_is_overwritten(world: World, rubbish: bytes) -> None:
     async def test() -> None:
         await world.start()
@@ -145,7 +153,9 @@ def test_a_key_that_went_while_it_could_not_be_judged_is_not_judged_later(world:
     world.run(test())
 
 
-def test_a_defect_in_reading_desired_state_ends_nothing(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_defect_in_reading_desired_state_ends_nothing(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
     async def test() -> None:
         await world.start()
         await world.until(lambda: world.engine.intake.lost is None)
@@ -168,7 +178,9 @@ def test_a_defect_in_reading_desired_state_ends_nothing(world: World, caplog: py
 
 
 def test_what_could_not_be_looked_at_is_looked_at_as_soon_as_its_kind_can_be(world: World) -> None:
-    """A pass that failed in the outage waits for up to a minute; the first look that succeeds ends that."""
+    """A pass that failed in the outage waits for up to a minute; the first look that succeeds ends
+    that.
+    """
 
     async def test() -> None:
         await world.start()
@@ -217,7 +229,9 @@ def test_a_newer_spec_that_came_during_the_look_is_all_that_is_done(world: World
     world.run(test())
 
 
-def test_a_new_spec_is_planned_by_what_was_seen_last_and_looked_at_when_it_is_done(world: World) -> None:
+def test_a_new_spec_is_planned_by_what_was_seen_last_and_looked_at_when_it_is_done(
+    world: World,
+) -> None:
     """Where the kind says that this will do: then a change costs one look, not two."""
 
     async def test() -> None:
@@ -249,7 +263,9 @@ def test_that_it_is_as_wanted_is_never_said_without_a_look(world: World) -> None
 
 
 def test_what_is_worked_on_for_long_is_said_to_be_so_again_after_an_outage(world: World) -> None:
-    """An image that doesn't come, and a list that once was not answered: Unknown ends with the outage, not the pull."""
+    """An image that doesn't come, and a list that once was not answered: Unknown ends with the
+    outage, not the pull.
+    """
 
     async def test() -> None:
         await world.start()
@@ -292,8 +308,12 @@ def _unlisted(call: str, _name: str) -> None:
 
 
 @pytest.mark.parametrize("killed", [False, True])
-def test_what_is_wanted_again_while_it_is_taken_off_has_not_drifted(world: World, killed: bool) -> None:
-    """It was the agent that took it away: there is nothing to report, nor a reason to leave it so."""
+def test_what_is_wanted_again_while_it_is_taken_off_has_not_drifted(
+    world: World, killed: bool
+) -> None:
+    """It was the agent that took it away: there is nothing to report, nor a reason to leave it
+    so.
+    """
 
     async def test() -> None:
         await world.start()
@@ -346,7 +366,10 @@ def test_a_removal_that_was_refused_is_tried_again(world: World) -> None:
         refused = refusing(world)
         world.publish(2, removed=True)
         await world.until(lambda: len(refused) > 10, 600)
-        assert (world.status("File/a").phase, world.status("File/a").reason) == ("Degraded", "OnlyByDependency")
+        assert (world.status("File/a").phase, world.status("File/a").reason) == (
+            "Degraded",
+            "OnlyByDependency",
+        )
         assert refused[-1] - refused[-2] > 50
         assert (await _shown(world))["phase"] == "Removing"
         world.files.before = lambda _call, _name: None
@@ -378,7 +401,11 @@ def test_events_bring_a_refused_removal_forward_but_make_no_hot_loop_of_it(world
         await world.until(lambda: world.status("File/a").reason == "OnlyByDependency")
         began, before = world.loop.passed, len(refused)
         await asyncio.sleep(100)
-        assert (world.loop.passed - began) / 10 < len(refused) - before < (world.loop.passed - began) / 4
+        assert (
+            (world.loop.passed - began) / 10
+            < len(refused) - before
+            < (world.loop.passed - began) / 4
+        )
         world.files.before = lambda _call, _name: None
         began = world.loop.passed
         await world.told("Removed", 2)
@@ -409,7 +436,9 @@ async def _shown(world: World) -> dict[str, Any]:
 
 
 def test_a_repair_that_fails_is_no_repair_and_shows_the_drift_meanwhile(world: World) -> None:
-    """However often it fails, nobody undoes it: once the cause is gone it is repaired at the next try."""
+    """However often it fails, nobody undoes it: once the cause is gone it is repaired at the next
+    try.
+    """
     failing = True
 
     def before(call: str, _name: str) -> None:

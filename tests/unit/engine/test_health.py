@@ -1,4 +1,6 @@
-"""Probes: what says something of an instance is counted, what says nothing of it is not, and a defect ends no loop."""
+"""Probes: what says something of an instance is counted, what says nothing of it is not, and a
+defect ends no loop.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ SPEC = Container(name="web", image="x", liveness=Probe(exec=["true"], period_sec
 
 
 class Answers:
-    """A prober and a kind in one: each answer in its turn, the last one for ever. An exception is raised."""
+    """A prober and a kind in one: each answer in its turn, the last one for ever. An exception is
+    raised.
+    """
 
     def __init__(self, *answers: int | str | Exception) -> None:
         self.answers = list(answers)

@@ -28,7 +28,19 @@ from tests.fakes.clock import FakeClock
 from tests.fakes.store import FakeStore
 from tests.fakes.updater import FakeUpdater
 
-OPTIONAL = (Batches, Closes, EndsPasses, Logs, Marks, Releases, Remembers, Runs, RunsCommands, Takes, Watches)
+OPTIONAL = (
+    Batches,
+    Closes,
+    EndsPasses,
+    Logs,
+    Marks,
+    Releases,
+    Remembers,
+    Runs,
+    RunsCommands,
+    Takes,
+    Watches,
+)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +57,9 @@ def test_each_kind_has_what_it_can_do_and_no_stub(kind: type, has: set[type]) ->
 
 
 async def test_what_a_kind_leaves_out_has_a_default() -> None:
-    kind = KindInstance(SystemUpgradeReconciler(FakeUpdater(), FakeStore("SystemUpgrade"), FakeClock(), "pi-01"))
+    kind = KindInstance(
+        SystemUpgradeReconciler(FakeUpdater(), FakeStore("SystemUpgrade"), FakeClock(), "pi-01")
+    )
     assert kind.cached("os") is None
     assert kind.instance(None) == ""
     assert await kind.logs("os", 10) == []

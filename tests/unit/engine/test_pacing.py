@@ -72,7 +72,9 @@ def test_a_reboot_is_no_drift(drift: str) -> None:
         podman.containers.reboot()
         podman.boot += 1
         await world.start()
-        await world.until(lambda: podman.containers and podman.containers.get("job").state == "running")
+        await world.until(
+            lambda: podman.containers and podman.containers.get("job").state == "running"
+        )
         await world.until(lambda: world.status("Container/job").phase == "Ready")
         assert world.status("Container/job").drift is None
 
@@ -88,7 +90,9 @@ class Dying(FakeContainers):
 
 
 def test_what_ends_before_anybody_looks_is_started_anew_once_and_then_at_a_distance() -> None:
-    """A pass acts and looks several times: what it started itself and ended again is a crash as any other."""
+    """A pass acts and looks several times: what it started itself and ended again is a crash as any
+    other.
+    """
     podman = Podman()
     podman.containers = Dying()
     world = podman.world
@@ -131,7 +135,9 @@ def test_drift_that_is_only_reported_is_not_repaired() -> None:
 
 
 def test_what_does_not_live_is_restarted_though_drift_is_only_reported() -> None:
-    """Liveness is health, no drift: what differs stays as it is, what hangs is restarted, with the usual pauses."""
+    """Liveness is health, no drift: what differs stays as it is, what hangs is restarted, with the
+    usual pauses.
+    """
     podman = Podman()
     world = podman.world
     probe = {"exec": ["alive"], "period_seconds": 1, "failure_threshold": 2}
@@ -231,9 +237,16 @@ class _Sieve(dict[str, bytes]):
 
 
 async def _bounded(
-    world: World, score: dict[str, Any], calls: Any, *, started: bool = False, after: Any = lambda: None
+    world: World,
+    score: dict[str, Any],
+    calls: Any,
+    *,
+    started: bool = False,
+    after: Any = lambda: None,
 ) -> None:
-    """Changes asked of the outside in the first two minutes, and in two minutes after a quarter of an hour."""
+    """Changes asked of the outside in the first two minutes, and in two minutes after a quarter of
+    an hour.
+    """
     if not started:
         await world.start()
     world.publish(1, score)

@@ -1,4 +1,6 @@
-"""What ``harmony-agent plan`` says is what one pass of the engine does: for any desired, ledger and observed state."""
+"""What ``harmony-agent plan`` says is what one pass of the engine does: for any desired, ledger and
+observed state.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,17 @@ from typing import Any
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from harmony_agent.core.decide import Claim, Execute, Gone, Hold, Now, Release, Report, Settled, Step
+from harmony_agent.core.decide import (
+    Claim,
+    Execute,
+    Gone,
+    Hold,
+    Now,
+    Release,
+    Report,
+    Settled,
+    Step,
+)
 from harmony_agent.core.reconciler import Key
 from harmony_agent.engine.desired.enforcing import enforce_if_accepted
 from harmony_agent.engine.kind_instance import KindInstance
@@ -36,7 +48,9 @@ class Recorded:
 
 
 class Device:
-    """Files in memory and containers of a fake podman; an engine, or a rehearsal, over one ledger."""
+    """Files in memory and containers of a fake podman; an engine, or a rehearsal, over one
+    ledger.
+    """
 
     def __init__(self) -> None:
         self.world = World(self.kinds)
@@ -118,12 +132,16 @@ def scores(draw: st.DrawFn) -> list[dict[str, Any]]:
     paths = draw(st.permutations(["/srv/1", "/srv/2", "/srv/3"]))
     for name, path in zip(FILES, paths, strict=True):
         if draw(st.booleans()):
-            found.append({"kind": "File", "name": name, "path": path, "content": draw(st.sampled_from("xy"))})
+            found.append(
+                {"kind": "File", "name": name, "path": path, "content": draw(st.sampled_from("xy"))}
+            )
             if draw(st.booleans()):
                 found[-1]["adopt"] = True
     if draw(st.booleans()):
         restart = draw(st.sampled_from(["always", "never"]))
-        found.append({"kind": "Container", "name": "job", "image": "localhost/busybox", "restart": restart})
+        found.append(
+            {"kind": "Container", "name": "job", "image": "localhost/busybox", "restart": restart}
+        )
         found[-1]["state"] = draw(st.sampled_from(["running", "stopped"]))
     for index, score in enumerate(found):
         score["drift"] = draw(st.sampled_from(["enforce", "report"]))
@@ -195,7 +213,9 @@ async def _meddle(device: Device, edits: dict[str, str | None], podman: str) -> 
 
 
 def _accept(device: Device, scores: list[dict[str, Any]]) -> None:
-    """Persist the next generation, if the device would accept it, before anything is done for it."""
+    """Persist the next generation, if the device would accept it, before anything is done for
+    it.
+    """
     book, kinds = device.book()
     data = device.world.publish(2, *scores, allow_prune=9)
     manifest = decode(data, device=DEVICE, deployment="web")
@@ -217,7 +237,10 @@ def _compare(key: Key, step: Step, done: Recorded, device: Device) -> None:
             assert (applied, said[0]) == ([], ("Degraded", "DriftReported", message))
         case Hold(phase=phase, reason=reason, message=message):
             everything = done.said[key] if reason == "WaitsFor" else said
-            assert (applied, everything[-1 if reason == "WaitsFor" else 0]) == ([], (phase, reason, message))
+            assert (applied, everything[-1 if reason == "WaitsFor" else 0]) == (
+                [],
+                (phase, reason, message),
+            )
         case Release() | Gone():
             assert (applied, device.world.ledger.owned.get(key)) == ([], None)
         case Claim():

@@ -1,4 +1,6 @@
-"""When a status is written, how one key is written by compare-and-set, and how large a status may become."""
+"""When a status is written, how one key is written by compare-and-set, and how large a status may
+become.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,16 @@ from typing import Any, cast
 import pytest
 
 from harmony_agent.engine.report.owned_key import MAX_CONFLICTS, OwnedKey
-from harmony_agent.engine.report.status import MAX_BYTES, MIN_INTERVAL, PATIENCE, SETTLE, Texts, _Pace, bounded, encode
+from harmony_agent.engine.report.status import (
+    MAX_BYTES,
+    MIN_INTERVAL,
+    PATIENCE,
+    SETTLE,
+    Texts,
+    _Pace,
+    bounded,
+    encode,
+)
 from harmony_agent.topology.control_plane import BucketMissing, Conflict, ControlPlane, Unreachable
 from scores.status import DeploymentStatus, FileDetail, ResourceStatus
 from tests.fakes.control import FakeBuckets
@@ -239,7 +250,9 @@ def test_what_did_not_change_is_not_encoded_again_and_the_bytes_are_the_same() -
     less = first.model_copy(update={"resources": dict(list(first.resources.items())[3:])})
     assert encode(less, known) == less.canonical()
     assert known.keys() == less.resources.keys()
-    other = first.model_copy(update={"resources": {**first.resources, **status(5, "other").resources}})
+    other = first.model_copy(
+        update={"resources": {**first.resources, **status(5, "other").resources}}
+    )
     assert encode(other, known) == other.canonical()
     none = first.model_copy(update={"resources": {}, "message": 'a "resources":{} b'})
     assert encode(none, known) == none.canonical()

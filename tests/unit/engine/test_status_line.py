@@ -1,4 +1,6 @@
-"""The sentence for `systemctl status`: what it counts and names, and that it is said only when it differs."""
+"""The sentence for `systemctl status`: what it counts and names, and that it is said only when it
+differs.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def resources(*phases: str) -> Any:
 
 def deployments(*kept: str) -> Any:
     return [
-        SimpleNamespace(name=f"d{number}", not_accepted=NotAccepted(phase, "X", "x") if phase else None)  # type: ignore[arg-type]
+        SimpleNamespace(
+            name=f"d{number}", not_accepted=NotAccepted(phase, "X", "x") if phase else None
+        )  # type: ignore[arg-type]
         for number, phase in enumerate(kept)
     ]
 

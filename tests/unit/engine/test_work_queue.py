@@ -133,7 +133,9 @@ async def test_no_event_undercuts_a_hold(world: World) -> None:
     assert world.times(A) == [60]
 
 
-async def test_an_event_makes_a_hold_end_sooner_that_says_so_but_not_before_its_time(world: World) -> None:
+async def test_an_event_makes_a_hold_end_sooner_that_says_so_but_not_before_its_time(
+    world: World,
+) -> None:
     def disturbed() -> None:
         world.queue.add(C)
         world.queue.hold(C, 5, latest=60)
@@ -170,7 +172,9 @@ async def test_after_a_hold_is_over_events_count_again(world: World) -> None:
     assert world.times(A) == [10, 10, 15]
 
 
-async def test_a_pass_that_holds_its_own_key_forgets_events_that_came_meanwhile(world: World) -> None:
+async def test_a_pass_that_holds_its_own_key_forgets_events_that_came_meanwhile(
+    world: World,
+) -> None:
     world.during[A].append(lambda: world.queue.hold(A, 30))
     world.close(A)
     world.queue.add(A)
@@ -193,7 +197,9 @@ async def test_a_newer_spec_voids_an_older_retry(world: World) -> None:
 
 
 async def test_a_newer_spec_voids_the_retry_of_a_pass_under_way(world: World) -> None:
-    """The pass over the older spec fails after the newer one came: its backoff must not delay the newer one."""
+    """The pass over the older spec fails after the newer one came: its backoff must not delay the
+    newer one.
+    """
     world.during[A].append(lambda: world.queue.hold(A, 60))
     world.close(A)
     world.queue.add(A)
@@ -329,8 +335,12 @@ async def test_cancelling_stops_passes_under_way() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-async def test_whatever_happens_each_wish_is_met_and_no_hold_broken(world: World, seed: int) -> None:
-    """A random history against a model: the last wish for a key is always followed by a pass that began after it."""
+async def test_whatever_happens_each_wish_is_met_and_no_hold_broken(
+    world: World, seed: int
+) -> None:
+    """A random history against a model: the last wish for a key is always followed by a pass that
+    began after it.
+    """
     chance = random.Random(seed)
     keys = [Key("File", name) for name in "abcd"]
     wished: dict[Key, float] = {}

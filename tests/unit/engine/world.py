@@ -1,4 +1,5 @@
-"""One device in memory, with time that passes only while everybody waits: the whole engine, without a loop of its own.
+"""One device in memory, with time that passes only while everybody waits: the whole engine, without
+a loop of its own.
 
 A test is a coroutine that is run in it; what it waits for takes no real time.
 """
@@ -30,13 +31,23 @@ LINEAGE = "7b0e0000-0000-4000-8000-000000000001"
 
 def file(name: str, path: str = "", content: str = "1", **more: Any) -> dict[str, Any]:
     """A File of a manifest."""
-    return {"kind": "File", "name": name, "path": path or f"/srv/{name}", "content": content, **more}
+    return {
+        "kind": "File",
+        "name": name,
+        "path": path or f"/srv/{name}",
+        "content": content,
+        **more,
+    }
 
 
 class World:
-    """The engine, its ledger, its control plane and its files. `kinds`: made with its memory; Files where not given."""
+    """The engine, its ledger, its control plane and its files. `kinds`: made with its memory; Files
+    where not given.
+    """
 
-    def __init__(self, kinds: Callable[[DeviceState], dict[str, Any]] | None = None, prober: Any = None) -> None:
+    def __init__(
+        self, kinds: Callable[[DeviceState], dict[str, Any]] | None = None, prober: Any = None
+    ) -> None:
         self.loop = VirtualLoop()
         self.clock = VirtualClock(self.loop)
         self.ledger = FakeLedger()
@@ -84,9 +95,16 @@ class World:
             self._task = None
             self.plane.forget_agent()
 
-    def publish(self, generation: int, *scores: dict[str, Any], deployment: str = "web", **more: Any) -> bytes:
+    def publish(
+        self, generation: int, *scores: dict[str, Any], deployment: str = "web", **more: Any
+    ) -> bytes:
         """Write a manifest into desired-state."""
-        value = {"api": "harmony/v1", "device": DEVICE, "deployment": deployment, "lineage": LINEAGE}
+        value = {
+            "api": "harmony/v1",
+            "device": DEVICE,
+            "deployment": deployment,
+            "lineage": LINEAGE,
+        }
         data = canonical({**value, "generation": generation, "scores": list(scores), **more})
         self.plane.set(DESIRED, f"{DEVICE}.{deployment}", data)
         return data
@@ -127,5 +145,11 @@ class World:
 async def _describe() -> DeviceInfo:
     os = OsInfo(id="debian", version_id="12", arch="x86_64", kernel="6")
     return DeviceInfo(
-        device=DEVICE, labels={}, agent_version="1", boot_id="b", os=os, kinds=["File"], capabilities=Capabilities()
+        device=DEVICE,
+        labels={},
+        agent_version="1",
+        boot_id="b",
+        os=os,
+        kinds=["File"],
+        capabilities=Capabilities(),
     )

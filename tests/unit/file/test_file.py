@@ -1,4 +1,6 @@
-"""File, through the engine's pass, on a device in memory: what a Score wants is there, stays so, and goes again."""
+"""File, through the engine's pass, on a device in memory: what a Score wants is there, stays so,
+and goes again.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,15 @@ import pytest
 from harmony_agent.core.errors import Transient
 from harmony_agent.core.reconciler import Act, Converged, Wait
 from harmony_agent.kinds.file import FileReconciler
-from harmony_agent.kinds.file.actions import BackUp, Drop, MakeParents, Put, Release, SetAttributes, Sweep
+from harmony_agent.kinds.file.actions import (
+    BackUp,
+    Drop,
+    MakeParents,
+    Put,
+    Release,
+    SetAttributes,
+    Sweep,
+)
 from harmony_agent.topology.files import MAX_READ, PathError, PathQuery, PathState
 from scores.canonical import digest
 from scores.file import File, ObjectRef
@@ -47,9 +57,27 @@ async def test_a_file_is_made_changed_repaired_and_removed(world: World) -> None
     ("fields", "by_hand", "differ", "action", "reason"),
     [
         ({"content": "x"}, {"content": b"y"}, ["content"], Put, "content differs"),
-        ({"content_base64": "/w=="}, {"content": b"\xff\xff"}, ["content_base64"], Put, "content_base64 differs"),
-        ({"content": "x", "mode": "0600"}, {"content": b"x", "mode": 0o644}, ["mode"], SetAttributes, "mode differs"),
-        ({"content": "x", "owner": "www"}, {"content": b"x"}, ["owner"], SetAttributes, "owner differs"),
+        (
+            {"content_base64": "/w=="},
+            {"content": b"\xff\xff"},
+            ["content_base64"],
+            Put,
+            "content_base64 differs",
+        ),
+        (
+            {"content": "x", "mode": "0600"},
+            {"content": b"x", "mode": 0o644},
+            ["mode"],
+            SetAttributes,
+            "mode differs",
+        ),
+        (
+            {"content": "x", "owner": "www"},
+            {"content": b"x"},
+            ["owner"],
+            SetAttributes,
+            "owner differs",
+        ),
         (
             {"content": "x", "owner": "33", "group": "www"},
             {"content": b"x"},
@@ -81,11 +109,22 @@ async def test_a_file_is_made_changed_repaired_and_removed(world: World) -> None
             Put,
             "group differs",
         ),
-        ({"type": "absent"}, {"type": "symlink", "target": "u"}, ["type"], Drop, "a symbolic link is there"),
+        (
+            {"type": "absent"},
+            {"type": "symlink", "target": "u"},
+            ["type"],
+            Drop,
+            "a symbolic link is there",
+        ),
     ],
 )
 async def test_each_field_that_the_score_sets_is_repaired(
-    world: World, fields: dict[str, str], by_hand: dict[str, object], differ: list[str], action: type, reason: str
+    world: World,
+    fields: dict[str, str],
+    by_hand: dict[str, object],
+    differ: list[str],
+    action: type,
+    reason: str,
 ) -> None:
     await world.converge(**fields)
     world.files.set("/srv/a", **by_hand)  # type: ignore[arg-type]
@@ -136,7 +175,11 @@ async def test_absent_is_so_without_a_change(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    "order", [("file", "directory", "symlink", "absent", "file"), ("symlink", "file", "absent", "directory", "file")]
+    "order",
+    [
+        ("file", "directory", "symlink", "absent", "file"),
+        ("symlink", "file", "absent", "directory", "file"),
+    ],
 )
 async def test_a_spec_may_change_its_type(world: World, order: tuple[str, ...]) -> None:
     fields = {"file": {"content": "x"}, "symlink": {"target": "t"}, "directory": {}, "absent": {}}
@@ -182,7 +225,9 @@ async def test_what_appears_before_the_first_write_is_left_alone(world: World) -
     assert world.content("/srv/a") == b"theirs"
 
 
-async def test_what_appears_where_absence_was_wanted_is_removed_as_drift_but_not_on_removal(world: World) -> None:
+async def test_what_appears_where_absence_was_wanted_is_removed_as_drift_but_not_on_removal(
+    world: World,
+) -> None:
     await world.converge(type="absent")
     world.files.set("/srv/a", b"again")
     assert (await world.settle()).fields == ["type"]
@@ -191,7 +236,9 @@ async def test_what_appears_where_absence_was_wanted_is_removed_as_drift_but_not
     assert world.content("/srv/a") == b"again"
 
 
-async def test_what_stands_where_absence_was_wanted_is_not_ours_for_the_next_spec(world: World) -> None:
+async def test_what_stands_where_absence_was_wanted_is_not_ours_for_the_next_spec(
+    world: World,
+) -> None:
     await world.converge(type="absent")
     world.files.set("/srv/a", b"theirs")
     world.want(content="ours")
@@ -238,7 +285,9 @@ async def test_a_directory_that_holds_something_is_let_go_of(world: World) -> No
         {"type": "absent"},
     ],
 )
-async def test_what_is_adopted_comes_back(world: World, former: dict[str, object], fields: dict[str, str]) -> None:
+async def test_what_is_adopted_comes_back(
+    world: World, former: dict[str, object], fields: dict[str, str]
+) -> None:
     world.files.set("/srv/a", **former)  # type: ignore[arg-type]
     before = world.files.things["/srv/a"]
     await world.converge(adopt=True, **fields)
@@ -263,7 +312,9 @@ async def test_what_is_adopted_and_then_let_go_leaves_no_copy(world: World) -> N
 
 
 async def test_let_go_and_wanted_again_before_its_record_is_forgotten(world: World) -> None:
-    """The agent is killed in between: what was let go is what stands there now, and the copy isn't missed."""
+    """The agent is killed in between: what was let go is what stands there now, and the copy isn't
+    missed.
+    """
     world.files.set("/srv/a", b"theirs")
     await world.converge(content="ours", adopt=True, on_remove="orphan")
     await world.kind.release("a")
@@ -390,7 +441,10 @@ async def test_what_is_adopted_and_as_wanted_is_kept_all_the_same(world: World) 
     world.files.set("/srv/a", b"same")
     before = world.files.things["/srv/a"]
     result = await world.converge(content="same", adopt=True)
-    assert ([type(action) for action in result.actions], world.files.things["/srv/a"]) == ([BackUp], before)
+    assert ([type(action) for action in result.actions], world.files.things["/srv/a"]) == (
+        [BackUp],
+        before,
+    )
     await world.converge(content="other", adopt=True)
     await world.remove()
     assert world.content("/srv/a") == b"same"
@@ -412,7 +466,9 @@ async def test_a_copy_that_is_gone_is_not_made_of_what_was_put_since(world: Worl
     assert (world.content("/srv/a"), world.files.formers) == (b"ours", {})
 
 
-async def test_what_came_in_place_of_an_adopted_link_before_the_first_write_is_left_alone(world: World) -> None:
+async def test_what_came_in_place_of_an_adopted_link_before_the_first_write_is_left_alone(
+    world: World,
+) -> None:
     world.files.set("/srv/a", type="symlink", target="/srv/there")
     world.want(content="ours", adopt=True)
     with pytest.raises(Cut):
@@ -423,7 +479,9 @@ async def test_what_came_in_place_of_an_adopted_link_before_the_first_write_is_l
     assert world.content("/srv/a") == b"somebody else's"
 
 
-async def test_what_its_owner_removed_with_its_copy_before_the_first_write_is_not_missed(world: World) -> None:
+async def test_what_its_owner_removed_with_its_copy_before_the_first_write_is_not_missed(
+    world: World,
+) -> None:
     world.files.set("/srv/a", b"theirs")
     world.want(content="ours", adopt=True)
     with pytest.raises(Cut):
@@ -492,7 +550,9 @@ async def test_what_was_kept_before_adopt_was_taken_back_is_kept_all_the_same(wo
         ({"content": b"\0" * (MAX_READ + 1)}, "FormerTooLarge"),
     ],
 )
-async def test_what_cannot_be_kept_is_not_adopted(world: World, former: dict[str, object], reason: str) -> None:
+async def test_what_cannot_be_kept_is_not_adopted(
+    world: World, former: dict[str, object], reason: str
+) -> None:
     world.files.set("/srv/a", **former)  # type: ignore[arg-type]
     world.want(content="ours", adopt=True)
     assert await world.blocked() == reason
@@ -514,7 +574,9 @@ async def test_removal_waits_where_the_copy_is_gone(world: World) -> None:
     assert world.content("/srv/a") == b"theirs"
 
 
-async def test_removal_waits_where_something_else_took_the_place_of_what_was_dropped(world: World) -> None:
+async def test_removal_waits_where_something_else_took_the_place_of_what_was_dropped(
+    world: World,
+) -> None:
     world.files.set("/srv/a", b"theirs")
     await world.converge(type="absent", adopt=True)
     world.files.set("/srv/a", b"another's")
@@ -526,7 +588,9 @@ async def test_removal_waits_where_something_else_took_the_place_of_what_was_dro
 
 
 @pytest.mark.parametrize("change", ["same", "edited", "gone"])
-async def test_removal_before_anything_was_done_leaves_what_is_there(world: World, change: str) -> None:
+async def test_removal_before_anything_was_done_leaves_what_is_there(
+    world: World, change: str
+) -> None:
     world.files.set("/srv/a", b"theirs")
     world.want(content="ours", adopt=True)
 
@@ -575,7 +639,9 @@ async def test_a_parent_that_another_file_wants_stays(world: World) -> None:
     assert "/srv/web" not in world.files.things
 
 
-async def test_a_parent_that_others_were_about_to_need_goes_with_the_last_of_them(world: World) -> None:
+async def test_a_parent_that_others_were_about_to_need_goes_with_the_last_of_them(
+    world: World,
+) -> None:
     await world.converge("a", path="/srv/web/a", content="a", parents=True)
     world.want("b", path="/srv/web/b", content="b")
     await world.converge("a", path="/srv/elsewhere", content="a")  # b isn't there yet, but wanted
@@ -612,7 +678,11 @@ async def test_a_missing_parent_is_waited_for(world: World) -> None:
     world.want(path="/srv/web/a", content="a")
     result = await world.settle()
     assert isinstance(result.plan, Wait)
-    assert (result.plan.reason, result.plan.phase, result.plan.seconds) == ("ParentMissing", "Degraded", 1.0)
+    assert (result.plan.reason, result.plan.phase, result.plan.seconds) == (
+        "ParentMissing",
+        "Degraded",
+        1.0,
+    )
     world.files.set("/srv/web", type="directory")
     assert (await world.settle()).plan == Converged()
 
@@ -747,7 +817,9 @@ async def test_only_the_last_intents_of_many_are_remembered(world: World) -> Non
     assert len(record.facts["places"][0]["intents"]) == 32
 
 
-async def test_what_stands_is_ours_however_many_specs_were_claimed_since_and_never_put(world: World) -> None:
+async def test_what_stands_is_ours_however_many_specs_were_claimed_since_and_never_put(
+    world: World,
+) -> None:
     """Generations that come faster than a pass."""
     for number in range(60):
         spec = world.want(content=str(number))
@@ -784,7 +856,9 @@ async def test_what_stands_is_ours_however_many_specs_were_claimed_since_and_nev
         ({"path": "/srv/a", "mode": "1755"}, []),
     ],
 )
-def test_what_this_device_forbids(world: World, fields: dict[str, Any], errors: list[FieldError]) -> None:
+def test_what_this_device_forbids(
+    world: World, fields: dict[str, Any], errors: list[FieldError]
+) -> None:
     assert list(world.kind.admit(File(name="a", content="", **fields))) == errors
 
 
@@ -876,7 +950,9 @@ async def test_events_name_the_files_of_a_path(world: World) -> None:
         await task
 
 
-async def test_what_was_seen_last_holds_until_an_event_or_until_there_is_more_to_look_at(world: World) -> None:
+async def test_what_was_seen_last_holds_until_an_event_or_until_there_is_more_to_look_at(
+    world: World,
+) -> None:
     await world.converge("a", content="x")
     task = asyncio.create_task(world.kind.watch(lambda _name: None))
     await asyncio.sleep(0)
@@ -933,7 +1009,10 @@ def test_claims(world: World) -> None:
     assert world.kind.claims(File(name="a", path="/srv/x", content="")) == {"path:/srv/x"}
     assert FileReconciler.kind == "File"
     assert isinstance(
-        world.kind.plan("a", world.store.set_desired(File(name="a", path="/srv/a", content="")), None), Act
+        world.kind.plan(
+            "a", world.store.set_desired(File(name="a", path="/srv/a", content="")), None
+        ),
+        Act,
     )
 
 

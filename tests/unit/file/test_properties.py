@@ -46,7 +46,9 @@ def formers() -> st.SearchStrategy[dict[str, Any]]:
 def tree(world: World) -> dict[str, Thing]:
     """The things without their marks and without the mode that a link doesn't have."""
     return {
-        path: Thing(t.type, 0, 0 if t.type == "symlink" else t.mode, t.uid, t.gid, t.content, t.target)
+        path: Thing(
+            t.type, 0, 0 if t.type == "symlink" else t.mode, t.uid, t.gid, t.content, t.target
+        )
         for path, t in world.files.things.items()
     }
 
@@ -92,13 +94,17 @@ async def settle(world: World, killer: Killer) -> None:
 def test_converges_and_leaves_all_as_it_was(
     before: dict[str, dict[str, Any]], wanted: list[dict[str, Any]], at: int
 ) -> None:
-    """Specs one after another over things of others, killed once: each is reached, and removal gives all back."""
+    """Specs one after another over things of others, killed once: each is reached, and removal
+    gives all back.
+    """
 
     async def run() -> None:
         world = World()
         for path, former in before.items():
             if not any(
-                path.startswith(f"{other}/") or other.startswith(f"{path}/") for other in before if other != path
+                path.startswith(f"{other}/") or other.startswith(f"{path}/")
+                for other in before
+                if other != path
             ):
                 world.files.set(path, **former)
         held = [path for path in world.files.things if path.startswith("/srv/d/")]
@@ -117,9 +123,18 @@ def test_converges_and_leaves_all_as_it_was(
     asyncio.run(run())
 
 
-@given(link=st.booleans(), wanted=st.lists(specs(), min_size=1, max_size=3), at=st.integers(0, 4), full=st.booleans())
-def test_what_is_not_ours_never_changes(link: bool, wanted: list[dict[str, Any]], at: int, full: bool) -> None:
-    """It stands there from the start, or appears ahead of any action while nothing is there: it stays as it is."""
+@given(
+    link=st.booleans(),
+    wanted=st.lists(specs(), min_size=1, max_size=3),
+    at=st.integers(0, 4),
+    full=st.booleans(),
+)
+def test_what_is_not_ours_never_changes(
+    link: bool, wanted: list[dict[str, Any]], at: int, full: bool
+) -> None:
+    """It stands there from the start, or appears ahead of any action while nothing is there: it
+    stays as it is.
+    """
 
     async def run() -> None:
         world = World()
@@ -130,7 +145,9 @@ def test_what_is_not_ours_never_changes(link: bool, wanted: list[dict[str, Any]]
             nonlocal left
             left -= 1
             if left <= 0 and not theirs and "/srv/a" not in world.files.things:
-                world.files.set("/srv/a", b"theirs", type="symlink" if link else "file", target="theirs")
+                world.files.set(
+                    "/srv/a", b"theirs", type="symlink" if link else "file", target="theirs"
+                )
                 theirs.append(world.files.things["/srv/a"])
 
         if at == 0:

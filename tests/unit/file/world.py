@@ -31,14 +31,18 @@ class World:
 
     def restart(self) -> None:
         """Another process: what it remembers is gone, the ledger and the device stay."""
-        self.kind = FileReconciler(self.files, self.store, self.objects, roots=("/srv",), forbidden=("/srv/agent",))
+        self.kind = FileReconciler(
+            self.files, self.store, self.objects, roots=("/srv",), forbidden=("/srv/agent",)
+        )
 
     def want(self, name: str = "a", **fields: Any) -> File:
         spec = File(name=name, **{"path": f"/srv/{name}", **fields})
         self.store.set_desired(spec)
         return spec
 
-    async def settle(self, name: str = "a", before: Callable[[Any], None] = lambda _action: None) -> drive.Pass:
+    async def settle(
+        self, name: str = "a", before: Callable[[Any], None] = lambda _action: None
+    ) -> drive.Pass:
         return await drive.run(self.kind, self.store, name, before)
 
     async def converge(self, name: str = "a", **fields: Any) -> drive.Pass:
@@ -66,7 +70,9 @@ class World:
         assert (len(self.files.changes), len(self.store.noted)) == (changes, noted)
 
     async def blocked(self, name: str = "a") -> str:
-        """The reason of the Wait that a pass ends in, having changed nothing but what is the ledger's."""
+        """The reason of the Wait that a pass ends in, having changed nothing but what is the
+        ledger's.
+        """
         before = dict(self.files.things)
         result = await self.settle(name)
         assert isinstance(result.plan, Wait), result

@@ -1,4 +1,5 @@
-"""Bytes that a person may have written and no reader takes: each was a traceback or a warning somewhere, once.
+"""Bytes that a person may have written and no reader takes: each was a traceback or a warning
+somewhere, once.
 
 The property tests begin with these, so that none comes back by luck alone.
 """

@@ -37,13 +37,21 @@ def manifest(*scores: Any, **more: Any) -> Manifest:
 
 
 def wire(
-    *scores: Any, generation: int = 3, lineage: str = OURS, supersedes: str | None = None, **more: Any
+    *scores: Any,
+    generation: int = 3,
+    lineage: str = OURS,
+    supersedes: str | None = None,
+    **more: Any,
 ) -> WireManifest:
     return manifest(*scores, **more).bind("pi-01", lineage, generation, supersedes)
 
 
-def resource(phase: Any = "Ready", reason: str = "", spec: str = DIGEST, **more: Any) -> ResourceStatus:
-    return ResourceStatus(phase=phase, reason=reason, generation=1, since=SINCE, spec_digest=spec, **more)
+def resource(
+    phase: Any = "Ready", reason: str = "", spec: str = DIGEST, **more: Any
+) -> ResourceStatus:
+    return ResourceStatus(
+        phase=phase, reason=reason, generation=1, since=SINCE, spec_digest=spec, **more
+    )
 
 
 def status(
@@ -64,7 +72,9 @@ def status(
     )
 
 
-def found(desired: WireManifest | None = None, actual: DeploymentStatus | None = None, **more: Any) -> Deployment:
+def found(
+    desired: WireManifest | None = None, actual: DeploymentStatus | None = None, **more: Any
+) -> Deployment:
     return Deployment(
         KEY,
         Desired(desired, 7 if desired else 0, NOW if desired else None, **more),
@@ -73,7 +83,10 @@ def found(desired: WireManifest | None = None, actual: DeploymentStatus | None =
 
 
 def device(
-    kinds: tuple[str, ...] = ("File", "SystemdUnit", "Container"), *, known: bool = True, **capabilities: Any
+    kinds: tuple[str, ...] = ("File", "SystemdUnit", "Container"),
+    *,
+    known: bool = True,
+    **capabilities: Any,
 ) -> Device:
     has = {"systemd": "252", "podman": "4.3.1"} | capabilities
     info = DeviceInfo(

@@ -1,5 +1,5 @@
-"""Forks that change a roster, or make an authority: many at once, or one that is killed at its N-th line. A process of
-its own, no threads.
+"""Forks that change a roster, or make an authority: many at once, or one that is killed at its N-th
+line. A process of its own, no threads.
 
 python -m tests.unit.fleet.forks race HOME COUNT       prints how many had which exit code
 python -m tests.unit.fleet.forks inits HOME COUNT      the same of server init
@@ -109,5 +109,8 @@ if __name__ == "__main__":
     what, place = sys.argv[1], Path(sys.argv[2])
     if what == "holder":
         hold(place)
-    works = {"race": lambda number: mutate(place, f"pi-{number}", 1), "inits": lambda number: init(place, number)}
+    works = {
+        "race": lambda number: mutate(place, f"pi-{number}", 1),
+        "inits": lambda number: init(place, number),
+    }
     print(json.dumps(race(int(sys.argv[3]), works[what]) if what in works else kill(place)))

@@ -1,4 +1,6 @@
-"""What is issued and withdrawn, on disk: whole or not at all, for good, and for nobody else's eyes."""
+"""What is issued and withdrawn, on disk: whole or not at all, for good, and for nobody else's
+eyes.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,9 @@ def test_a_bundle_that_cannot_be_made_withdraws_nothing(home: Path) -> None:
     enroll.enroll(authority, home, "pi-01", PLAIN)
     before = Authority.load(home).state
     with pytest.raises(InvalidInput):
-        enroll.rotate(authority, home, "pi-01", EnrollOptions(servers=("http://localhost",)), at_once=True)
+        enroll.rotate(
+            authority, home, "pi-01", EnrollOptions(servers=("http://localhost",)), at_once=True
+        )
     assert Authority.load(home).state == before
     enroll.rotate(authority, home, "pi-01", PLAIN, at_once=True)
     after = Authority.load(home).state
@@ -119,7 +123,11 @@ def test_credentials_that_others_may_read_are_not_used(home: Path, who: str) -> 
 def test_a_key_that_cannot_be_read_is_named_and_not_told(home: Path) -> None:
     seed = home / "authority" / "devices.seed"
     right = seed.read_text()
-    for broken, code in ((right[:-4], "AuthorityUnreadable"), ("", "AuthorityUnreadable"), (None, "KeyUnreadable")):
+    for broken, code in (
+        (right[:-4], "AuthorityUnreadable"),
+        ("", "AuthorityUnreadable"),
+        (None, "KeyUnreadable"),
+    ):
         seed.unlink() if broken is None else seed.write_text(broken)
         with pytest.raises(InvalidInput, match=r"devices\.seed") as caught:
             Authority.load(home).key("devices")
@@ -135,16 +143,27 @@ def test_a_state_of_another_version_is_refused_and_stays(home: Path, version: An
     path.write_text(json.dumps(told))
     with pytest.raises(InvalidInput, match="version") as caught:
         Authority.load(home)
-    assert (str(path) in caught.value.message, "harmony that wrote it" in caught.value.hint) == (True, True)
+    assert (str(path) in caught.value.message, "harmony that wrote it" in caught.value.hint) == (
+        True,
+        True,
+    )
     assert json.loads(path.read_text()) == told
 
 
 @pytest.mark.parametrize(
     ("words", "code"),
-    [(["finish"], 1), (["finish", "--wait", "50ms"], 4), (["rotate", "-o", "x.bundle", "--wait", "50ms"], 4)],
+    [
+        (["finish"], 1),
+        (["finish", "--wait", "50ms"], 4),
+        (["rotate", "-o", "x.bundle", "--wait", "50ms"], 4),
+    ],
 )
 def test_a_device_that_does_not_come_in_time_is_code_4(
-    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str], code: int
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    code: int,
 ) -> None:
     async def nobody(_authority: Authority, _context: Context) -> set[str]:
         return set()
@@ -172,7 +191,9 @@ def test_what_cannot_be_read_or_written_is_told(
 
     monkeypatch.setenv("HARMONY_HOME", str(home))
     monkeypatch.chdir(home)
-    assert "harmony device rotate pi-01 -o FILE" in told("device", "enroll", "pi-01", "-o", "no/such/folder/x")
+    assert "harmony device rotate pi-01 -o FILE" in told(
+        "device", "enroll", "pi-01", "-o", "no/such/folder/x"
+    )
     with monkeypatch.context() as patch:
         patch.setattr(durable, "replace", full)
         assert "authority.json: No space left" in told("device", "rotate", "pi-01")
@@ -223,7 +244,9 @@ def test_a_secret_is_closed_though_the_file_before_it_was_open(
 def test_the_lock_is_held_until_a_write_that_outlives_its_command_is_done(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else what a killed command was about to write could come over what the next one wrote: a revocation, lost."""
+    """Else what a killed command was about to write could come over what the next one wrote: a
+    revocation, lost.
+    """
     authority, folder, held = Authority.load(home), os.stat(home / "authority"), list[bool]()
     run = subprocess.run
 

@@ -1,4 +1,6 @@
-"""The dashboard's data, metrics and HTTP: what is told, what is refused, and that nothing told becomes markup."""
+"""The dashboard's data, metrics and HTTP: what is told, what is refused, and that nothing told
+becomes markup.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def test_what_the_dashboard_tells() -> None:
     told = dashboard(seen(), NOW, connected=True)
     assert told["devices"] == {"all": 3, "stale": 2}
     assert told["totals"] == {"succeeded": 0, "failed": 1, "pending": 0, "held": 0}
-    assert told["deployments"] == [{"name": "web", "succeeded": 0, "failed": 1, "pending": 0, "held": 0}]
+    assert told["deployments"] == [
+        {"name": "web", "succeeded": 0, "failed": 1, "pending": 0, "held": 0}
+    ]
     assert told["errors"] == [
         {"device": "pi-01", "deployment": "web", "phase": "Failed", "reason": HOSTILE, "age": 5.0}
     ]
@@ -98,7 +102,10 @@ def asked(head: str, path: str = "/") -> Answer:
         ("GET / SPDY/9\r\nHost: localhost\r\n\r\n", 400),
         ("GET\r\n\r\n", 400),
         ("GET /é HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
-        *((f"{verb} / HTTP/1.1\r\nHost: localhost\r\n\r\n", 405) for verb in ("POST", "PUT", "DELETE", "OPTIONS")),
+        *(
+            (f"{verb} / HTTP/1.1\r\nHost: localhost\r\n\r\n", 405)
+            for verb in ("POST", "PUT", "DELETE", "OPTIONS")
+        ),
     ],
 )
 def test_only_get_of_what_is_there_and_for_loopback(head: str, code: int) -> None:
@@ -123,7 +130,15 @@ def test_no_request_does_more_than_be_answered(first: str, second: str) -> None:
         ("127.8.9.1:65535", ("127.8.9.1", 65535)),
         *(
             (text, None)
-            for text in ("0.0.0.0:80", "8080", "192.168.1.1:80", "[::]:80", "127.0.0.1:65536", ":80", "a:b")
+            for text in (
+                "0.0.0.0:80",
+                "8080",
+                "192.168.1.1:80",
+                "[::]:80",
+                "127.0.0.1:65536",
+                ":80",
+                "a:b",
+            )
         ),
     ],
 )

@@ -10,7 +10,9 @@ from harmony_fleet.nats import bounded
 from harmony_fleet.nats.bounded import gather_bounded
 
 
-async def test_what_each_gave_in_order_and_no_more_at_once_than_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_each_gave_in_order_and_no_more_at_once_than_may_be(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(bounded, "AT_ONCE", 3)
     inside, most = 0, 0
 

@@ -16,7 +16,10 @@ def told(*found: object) -> str:
 
 
 def test_added_changed_removed_sorted() -> None:
-    old, new = manifest(file("b"), file("c"), file("d")), manifest(file("d", "y"), file("b"), file("a"))
+    old, new = (
+        manifest(file("b"), file("c"), file("d")),
+        manifest(file("d", "y"), file("b"), file("a")),
+    )
     assert [(item.key, item.how) for item in diff(old, new)] == [
         ("File/a", "added"),
         ("File/c", "removed"),
@@ -46,8 +49,14 @@ def test_from_text_to_base64_to_plain_fields() -> None:
 
 
 def test_variables_by_name_alone() -> None:
-    old = manifest(container(env={"A": SECRET, "B": "1", "C": "1"}, image="localhost/x:1", args=[SECRET]))
-    new = manifest(container(env={"A": f"{SECRET}2", "B": "1", "D": SECRET}, image="localhost/x:2", args=["other"]))
+    old = manifest(
+        container(env={"A": SECRET, "B": "1", "C": "1"}, image="localhost/x:1", args=[SECRET])
+    )
+    new = manifest(
+        container(
+            env={"A": f"{SECRET}2", "B": "1", "D": SECRET}, image="localhost/x:2", args=["other"]
+        )
+    )
     (change,) = diff(old, new)
     assert [(item.field, item.before, item.after) for item in change.fields] == [
         ("args", None, None),
@@ -62,7 +71,9 @@ def test_variables_by_name_alone() -> None:
 def test_units_and_drop_ins_by_digest() -> None:
     def unit(text: str, **dropins: str) -> SystemdUnit:
         return SystemdUnit(
-            name="a.service", content=text, dropins={f"{key}.conf": value for key, value in dropins.items()}
+            name="a.service",
+            content=text,
+            dropins={f"{key}.conf": value for key, value in dropins.items()},
         )
 
     (change,) = diff(manifest(unit(SECRET, a=SECRET)), manifest(unit("x", a="y", b="z")))

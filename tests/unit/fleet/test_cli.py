@@ -12,7 +12,18 @@ import pytest
 
 from harmony_fleet.cli import main
 
-COMMANDS = ["apply", "diff", "get", "status", "wait", "adopt", "delete", "logs", "devices", "schema"]
+COMMANDS = [
+    "apply",
+    "diff",
+    "get",
+    "status",
+    "wait",
+    "adopt",
+    "delete",
+    "logs",
+    "devices",
+    "schema",
+]
 COMMANDS += ["fleet", "upgrade", "server", "device"]
 
 
@@ -26,7 +37,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_help_has_all_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     text = capsys.readouterr().out
-    assert [line.split()[0] for line in text.partition("Commands:")[2].splitlines() if line.strip()] == COMMANDS
+    assert [
+        line.split()[0] for line in text.partition("Commands:")[2].splitlines() if line.strip()
+    ] == COMMANDS
     assert "Exit codes" in text
 
 
@@ -76,7 +89,8 @@ def test_usage_is_2(words: list[str], form: str, capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.parametrize(
-    ("text", "code"), [("1m30s", 0), ("90", 0), ("1.5s", 0), ("100ms", 0), ("2h", 0), ("1x", 2), ("-1s", 2)]
+    ("text", "code"),
+    [("1m30s", 0), ("90", 0), ("1.5s", 0), ("100ms", 0), ("2h", 0), ("1x", 2), ("-1s", 2)],
 )
 def test_times(text: str, code: int) -> None:
     import typer
@@ -87,7 +101,9 @@ def test_times(text: str, code: int) -> None:
         with pytest.raises(typer.BadParameter):
             seconds_of(text)
     else:
-        assert seconds_of(text) == {"1m30s": 90, "90": 90, "1.5s": 1.5, "100ms": 0.1, "2h": 7200}[text]
+        assert (
+            seconds_of(text) == {"1m30s": 90, "90": 90, "1.5s": 1.5, "100ms": 0.1, "2h": 7200}[text]
+        )
 
 
 def schema(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
@@ -130,14 +146,18 @@ def test_only_the_connection_and_its_channel_import_nats() -> None:
     importers = [
         path.relative_to(package).as_posix()
         for path in sorted(package.rglob("*.py"))
-        if any(line.startswith(("import nats", "from nats")) for line in path.read_text().splitlines())
+        if any(
+            line.startswith(("import nats", "from nats")) for line in path.read_text().splitlines()
+        )
     ]
     assert importers == ["nats/channel.py", "nats/connection.py", "nats/tolerant.py"]
 
 
 def test_a_reader_that_goes_away_is_no_error() -> None:
     script = "import sys; from harmony_fleet.cli import main; sys.exit(main(['schema']))"
-    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
     assert process.stdout is not None
     process.stdout.close()
     _, err = process.communicate(timeout=30)

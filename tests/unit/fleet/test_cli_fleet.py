@@ -1,4 +1,6 @@
-"""`harmony fleet` and `harmony upgrade` without NATS: help, usage, mutations, exit codes; what the page on it says."""
+"""`harmony fleet` and `harmony upgrade` without NATS: help, usage, mutations, exit codes; what the
+page on it says.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,19 @@ from harmony_fleet.roster.file import RosterFile
 
 ITEMS = ("device", "deployment", "schedule")
 COMMANDS = [
-    *[["fleet", word] for word in ("init", "status", "doctor", "verify", "plan", "apply", "reconcile", "controller")],
+    *[
+        ["fleet", word]
+        for word in (
+            "init",
+            "status",
+            "doctor",
+            "verify",
+            "plan",
+            "apply",
+            "reconcile",
+            "controller",
+        )
+    ],
     *[["fleet", item, verb] for item in ITEMS for verb in ("add", "set", "remove")],
     *[["fleet", "key", verb] for verb in ("new", "list", "retire")],
     *[["upgrade", word] for word in ("start", "watch", "list", "show", "cancel")],
@@ -30,7 +44,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_help_of_each_has_an_example(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_of_each_has_an_example(
+    command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main([*command, "--help"]) == 0
     assert f"\n  harmony {' '.join(command)}" in capsys.readouterr().out
 
@@ -47,7 +63,19 @@ def test_mutations_and_their_codes(home: Path, capsys: pytest.CaptureFixture[str
     assert main(["fleet", "init", "-o", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["generation"] == 1
     assert main(["fleet", "init"]) == 3
-    words = ["fleet", "device", "add", "a", "b", "--class", "web", "--label", "site=home", "--variable", "port=80"]
+    words = [
+        "fleet",
+        "device",
+        "add",
+        "a",
+        "b",
+        "--class",
+        "web",
+        "--label",
+        "site=home",
+        "--variable",
+        "port=80",
+    ]
     assert main([*words, "-g", "1", "-o", "json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"generation": 2, "changed": True}
     path = file(home)
@@ -59,15 +87,76 @@ def test_mutations_and_their_codes(home: Path, capsys: pytest.CaptureFixture[str
         (["fleet", "device", "add", "c", "--class", "web", "--label", "x", "-g", "2"], 2),
         (["fleet", "device", "set", "a", "-g", "2"], 2),
         (["fleet", "device", "set", "a", "--class", "web", "-g", "2"], 0),
-        (["fleet", "device", "set", "a", "--no-label", "site", "--no-variable", "port", "--disable", "-g", "2"], 0),
+        (
+            [
+                "fleet",
+                "device",
+                "set",
+                "a",
+                "--no-label",
+                "site",
+                "--no-variable",
+                "port",
+                "--disable",
+                "-g",
+                "2",
+            ],
+            0,
+        ),
         (["fleet", "deployment", "add", "web", "--file", path, "--class", "web", "-g", "3"], 0),
         (["fleet", "deployment", "add", "upgrade-x", "--file", path, "-g", "4"], 2),
         (["fleet", "deployment", "add", "again", "--file", path, "-g", "4"], 2),
-        (["fleet", "deployment", "set", "web", "--file", path, "--inline", "--select", "site=home", "-g", "4"], 0),
+        (
+            [
+                "fleet",
+                "deployment",
+                "set",
+                "web",
+                "--file",
+                path,
+                "--inline",
+                "--select",
+                "site=home",
+                "-g",
+                "4",
+            ],
+            0,
+        ),
         (["fleet", "deployment", "set", "web", "--any-class", "--no-select", "site", "-g", "5"], 0),
-        (["fleet", "schedule", "add", "n", "--cron", "0 3 * * *", "--canary", "1", "--class", "web", "-g", "6"], 0),
+        (
+            [
+                "fleet",
+                "schedule",
+                "add",
+                "n",
+                "--cron",
+                "0 3 * * *",
+                "--canary",
+                "1",
+                "--class",
+                "web",
+                "-g",
+                "6",
+            ],
+            0,
+        ),
         (["fleet", "schedule", "add", "m", "--cron", "0 3 * * * *", "-g", "7"], 2),
-        (["fleet", "schedule", "set", "n", "--canary", "0", "--deadline", "90m", "--disable", "-g", "7"], 0),
+        (
+            [
+                "fleet",
+                "schedule",
+                "set",
+                "n",
+                "--canary",
+                "0",
+                "--deadline",
+                "90m",
+                "--disable",
+                "-g",
+                "7",
+            ],
+            0,
+        ),
         (["fleet", "schedule", "remove", "n", "-g", "8"], 0),
         (["fleet", "deployment", "remove", "web", "-g", "9"], 0),
         (["fleet", "device", "remove", "a", "b", "-g", "10"], 0),
@@ -76,18 +165,39 @@ def test_mutations_and_their_codes(home: Path, capsys: pytest.CaptureFixture[str
     for step, code in steps:
         assert main(step) == code, step
     roster = RosterFile(home).read()
-    assert (roster.generation, roster.devices, roster.deployments, roster.schedules) == (11, [], [], [])
+    assert (roster.generation, roster.devices, roster.deployments, roster.schedules) == (
+        11,
+        [],
+        [],
+        [],
+    )
     assert "s3cret" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("name", "text", "good"),
     [
-        ("a.yaml", "- {kind: File, name: motd, path: /srv/motd, content: {$text: '${device}'}}\n", True),
-        ("a.yaml", "deployment: x\nscores:\n- {kind: File, name: motd, path: /srv/motd, content: x}\n", True),
-        ("a.py", "from scores import File\nscores = [File(name='motd', path='/srv/motd', content='x')]\n", True),
+        (
+            "a.yaml",
+            "- {kind: File, name: motd, path: /srv/motd, content: {$text: '${device}'}}\n",
+            True,
+        ),
+        (
+            "a.yaml",
+            "deployment: x\nscores:\n- {kind: File, name: motd, path: /srv/motd, content: x}\n",
+            True,
+        ),
+        (
+            "a.py",
+            "from scores import File\nscores = [File(name='motd', path='/srv/motd', content='x')]\n",
+            True,
+        ),
         ("a.py", "from scores import Manifest\nmanifest = Manifest(deployment='x')\n", True),
-        ("a.py", "scores = [{'kind': 'File', 'name': 'a', 'path': '/srv/a', 'content': {'$var': 'device'}}]\n", True),
+        (
+            "a.py",
+            "scores = [{'kind': 'File', 'name': 'a', 'path': '/srv/a', 'content': {'$var': 'device'}}]\n",
+            True,
+        ),
         ("a.py", "scores = 1\n", False),
         ("a.py", "scores = [object()]\n", False),
         ("a.py", "x = 1\n", False),

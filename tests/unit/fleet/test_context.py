@@ -1,4 +1,6 @@
-"""Where a command connects and in whose name: the order of sources, and a lineage that is made once."""
+"""Where a command connects and in whose name: the order of sources, and a lineage that is made
+once.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,12 @@ def env(home: Path, **more: str) -> dict[str, str]:
 
 def test_defaults_to_the_loopback(tmp_path: Path) -> None:
     context = load_context(environ=env(tmp_path))
-    assert (context.servers, context.creds, context.tls_ca, context.replicas) == ((DEFAULT_SERVER,), None, None, 1)
+    assert (context.servers, context.creds, context.tls_ca, context.replicas) == (
+        (DEFAULT_SERVER,),
+        None,
+        None,
+        1,
+    )
 
 
 def test_flag_before_variable_before_file(tmp_path: Path) -> None:
@@ -33,7 +40,10 @@ def test_flag_before_variable_before_file(tmp_path: Path) -> None:
 
 
 def test_several_servers_with_commas(tmp_path: Path) -> None:
-    assert load_context(server="nats://a:1, tls://b:2", environ=env(tmp_path)).servers == ("nats://a:1", "tls://b:2")
+    assert load_context(server="nats://a:1, tls://b:2", environ=env(tmp_path)).servers == (
+        "nats://a:1",
+        "tls://b:2",
+    )
 
 
 def test_a_path_in_the_file_is_relative_to_it(tmp_path: Path) -> None:
@@ -118,7 +128,9 @@ def test_many_at_once_agree_on_one_lineage(tmp_path: Path) -> None:
     assert len(set(found)) == 1
 
 
-@pytest.mark.parametrize("content", [b"", b"7b0e", b"\xff", b"7B0E0000-0000-4000-8000-000000000001"])
+@pytest.mark.parametrize(
+    "content", [b"", b"7b0e", b"\xff", b"7B0E0000-0000-4000-8000-000000000001"]
+)
 def test_a_spoilt_lineage_is_told_and_never_made_anew(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "lineage").write_bytes(content)
     with pytest.raises(InvalidInput) as caught:

@@ -1,4 +1,6 @@
-"""`harmony device setup` where the other end fails: the first error is told, and that the bundle is still there."""
+"""`harmony device setup` where the other end fails: the first error is told, and that the bundle is
+still there.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ PLACE = "/tmp/harmony-setup.12345678"
 class Lost(Remote):
     """Gone after the folder was made."""
 
-    def run(self, words: Sequence[str], _seconds: float, what: str, *, as_root: bool = False) -> str:
+    def run(
+        self, words: Sequence[str], _seconds: float, what: str, *, as_root: bool = False
+    ) -> str:
         if words[0] == "mktemp":
             return f"{PLACE}\n"
         raise Unreachable("SshFailed", f"cannot {what} {'as root' if as_root else ''}", "")

@@ -1,4 +1,6 @@
-"""Drift classes, fleet plans and projections, in tables: what is found, what is planned, what stays untouched."""
+"""Drift classes, fleet plans and projections, in tables: what is found, what is planned, what stays
+untouched.
+"""
 
 from __future__ import annotations
 
@@ -49,14 +51,24 @@ def roster(*, scores: Any = None, **more: Any) -> Roster:
     )
 
 
-def fleet(*deployments: Deployment, at: Device | None = None, of: Roster | None = None, **more: Any) -> Fleet:
+def fleet(
+    *deployments: Deployment, at: Device | None = None, of: Roster | None = None, **more: Any
+) -> Fleet:
     made = of or roster(**more)
     sources = {item.name: item.scores or [] for item in made.deployments}
     known = at or device()
-    return Fleet(made, project(made, sources), {item.key: item for item in deployments}, {known.name: known}, NOW)
+    return Fleet(
+        made,
+        project(made, sources),
+        {item.key: item for item in deployments},
+        {known.name: known},
+        NOW,
+    )
 
 
-def standing(generation: int = 3, lineage: str = OURS, supersedes: str | None = None, **more: Any) -> WireManifest:
+def standing(
+    generation: int = 3, lineage: str = OURS, supersedes: str | None = None, **more: Any
+) -> WireManifest:
     made = roster(**more)
     manifest = project(made, {"web": made.deployments[0].scores or []})[KEY].manifest
     return manifest.bind("pi-01", lineage, generation, supersedes)
@@ -64,7 +76,11 @@ def standing(generation: int = 3, lineage: str = OURS, supersedes: str | None = 
 
 def unit(active: str, *, phase: Any = "Ready", condition: bool | None = None) -> Any:
     detail = UnitDetail(
-        load_state="loaded", active_state=active, sub_state="x", unit_file_state="enabled", condition=condition
+        load_state="loaded",
+        active_state=active,
+        sub_state="x",
+        unit_file_state="enabled",
+        condition=condition,
     )
     return resource(phase, status=detail)
 
@@ -180,7 +196,9 @@ def test_devices() -> None:
     assert ("heartbeat-stale", "", "") not in names(fleet(good, at=quiet, enabled=False))
     stranger = Device("zz", None, NOW)
     made = fleet(good)
-    made = Fleet(made.roster, made.projections, made.deployments, {**made.devices, "zz": stranger}, NOW)
+    made = Fleet(
+        made.roster, made.projections, made.deployments, {**made.devices, "zz": stranger}, NOW
+    )
     assert names(made) == [("unmanaged", "", "")]
     weak = device(podman=None)
     assert names(fleet(good, at=weak)) == [("capability-missing", "web", "")]
@@ -189,7 +207,11 @@ def test_devices() -> None:
 def test_what_was_removed_is_purged_when_the_device_says_so() -> None:
     gone = Manifest(deployment="old", removed=True).bind("pi-01", OURS, 3)
     key = DeploymentKey("pi-01", "old")
-    for told, purged, waiting in ((status("Removed"), 1, 0), (status("Removing"), 0, 1), (None, 0, 1)):
+    for told, purged, waiting in (
+        (status("Removed"), 1, 0),
+        (status("Removing"), 0, 1),
+        (None, 0, 1),
+    ):
         made = plan_fleet(fleet(elsewhere(key, gone, told)), Scope())
         assert (len(made.purges), len(made.removing), len(made.plans)) == (purged, waiting, 1)
 
@@ -216,14 +238,18 @@ UNREADABLE: Final = Deployment(KEY, Desired(), Actual(revision=9, problem="NotJs
         (UNREADABLE, None, "Unreadable", 1),
     ],
 )
-def test_what_a_device_says_holds_up_no_other(there: Deployment, at: Any, code: str, exit_code: int) -> None:
+def test_what_a_device_says_holds_up_no_other(
+    there: Deployment, at: Any, code: str, exit_code: int
+) -> None:
     made = plan_fleet(fleet(there, at=at), Scope())
     check_refusals(made)
     assert made.plans == ()
     assert [item["code"] for item in made.as_json()["refused"]] == [code]
     assert refused_code(made) == exit_code
     two = roster()
-    two = two.model_copy(update={"devices": [*two.devices, two.devices[0].model_copy(update={"name": "pi-02"})]})
+    two = two.model_copy(
+        update={"devices": [*two.devices, two.devices[0].model_copy(update={"name": "pi-02"})]}
+    )
     made = plan_fleet(fleet(there, at=at, of=two), Scope())
     check_refusals(made)
     assert [item.wire.device for item in made.plans] == ["pi-02"]
@@ -231,13 +257,20 @@ def test_what_a_device_says_holds_up_no_other(there: Deployment, at: Any, code: 
 
 def strays(count: int, name: str = "pi-01") -> list[Deployment]:
     found_ = found(None, status())
-    return [Deployment(DeploymentKey(name, f"s{number}"), found_.desired, found_.actual) for number in range(count)]
+    return [
+        Deployment(DeploymentKey(name, f"s{number}"), found_.desired, found_.actual)
+        for number in range(count)
+    ]
 
 
 def test_thousands_of_statuses_are_one_device_s_word() -> None:
     """As many as the loss of NATS explains are taken off; more are named as what they are."""
     made = plan_fleet(fleet(found(standing()), *strays(50)), Scope())
-    assert ({item.action for item in made.plans}, len(made.plans), made.refusals) == ({"remove"}, 50, ())
+    assert ({item.action for item in made.plans}, len(made.plans), made.refusals) == (
+        {"remove"},
+        50,
+        (),
+    )
     crowd = fleet(found(standing()), *strays(5000))
     made = plan_fleet(crowd, Scope())
     check_refusals(made)
@@ -271,7 +304,10 @@ def test_whole_deployments_pass_the_guard_by_share_of_devices() -> None:
     for scope in (Scope(), Scope(allow_removals=5), Scope(allow_prune=1000)):
         with pytest.raises(Refused) as caught:
             check_refusals(plan_fleet(made, scope))
-        assert (caught.value.code, "--allow-removals 6" in caught.value.hint) == ("PruneGuard", True)
+        assert (caught.value.code, "--allow-removals 6" in caught.value.hint) == (
+            "PruneGuard",
+            True,
+        )
     check_refusals(plan_fleet(made, Scope(allow_removals=6)))
     check_refusals(plan_fleet(made, Scope(frozenset(most))))
 
@@ -281,7 +317,10 @@ def test_a_saved_plan_is_held_to() -> None:
     data = save(before)
     assert saved_scope(data) == Scope(frozenset({"pi-01"}), allow_prune=3)
     check_saved(data, before)
-    for moved in (plan_fleet(fleet(found(standing())), before.scope), plan_fleet(fleet(found()), Scope())):
+    for moved in (
+        plan_fleet(fleet(found(standing())), before.scope),
+        plan_fleet(fleet(found()), Scope()),
+    ):
         with pytest.raises(Conflict):
             check_saved(data, moved)
     for bad in (b"", b"[]", b"{}", data[:-3], data.replace(b"FleetPlan", b"Flat")):
@@ -293,7 +332,10 @@ def test_stopped_is_files_alone_and_no_boot_starts_it() -> None:
     made = standing(desired_state="stopped")
     by_key = {score.key: score.wire() for score in made.scores}
     assert by_key["File/motd"] == MOTD
-    assert (by_key["SystemdUnit/u.service"]["state"], by_key["SystemdUnit/u.service"]["enabled"]) == ("stopped", False)
+    assert (
+        by_key["SystemdUnit/u.service"]["state"],
+        by_key["SystemdUnit/u.service"]["enabled"],
+    ) == ("stopped", False)
     assert by_key["Container/c"]["state"] == "stopped"
     template = [{"kind": "SystemdUnit", "name": "x@.service", "content": "[Service]\n"}]
     [score] = standing(scores=template, enabled=False).scores
@@ -333,7 +375,11 @@ def test_a_resource_has_one_owner() -> None:
 
 
 def test_digests_alone_are_told() -> None:
-    made = fleet(found(standing(scores=[{**MOTD, "content": "s3cret"}, UNIT, BOX]), status(resources=RUNS)))
-    told = str([item.as_json() for item in classify(made)]) + str(plan_fleet(made, Scope()).as_json())
+    made = fleet(
+        found(standing(scores=[{**MOTD, "content": "s3cret"}, UNIT, BOX]), status(resources=RUNS))
+    )
+    told = str([item.as_json() for item in classify(made)]) + str(
+        plan_fleet(made, Scope()).as_json()
+    )
     assert "s3cret" not in told
     assert DIGEST not in told

@@ -22,7 +22,11 @@ async def test_what_came_while_the_process_was_busy_is_read() -> None:
 
     def busy() -> None:
         time.sleep(0.5)  # longer than the whole wait
-        tasks.append(asyncio.ensure_future(later(5, lambda: tasks.append(asyncio.ensure_future(inbox._take("news"))))))
+        tasks.append(
+            asyncio.ensure_future(
+                later(5, lambda: tasks.append(asyncio.ensure_future(inbox._take("news"))))
+            )
+        )
 
     tasks: list[Any] = [asyncio.ensure_future(later(1, busy))]
     assert await inbox.next(0.45) == "news"

@@ -1,4 +1,6 @@
-"""Every outcome of waiting, from what a status says; an older verdict is not taken for this one's."""
+"""Every outcome of waiting, from what a status says; an older verdict is not taken for this
+one's.
+"""
 
 from __future__ import annotations
 
@@ -81,12 +83,18 @@ def test_a_failure_of_an_older_spec_is_not_this_one_s() -> None:
     now = resource("Failed", spec=file("a", "new").spec_digest())
     assert judge(target_of(new), status("Failed", resources={"File/a": now}), 1).exit_code == 1
     blocked = resource("Blocked", "OwnershipConflict", spec=file("a", "old").spec_digest())
-    assert judge(target_of(new), status("Degraded", resources={"File/a": blocked}), 1).exit_code is None
+    assert (
+        judge(target_of(new), status("Degraded", resources={"File/a": blocked}), 1).exit_code
+        is None
+    )
 
 
 def test_a_refusal_says_what_to_do() -> None:
     assert "--take-over" in judge(TARGET, status("Fenced", rejected=(3, "LineageChanged")), 1).hint
-    assert "--allow-prune" in judge(TARGET, status("Held", generation=2, rejected=(3, "PruneGuard")), 1).hint
+    assert (
+        "--allow-prune"
+        in judge(TARGET, status("Held", generation=2, rejected=(3, "PruneGuard")), 1).hint
+    )
     conflict = status("Degraded", resources={"File/a": resource("Blocked", "OwnershipConflict")})
     assert "adopt" in judge(TARGET, conflict, 1).hint
 
@@ -100,7 +108,16 @@ def test_unsettled_are_those_not_ready_or_completed() -> None:
 
 @pytest.mark.parametrize(
     ("codes", "code"),
-    [([], 0), ([0, 0], 0), ([0, 1], 1), ([1, 4], 4), ([4, 5], 5), ([5, 3, 1], 3), ([2, 0], 2), ([2, 1], 1)],
+    [
+        ([], 0),
+        ([0, 0], 0),
+        ([0, 1], 1),
+        ([1, 4], 4),
+        ([4, 5], 5),
+        ([5, 3, 1], 3),
+        ([2, 0], 2),
+        ([2, 1], 1),
+    ],
 )
 def test_one_code_for_several_devices(codes: list[int], code: int) -> None:
     assert worst(ExitCode(item) for item in codes) == code

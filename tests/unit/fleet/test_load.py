@@ -43,7 +43,11 @@ def test_the_examples_are_the_same() -> None:
     examples = Path(__file__).parents[3] / "examples"
     (python,), (yaml,) = load(str(examples / "web.py")), load(str(examples / "web.yaml"))
     assert python.content() == yaml.content()
-    assert [score.key for score in python.scores] == ["File/page", "SystemdUnit/web-preview.service", "Container/web"]
+    assert [score.key for score in python.scores] == [
+        "File/page",
+        "SystemdUnit/web-preview.service",
+        "Container/web",
+    ]
 
 
 def test_yaml_json_python_give_the_same(tmp_path: Path) -> None:
@@ -51,13 +55,18 @@ def test_yaml_json_python_give_the_same(tmp_path: Path) -> None:
     json = '{"deployment":"web","scores":[{"kind":"File","name":"motd","path":"/srv/motd","content":"hi"}]}'
     (parsed,) = load(written(tmp_path, "m.json", json))
     source = 'from scores import File, Manifest\nmanifest = Manifest(deployment="web", scores=[%s])'
-    (made,) = load(written(tmp_path, "m.py", source % 'File(name="motd", path="/srv/motd", content="hi")'))
+    (made,) = load(
+        written(tmp_path, "m.py", source % 'File(name="motd", path="/srv/motd", content="hi")')
+    )
     (dictionary,) = load(written(tmp_path, "d.py", f"manifest = {json}"))
     assert yaml.content() == parsed.content() == made.content() == dictionary.content()
 
 
 def test_several_manifests(tmp_path: Path) -> None:
-    assert [item.deployment for item in load(written(tmp_path, "m.yaml", f"---\n{GOOD}---\ndeployment: b\n---\n"))] == [
+    assert [
+        item.deployment
+        for item in load(written(tmp_path, "m.yaml", f"---\n{GOOD}---\ndeployment: b\n---\n"))
+    ] == [
         "web",
         "b",
     ]
@@ -108,7 +117,11 @@ BOMB = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range
         ("m.yaml", GOOD.replace("File", SECRET), "UnknownKind"),
         ("m.yaml", GOOD.replace("content: hi", "content: hi, mode: 0644"), "WrongType"),
         ("m.yaml", GOOD.replace("/srv/motd", f"{SECRET}/../x"), "PathNotNormal"),
-        ("m.yaml", GOOD.replace("content: hi", f"content: {SECRET}, after: [File/no]"), "AfterUnknown"),
+        (
+            "m.yaml",
+            GOOD.replace("content: hi", f"content: {SECRET}, after: [File/no]"),
+            "AfterUnknown",
+        ),
         ("m.yaml", f"deployment: a\n---\n{GOOD}---\n{GOOD}", "DuplicateDeployment"),
         ("m.json", "", "NotJson"),
         ("m.json", '{"a":1,"a":2}', "DuplicateKey"),
@@ -134,14 +147,14 @@ BOMB = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range
         ("m.txt", GOOD, "UnknownFormat"),
     ],
 )
-def test_a_mistake_has_a_code_and_a_hint(tmp_path: Path, name: str, content: str | bytes, code: str) -> None:
+def test_a_mistake_has_a_code_and_a_hint(
+    tmp_path: Path, name: str, content: str | bytes, code: str
+) -> None:
     assert refused(tmp_path, name, content).code == code
 
 
 def test_fields_are_named(tmp_path: Path) -> None:
-    text = (
-        "deployment: web\nscores:\n- {kind: File, name: a, path: srv, content: x, foo: 1}\n- {kind: File, name: -b}\n"
-    )
+    text = "deployment: web\nscores:\n- {kind: File, name: a, path: srv, content: x, foo: 1}\n- {kind: File, name: -b}\n"
     error = refused(tmp_path, "m.yaml", text)
     assert {(item.field, item.code) for item in error.errors} >= {
         ("scores[0].path", "PathNotNormal"),
@@ -155,7 +168,9 @@ def test_fields_are_named(tmp_path: Path) -> None:
 def test_the_place_in_yaml_and_json(tmp_path: Path) -> None:
     assert "line 3" in refused(tmp_path, "m.yaml", "a: 1\nb: 2\na: 3\n").message
     assert "line 2, column 3" in refused(tmp_path, "m.json", '{"a":1,\n  b}').message
-    assert "document 2" in refused(tmp_path, "m.yaml", "deployment: a\n---\ndeployment: B\n").message
+    assert (
+        "document 2" in refused(tmp_path, "m.yaml", "deployment: a\n---\ndeployment: B\n").message
+    )
 
 
 def test_only_the_author_s_line_of_a_python_file(tmp_path: Path) -> None:
@@ -169,9 +184,17 @@ def test_only_the_author_s_line_of_a_python_file(tmp_path: Path) -> None:
     sys.modules.pop("helper_of_m", None)
 
 
-def test_a_python_file_leaves_nothing_behind(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_python_file_leaves_nothing_behind(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     before = (list(sys.path), set(sys.modules))
-    load(written(tmp_path, "m.py", "from scores import Manifest\nprint('hello')\nmanifest = Manifest(deployment='a')"))
+    load(
+        written(
+            tmp_path,
+            "m.py",
+            "from scores import Manifest\nprint('hello')\nmanifest = Manifest(deployment='a')",
+        )
+    )
     assert (list(sys.path), set(sys.modules)) == before
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", "hello\n")
@@ -179,7 +202,8 @@ def test_a_python_file_leaves_nothing_behind(tmp_path: Path, capsys: pytest.Capt
 
 
 @pytest.mark.parametrize(
-    ("name", "code"), [("nowhere.yaml", "FileMissing"), ("a\0b.yaml", "FileMissing"), (".", "FileMissing")]
+    ("name", "code"),
+    [("nowhere.yaml", "FileMissing"), ("a\0b.yaml", "FileMissing"), (".", "FileMissing")],
 )
 def test_a_file_that_is_none(tmp_path: Path, name: str, code: str) -> None:
     with pytest.raises(InvalidInput) as caught:
@@ -191,16 +215,47 @@ def test_too_large_a_file(tmp_path: Path) -> None:
     assert refused(tmp_path, "m.yaml", b"#" * (16 * 1024 * 1024 + 1)).code == "TooLarge"
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.binary(max_size=200) | st.text(max_size=200).map(lambda text: text.encode("utf-8", "surrogatepass")))
+@settings(
+    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    data=st.binary(max_size=200)
+    | st.text(max_size=200).map(lambda text: text.encode("utf-8", "surrogatepass"))
+)
 @pytest.mark.parametrize("suffix", [".yaml", ".json"])
-def test_garbage_is_invalid_input_and_nothing_else(tmp_path: Path, suffix: str, data: bytes) -> None:
+def test_garbage_is_invalid_input_and_nothing_else(
+    tmp_path: Path, suffix: str, data: bytes
+) -> None:
     with contextlib.suppress(InvalidInput):
-        assert all(isinstance(item, Manifest) for item in load(written(tmp_path, f"g{suffix}", data)))
+        assert all(
+            isinstance(item, Manifest) for item in load(written(tmp_path, f"g{suffix}", data))
+        )
 
 
 PIECES = [
-    *("a", ":", "&", "*", "?", "-", "<<:", "{", "}", "[", "]", "'", '"', "|", ">", "---", "~", "=", "#", "@", "`"),
+    *(
+        "a",
+        ":",
+        "&",
+        "*",
+        "?",
+        "-",
+        "<<:",
+        "{",
+        "}",
+        "[",
+        "]",
+        "'",
+        '"',
+        "|",
+        ">",
+        "---",
+        "~",
+        "=",
+        "#",
+        "@",
+        "`",
+    ),
     *("0x", "0o9", "1:2", "1e", ".inf", "&x", "*x", "%YAML 1.1", "\\U"),
     *("!!int", "!!float", "!!binary", "!!set", "!!omap", "!!timestamp"),
 ]
@@ -219,7 +274,9 @@ def pinned(texts: Iterable[str]) -> Callable[[Any], Any]:
 
 
 @pinned(broken.YAML.values())
-@settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=500, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(bits=yaml_bits)
 def test_pieces_of_yaml_are_invalid_input_and_nothing_else(tmp_path: Path, bits: list[str]) -> None:
     with pytest.raises(InvalidInput) as caught:

@@ -33,7 +33,9 @@ def planned(wanted: Manifest, there: Deployment, at: Device | None = None, **wis
     return plan(ApplyRequest(wanted, wish.pop("lineage", OURS), **wish), there, at or device())
 
 
-def refused(wanted: Manifest, there: Deployment, at: Device | None = None, **wish: Any) -> HarmonyError:
+def refused(
+    wanted: Manifest, there: Deployment, at: Device | None = None, **wish: Any
+) -> HarmonyError:
     with pytest.raises(HarmonyError) as caught:
         planned(wanted, there, at, **wish)
     assert caught.value.hint
@@ -42,7 +44,12 @@ def refused(wanted: Manifest, there: Deployment, at: Device | None = None, **wis
 
 def test_the_first_generation_must_not_exist() -> None:
     made = planned(manifest(file()), found())
-    assert (made.action, made.wire.generation, made.revision, made.wire.lineage) == ("create", 1, 0, OURS)
+    assert (made.action, made.wire.generation, made.revision, made.wire.lineage) == (
+        "create",
+        1,
+        0,
+        OURS,
+    )
     assert [(change.key, change.how) for change in made.changes] == [("File/a", "added")]
     assert made.warnings == ()
 
@@ -79,11 +86,19 @@ def test_the_same_content_is_not_written_again() -> None:
         (found(wire(generation=3, removed=True), status()), {}),
         (found(wire(file()), status(generation=4)), {}),  # an older one was restored
         (found(wire(file()), status("Rejected", rejected=(5, "Invalid"))), {}),
-        (found(wire(file()), status("Held", generation=2, rejected=(3, "PruneGuard"))), {"allow_prune": 4}),
-        (found(wire(file()), status("Fenced", lineage=THEIRS, rejected=(3, "LineageChanged"))), {"take_over": True}),
+        (
+            found(wire(file()), status("Held", generation=2, rejected=(3, "PruneGuard"))),
+            {"allow_prune": 4},
+        ),
+        (
+            found(wire(file()), status("Fenced", lineage=THEIRS, rejected=(3, "LineageChanged"))),
+            {"take_over": True},
+        ),
     ],
 )
-def test_the_same_content_is_written_again_where_that_helps(there: Deployment, wish: dict[str, Any]) -> None:
+def test_the_same_content_is_written_again_where_that_helps(
+    there: Deployment, wish: dict[str, Any]
+) -> None:
     assert planned(manifest(file()), there, **wish).action != "unchanged"
 
 
@@ -115,11 +130,16 @@ def test_another_lineage_needs_consent(there: Deployment) -> None:
     [
         (found(wire(file(), lineage=THEIRS)), THEIRS),
         (found(None, status(lineage=THEIRS)), THEIRS),
-        (found(wire(file(), lineage=THEIRS), status(lineage=THIRD)), THIRD),  # what the device enforces counts
+        (
+            found(wire(file(), lineage=THEIRS), status(lineage=THIRD)),
+            THIRD,
+        ),  # what the device enforces counts
         (found(wire(file(), lineage=THEIRS), status(lineage=OURS)), None),
     ],
 )
-def test_taking_over_supersedes_what_the_device_enforces(there: Deployment, supersedes: str | None) -> None:
+def test_taking_over_supersedes_what_the_device_enforces(
+    there: Deployment, supersedes: str | None
+) -> None:
     assert planned(manifest(file("b"), file()), there, take_over=True).wire.supersedes == supersedes
 
 
@@ -150,7 +170,9 @@ def test_nothing_is_left_of_a_removed_deployment_of_others() -> None:
         (manifest(file("b"), generation=3), Conflict, "GenerationMismatch"),
     ],
 )
-def test_a_file_is_held_to_what_it_carries(wanted: Manifest, kind: type[HarmonyError], code: str) -> None:
+def test_a_file_is_held_to_what_it_carries(
+    wanted: Manifest, kind: type[HarmonyError], code: str
+) -> None:
     error = refused(wanted, found(wire(file())))
     assert isinstance(error, kind)
     assert error.code == code
@@ -158,7 +180,10 @@ def test_a_file_is_held_to_what_it_carries(wanted: Manifest, kind: type[HarmonyE
 
 def test_a_file_that_carries_the_truth() -> None:
     there = found(wire(file()))
-    assert planned(manifest(file(), device="pi-01", lineage=OURS, generation=3), there).action == "unchanged"
+    assert (
+        planned(manifest(file(), device="pi-01", lineage=OURS, generation=3), there).action
+        == "unchanged"
+    )
     assert planned(manifest(file("b"), file(), generation=4), there).wire.generation == 4
 
 
@@ -174,10 +199,16 @@ def test_a_leap_of_a_device_is_not_followed_without_a_word(standing: int, reject
     def there(generation: int) -> Deployment:
         desired = wire(file(), generation=standing) if standing else None
         if rejected:
-            return found(desired, status("Rejected", generation=None, lineage=None, rejected=(generation, "Invalid")))
+            return found(
+                desired,
+                status("Rejected", generation=None, lineage=None, rejected=(generation, "Invalid")),
+            )
         return found(desired, status(generation=generation))
 
-    assert planned(manifest(file("b"), file()), there(standing + MAX_JUMP)).wire.generation == standing + MAX_JUMP + 1
+    assert (
+        planned(manifest(file("b"), file()), there(standing + MAX_JUMP)).wire.generation
+        == standing + MAX_JUMP + 1
+    )
     for generation in (standing + MAX_JUMP + 1, MAX_GENERATION - 1, MAX_GENERATION):
         for wanted in (manifest(file()), manifest(file("b"), file())):
             error = refused(wanted, there(generation), take_over=True)
@@ -210,7 +241,11 @@ def test_what_cannot_be_read_is_not_written_over() -> None:
     assert (made.wire.generation, made.revision, made.action) == (5, 7, "update")
     unknown = Deployment(KEY, Desired(), Actual(revision=9, problem="UnknownField"))
     error = refused(manifest(file()), unknown, take_over=True)
-    assert (error.code, error.alone, error.exit_code) == ("Unreadable", True, ExitCode.NOT_CONVERGED)
+    assert (error.code, error.alone, error.exit_code) == (
+        "Unreadable",
+        True,
+        ExitCode.NOT_CONVERGED,
+    )
 
 
 def test_kinds_and_capabilities() -> None:
@@ -223,11 +258,16 @@ def test_kinds_and_capabilities() -> None:
     ]
     assert refused(manifest(unit), found(), device(systemd=None)).code == "MissingCapability"
     assert "podman" in refused(manifest(c), found(), device(podman=None)).message
-    upgrade = SystemUpgrade(name="u", attempt_id="a", run_uid="r", expires_at="2026-11-29T18:00:00Z")
+    upgrade = SystemUpgrade(
+        name="u", attempt_id="a", run_uid="r", expires_at="2026-11-29T18:00:00Z"
+    )
     able = ("SystemUpgrade",)
     assert refused(manifest(upgrade), found(), device(able)).code == "MissingCapability"
     assert (
-        refused(manifest(upgrade), found(), device(able, updater=UpdaterInfo(protocol=1, operations=[]))).exit_code == 5
+        refused(
+            manifest(upgrade), found(), device(able, updater=UpdaterInfo(protocol=1, operations=[]))
+        ).exit_code
+        == 5
     )
     updater = UpdaterInfo(protocol=1, operations=["AptFullUpgradeV1"])
     assert planned(manifest(upgrade), found(), device(able, updater=updater)).action == "create"

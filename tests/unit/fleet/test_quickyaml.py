@@ -1,4 +1,6 @@
-"""The quick reader of YAML says the same as the other one, or nothing. Hypothesis, on documents and on their debris."""
+"""The quick reader of YAML says the same as the other one, or nothing. Hypothesis, on documents and
+on their debris.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +33,13 @@ SCALARS = st.one_of(
     st.sampled_from(DEBRIS),
     st.text(max_size=12),
 )
-KEYS = st.one_of(st.sampled_from(["name", "class", "labels", "a b", "true", "1", "no", "~"]), st.text(max_size=8))
+KEYS = st.one_of(
+    st.sampled_from(["name", "class", "labels", "a b", "true", "1", "no", "~"]), st.text(max_size=8)
+)
 VALUES = st.recursive(
-    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3), max_leaves=12
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
+    max_leaves=12,
 )
 
 
@@ -59,7 +65,9 @@ def test_debris(text: str) -> None:
 @given(VALUES, st.booleans(), st.sampled_from([None, "'", '"', "|", ">"]), st.integers(2, 6))
 @settings(max_examples=150, deadline=None)
 def test_documents(value: Any, flow: bool, style: str, indent: int) -> None:
-    text = yaml.safe_dump(value, default_flow_style=flow, default_style=style, indent=indent, allow_unicode=True)
+    text = yaml.safe_dump(
+        value, default_flow_style=flow, default_style=style, indent=indent, allow_unicode=True
+    )
     agrees(text)
 
 
@@ -67,7 +75,10 @@ def test_documents(value: Any, flow: bool, style: str, indent: int) -> None:
 @settings(max_examples=40, deadline=None)
 def test_lines_in_any_place(seed: int) -> None:
     chosen = random.Random(seed)
-    lines = ["  " * chosen.randint(0, 3) + "".join(chosen.choices(DEBRIS, k=chosen.randint(1, 4))) for _ in range(5)]
+    lines = [
+        "  " * chosen.randint(0, 3) + "".join(chosen.choices(DEBRIS, k=chosen.randint(1, 4)))
+        for _ in range(5)
+    ]
     agrees("\n".join(lines))
 
 
@@ -93,7 +104,12 @@ deployments:
 
 def test_a_usual_roster_is_read_quickly() -> None:
     assert agrees(PLAIN)
-    assert quick(PLAIN)["devices"][0]["variables"] == {"port": 8080, "on": True, "share": 0.5, "none": None}
+    assert quick(PLAIN)["devices"][0]["variables"] == {
+        "port": 8080,
+        "on": True,
+        "share": 0.5,
+        "none": None,
+    }
 
 
 @pytest.mark.parametrize(

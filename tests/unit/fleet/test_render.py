@@ -1,4 +1,6 @@
-"""Tables fit the terminal, and hold text that a terminal can't act on; YAML reads back as it was."""
+"""Tables fit the terminal, and hold text that a terminal can't act on; YAML reads back as it
+was.
+"""
 
 from __future__ import annotations
 
@@ -29,13 +31,20 @@ def shown(show: Any, *args: Any, width: int = 80) -> list[str]:
 
 
 def told() -> Any:
-    drift = Drift(count=3, fields=["content", "mode"], first_seen=SINCE, last_seen=SINCE, action="repaired")
+    drift = Drift(
+        count=3, fields=["content", "mode"], first_seen=SINCE, last_seen=SINCE, action="repaired"
+    )
     resources = {
-        "Container/web": resource("Blocked", "OwnershipConflict", message="a container of that name isn't ours"),
+        "Container/web": resource(
+            "Blocked", "OwnershipConflict", message="a container of that name isn't ours"
+        ),
         "File/a": resource(drift=drift),
         "SystemdUnit/a-rather-long-name-of-a-unit.service": resource("Progressing"),
     }
-    there = found(wire(file()), status("Degraded", resources=resources, reason="OwnershipConflict", message="1 of 3"))
+    there = found(
+        wire(file()),
+        status("Degraded", resources=resources, reason="OwnershipConflict", message="1 of 3"),
+    )
     return rows([there], [Device("pi-01", None, NOW)], NOW + timedelta(seconds=5))
 
 
@@ -61,7 +70,12 @@ def test_a_status_line() -> None:
 
 def test_resources_tell_what_is_behind() -> None:
     text = "\n".join(shown(tables.resources_table, told()))
-    for part in ("OwnershipConflict", "a container of that name isn't ours", "repaired 3x", "drift in content, mode"):
+    for part in (
+        "OwnershipConflict",
+        "a container of that name isn't ours",
+        "repaired 3x",
+        "drift in content, mode",
+    ):
         assert part in text
 
 
@@ -91,8 +105,13 @@ def test_what_a_device_says_is_no_escape_sequence() -> None:
 
 
 values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(alphabet=st.characters(exclude_categories=["Cs"])),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text("abc", min_size=1), inner, max_size=4),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text(alphabet=st.characters(exclude_categories=["Cs"])),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text("abc", min_size=1), inner, max_size=4)
+    ),
     max_leaves=12,
 )
 

@@ -1,4 +1,6 @@
-"""What a roster may say, how it is changed with its comments, and the variables of devices. Tables and Hypothesis."""
+"""What a roster may say, how it is changed with its comments, and the variables of devices. Tables
+and Hypothesis.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +30,32 @@ def parsed(body: str) -> Roster:
         ("device: []\n", "device", "UnknownField"),
         ("devices:\n- name: PI\n  class: web\n", "devices[0].name", "InvalidName"),
         ("devices:\n- name: pi\n", "devices[0].class", "Missing"),
-        ("devices:\n- name: pi\n  class: web\n- name: pi\n  class: web\n", "devices[1].name", "DuplicateName"),
+        (
+            "devices:\n- name: pi\n  class: web\n- name: pi\n  class: web\n",
+            "devices[1].name",
+            "DuplicateName",
+        ),
         ("devices:\n- name: pi\n  class: web\n  enabled: 1\n", "devices[0].enabled", "WrongType"),
-        ("devices:\n- name: pi\n  class: web\n  desired_state: on\n", "devices[0].desired_state", "NotAllowed"),
-        ("devices:\n- name: pi\n  class: web\n  labels: {rack: 2}\n", "devices[0].labels.rack", "WrongType"),
-        ("devices:\n- name: pi\n  class: web\n  variables: {Port: 2}\n", "devices[0].variables", "InvalidName"),
-        ("devices:\n- name: pi\n  class: web\n  variables: {device: x}\n", "devices[0].variables", "ReservedName"),
+        (
+            "devices:\n- name: pi\n  class: web\n  desired_state: on\n",
+            "devices[0].desired_state",
+            "NotAllowed",
+        ),
+        (
+            "devices:\n- name: pi\n  class: web\n  labels: {rack: 2}\n",
+            "devices[0].labels.rack",
+            "WrongType",
+        ),
+        (
+            "devices:\n- name: pi\n  class: web\n  variables: {Port: 2}\n",
+            "devices[0].variables",
+            "InvalidName",
+        ),
+        (
+            "devices:\n- name: pi\n  class: web\n  variables: {device: x}\n",
+            "devices[0].variables",
+            "ReservedName",
+        ),
         ("deployments:\n- name: web\n", "deployments[0]", "ExactlyOneOf"),
         ("deployments:\n- name: web\n  file: a.yaml\n", "deployments[0]", "DigestWithFile"),
         ("deployments:\n- name: upgrade-1\n  scores: []\n", "deployments[0].name", "ReservedName"),
@@ -61,7 +83,8 @@ def test_mistakes_are_told_by_field_and_code(body: str, field: str, code: str) -
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"---\na: 1\n---\nb: 2\n", b"[]", b"a: [", b"\xff", b"a: 1\na: 2\n", b"version: 2\n"]
+    "data",
+    [b"", b"---\na: 1\n---\nb: 2\n", b"[]", b"a: [", b"\xff", b"a: 1\na: 2\n", b"version: 2\n"],
 )
 def test_what_is_no_roster(data: bytes) -> None:
     with pytest.raises(InvalidInput):
@@ -99,12 +122,25 @@ def test_a_round_trip_changes_no_byte() -> None:
 
 
 def test_comments_quotes_and_order_stay() -> None:
-    out, roster = edited(edit.change("devices", ["pi-01", "pi-02"], {("labels", "site"): "work", ("enabled",): False}))
+    out, roster = edited(
+        edit.change(
+            "devices", ["pi-01", "pi-02"], {("labels", "site"): "work", ("enabled",): False}
+        )
+    )
     assert [device.labels["site"] for device in roster.devices] == ["work", "work"]
     assert not any(device.enabled for device in roster.devices)
-    for comment in ("# the fleet", "# the first", "# under the desk", "# since May", "# who", "'pi-02'"):
+    for comment in (
+        "# the fleet",
+        "# the first",
+        "# under the desk",
+        "# since May",
+        "# who",
+        "'pi-02'",
+    ):
         assert comment in out
-    out, roster = edited(edit.add("deployments", [{"name": "b", "scores": [{"kind": "File", "content": "a\nb\n"}]}]))
+    out, roster = edited(
+        edit.add("deployments", [{"name": "b", "scores": [{"kind": "File", "content": "a\nb\n"}]}])
+    )
     assert "content: |\n" in out
     assert roster.deployments[1].scores == [{"kind": "File", "content": "a\nb\n"}]
     out, roster = edited(edit.remove("devices", ["pi-02"]))
@@ -121,7 +157,10 @@ def test_unset_takes_away_and_an_absent_map_stays_absent() -> None:
     ("change", "code"),
     [
         (edit.add("devices", [{"name": "pi-01", "class": "web"}]), "AlreadyThere"),
-        (edit.add("devices", [{"name": "x", "class": "web"}, {"name": "x", "class": "web"}]), "AlreadyThere"),
+        (
+            edit.add("devices", [{"name": "x", "class": "web"}, {"name": "x", "class": "web"}]),
+            "AlreadyThere",
+        ),
         (edit.change("devices", ["pi-03"], {("class",): "x"}), "NotFound"),
         (edit.remove("schedules", ["x"]), "NotFound"),
     ],
@@ -132,14 +171,23 @@ def test_names_must_be_there_or_not(change: edit.Edit, code: str) -> None:
     assert caught.value.code == code
 
 
-TEXTS = st.text(st.characters(blacklist_categories=("Cs", "Cc"), whitelist_characters="\n\t"), max_size=40)
+TEXTS = st.text(
+    st.characters(blacklist_categories=("Cs", "Cc"), whitelist_characters="\n\t"), max_size=40
+)
 
 
 @settings(deadline=None)
-@given(TEXTS, st.dictionaries(st.from_regex(r"v[a-z0-9_]{0,8}", fullmatch=True), TEXTS | st.integers() | st.booleans()))
+@given(
+    TEXTS,
+    st.dictionaries(
+        st.from_regex(r"v[a-z0-9_]{0,8}", fullmatch=True), TEXTS | st.integers() | st.booleans()
+    ),
+)
 def test_what_is_added_is_what_is_read(content: str, variables: dict[str, Any]) -> None:
     out, _ = edited(edit.add("deployments", [{"name": "x", "scores": [{"content": content}]}]))
-    _, roster = edited(edit.add("devices", [{"name": "y", "class": "z", "variables": variables}]), out)
+    _, roster = edited(
+        edit.add("devices", [{"name": "y", "class": "z", "variables": variables}]), out
+    )
     assert roster.deployments[1].scores == [{"content": content}]
     assert roster.devices[2].variables == variables
 
@@ -170,7 +218,10 @@ KNOWN = {"port": 8080, "on": True, "name": "x${port}", "labels.site": "home", "d
     [
         ({"$var": "port"}, 8080),
         ([{"$var": "on"}], [True]),
-        ({"a": {"$text": "${device}@${labels.site}:${port} ${on}\n"}}, {"a": "pi-01@home:8080 true\n"}),
+        (
+            {"a": {"$text": "${device}@${labels.site}:${port} ${on}\n"}},
+            {"a": "pi-01@home:8080 true\n"},
+        ),
         ({"$text": "${name}"}, "x${port}"),
         ({"$text": "$${port} $port $$ $ {}"}, "${port} $port $$ $ {}"),
         ({"a": "${port}"}, {"a": "${port}"}),
@@ -195,13 +246,18 @@ def test_variables(raw: Any, filled: Any) -> None:
 def test_no_such_variable(raw: Any, code: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         fill([{"content": raw}], KNOWN, "scores", "pi-01/web")
-    assert [(error.field, error.code) for error in caught.value.errors] == [("scores[0].content", code)]
+    assert [(error.field, error.code) for error in caught.value.errors] == [
+        ("scores[0].content", code)
+    ]
     assert uses([{"content": raw}])
 
 
 @settings(deadline=None)
 @given(
-    st.recursive(TEXTS | st.integers() | st.none(), lambda deeper: st.lists(deeper) | st.dictionaries(TEXTS, deeper))
+    st.recursive(
+        TEXTS | st.integers() | st.none(),
+        lambda deeper: st.lists(deeper) | st.dictionaries(TEXTS, deeper),
+    )
 )
 def test_without_variables_nothing_changes(value: Any) -> None:
     if not uses(value):

@@ -120,7 +120,9 @@ def test_a_kill_of_the_one_that_renames_leaves_nothing(
     end = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)\n"
     words = durable._COMMIT.replace("; os.replace", "\nos.replace")
     at = words.index(before) if before else len(words)
-    monkeypatch.setattr(durable, "_COMMIT", f"{words[:at]}\n{end}{words[at:]}" if before else f"{words}\n{end}")
+    monkeypatch.setattr(
+        durable, "_COMMIT", f"{words[:at]}\n{end}{words[at:]}" if before else f"{words}\n{end}"
+    )
     with pytest.raises(InvalidInput):
         file.mutate(1, PI)
     monkeypatch.undo()
@@ -139,11 +141,16 @@ def test_where_files_need_names_a_kill_leaves_one_for_the_next_to_sweep(
     assert file.read().generation == 2
     assert not left.exists()
     monkeypatch.setattr(os, "replace", lambda *_words: (_ for _ in ()).throw(OSError(5, "gone")))
-    refused("RosterUnwritable", lambda: file.mutate(2, add("devices", [{"name": "pi-02", "class": "web"}])))
+    refused(
+        "RosterUnwritable",
+        lambda: file.mutate(2, add("devices", [{"name": "pi-02", "class": "web"}])),
+    )
     assert sorted(os.listdir(file.folder)) == FILES
 
 
-def test_where_nobody_can_lock_or_open_it_is_not_waited_for(file: RosterFile, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_nobody_can_lock_or_open_it_is_not_waited_for(
+    file: RosterFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fails(error: int, *_arguments: Any) -> Any:
         raise OSError(error, os.strerror(error))
 
@@ -155,9 +162,13 @@ def test_where_nobody_can_lock_or_open_it_is_not_waited_for(file: RosterFile, mo
         assert "Permission denied" in str(refused("RosterUnreadable", lambda: file.mutate(1, PI)))
 
 
-def test_the_lock_goes_with_its_holder(file: RosterFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_lock_goes_with_its_holder(
+    file: RosterFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     holder = subprocess.Popen(
-        [sys.executable, "-m", "tests.unit.fleet.forks", "holder", str(tmp_path)], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", "tests.unit.fleet.forks", "holder", str(tmp_path)],
+        stdout=subprocess.PIPE,
+        text=True,
     )
     try:
         assert holder.stdout is not None
@@ -237,7 +248,9 @@ def test_what_a_seal_of_old_says_of_the_roster_counts_for_nothing(file: RosterFi
 @pytest.mark.parametrize("what", ["fifo", "folder", "device", "socket"])
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.timeout(20)
-def test_a_roster_that_is_no_file_is_refused_and_not_waited_for(file: RosterFile, what: str, name: str) -> None:
+def test_a_roster_that_is_no_file_is_refused_and_not_waited_for(
+    file: RosterFile, what: str, name: str
+) -> None:
     path = file.folder / name
     path.unlink()
     if what == "fifo":

@@ -1,4 +1,6 @@
-"""A change of some devices of a large roster: it says the same as a round trip of all, and no other line is touched."""
+"""A change of some devices of a large roster: it says the same as a round trip of all, and no other
+line is touched.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ VALUES: dict[tuple[str, ...], Any] = {("labels", "site"): "work", ("variables", 
 
 def written(styles: list[int], column: int, last: bool) -> str:
     items = "".join(STYLES[style].format(name=f"pi-{at}") for at, style in enumerate(styles))
-    shifted = "".join(" " * column + line if line.strip() else line for line in items.splitlines(keepends=True))
+    shifted = "".join(
+        " " * column + line if line.strip() else line for line in items.splitlines(keepends=True)
+    )
     sections = [DEPLOYMENTS, f"devices:\n{shifted}"]
     return HEAD + "".join(sections if last else reversed(sections))
 
@@ -36,8 +40,13 @@ def edits(names: list[str]) -> dict[str, edit.Edit]:
     return {
         "change": edit.change("devices", names, VALUES),
         "remove": edit.remove("devices", names),
-        "add": edit.add("devices", [{"name": f"new-{name}", "class": "edge", "labels": {"a": "b"}} for name in names]),
-        "deployment": edit.add("deployments", [{"name": "b", "scores": [{"kind": "File", "content": "a\nb\n"}]}]),
+        "add": edit.add(
+            "devices",
+            [{"name": f"new-{name}", "class": "edge", "labels": {"a": "b"}} for name in names],
+        ),
+        "deployment": edit.add(
+            "deployments", [{"name": "b", "scores": [{"kind": "File", "content": "a\nb\n"}]}]
+        ),
     }
 
 
@@ -59,7 +68,13 @@ def both(before: str, change: edit.Edit) -> tuple[str | None, Roster]:
 
 
 @settings(deadline=None, max_examples=60)
-@given(DEVICES, st.sampled_from([0, 2, 4]), st.booleans(), st.sets(st.integers(0, 6), min_size=1), st.data())
+@given(
+    DEVICES,
+    st.sampled_from([0, 2, 4]),
+    st.booleans(),
+    st.sets(st.integers(0, 6), min_size=1),
+    st.data(),
+)
 def test_it_says_the_same_as_a_round_trip_of_all(
     styles: list[int], column: int, last: bool, chosen: set[int], data: st.DataObject
 ) -> None:
@@ -93,7 +108,10 @@ def test_a_usual_roster_is_changed_in_part(how: str, last: bool, column: int) ->
 @pytest.mark.parametrize(
     ("before", "names"),
     [
-        (written([0, 1], 2, last=True), ["pi-0", "pi-1"]),  # nothing would be left to tell the place by
+        (
+            written([0, 1], 2, last=True),
+            ["pi-0", "pi-1"],
+        ),  # nothing would be left to tell the place by
         (HEAD + "devices: []\n", ["pi-0"]),
         (HEAD + "devices: [{name: a, class: b}, {name: c, class: d}]\n", ["a"]),
         (HEAD + "devices:\n- &x {name: a, class: b}\n- name: c\n  class: d\n", ["a"]),
@@ -111,7 +129,10 @@ def test_a_rewrite_that_would_say_something_else_is_not_taken() -> None:
     before = written([1, 1, 1], 2, last=True)
     assert partial.edited(before, ["pi-1"], lambda part, _column: part) == before
     assert (
-        partial.edited(before, ["pi-1"], lambda part, _column: part.replace("  - name: pi-1", " - name: pi-1")) is None
+        partial.edited(
+            before, ["pi-1"], lambda part, _column: part.replace("  - name: pi-1", " - name: pi-1")
+        )
+        is None
     )
     assert partial.edited(before, ["pi-1"], lambda _part, _column: "devices: []\n") is None
 

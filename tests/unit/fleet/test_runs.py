@@ -17,7 +17,14 @@ from harmony_fleet.roster.model import Schedule
 from scores.canonical import read
 from scores.manifest import MAX_MANIFEST, InvalidManifest, validate
 from scores.names import format_time
-from scores.status import DeploymentStatus, Rejection, ResourceStatus, UpdaterInfo, UpgradeDetail, UpgradeResult
+from scores.status import (
+    DeploymentStatus,
+    Rejection,
+    ResourceStatus,
+    UpdaterInfo,
+    UpgradeDetail,
+    UpgradeResult,
+)
 from scores.task_run import MAX_TARGETS, TaskRun, TaskTarget
 from tests.unit.fleet.build import DIGEST, OURS, SINCE, device
 
@@ -34,7 +41,10 @@ def after(minutes: float) -> datetime:
 
 def run(*waves: int, **more: Any) -> TaskRun:
     """A run with one target a wave number."""
-    targets = [TaskTarget(device=f"d{at}", attempt_id=f"{UID}.d{at}", wave=wave) for at, wave in enumerate(waves, 1)]
+    targets = [
+        TaskTarget(device=f"d{at}", attempt_id=f"{UID}.d{at}", wave=wave)
+        for at, wave in enumerate(waves, 1)
+    ]
     return TaskRun(
         run_uid=UID,
         lineage=OURS,
@@ -73,12 +83,24 @@ def told(
             reason=reason,
             bootIdBefore=before,
             bootIdAfter=back if phase == "complete" else None,
-            result=UpgradeResult(upgraded=upgraded, dpkgAudit=audit) if phase == "complete" else None,
+            result=UpgradeResult(upgraded=upgraded, dpkgAudit=audit)
+            if phase == "complete"
+            else None,
         )
-    shown = ResourceStatus(phase=resource, reason=reason, generation=1, since=SINCE, spec_digest=DIGEST, status=detail)
-    fields: dict[str, Any] = {"phase": "Progressing", "resources": {"SystemUpgrade/system": shown}} | status
+    shown = ResourceStatus(
+        phase=resource, reason=reason, generation=1, since=SINCE, spec_digest=DIGEST, status=detail
+    )
+    fields: dict[str, Any] = {
+        "phase": "Progressing",
+        "resources": {"SystemUpgrade/system": shown},
+    } | status
     made = DeploymentStatus(
-        device=name, deployment="upgrade-3f2a0000", lineage=OURS, generation=1, digest=DIGEST, **fields
+        device=name,
+        deployment="upgrade-3f2a0000",
+        lineage=OURS,
+        generation=1,
+        digest=DIGEST,
+        **fields,
     )
     return Evidence(made, after(at), None if heard is None else after(heard))
 
@@ -86,7 +108,9 @@ def told(
 def one(seen: Evidence, now: float = 20, state: str = "requested") -> TaskTarget:
     """The only target of a run after `seen`."""
     begun = run(1)
-    begun = begun.model_copy(update={"targets": [begun.targets[0].model_copy(update={"state": state})]})
+    begun = begun.model_copy(
+        update={"targets": [begun.targets[0].model_copy(update={"state": state})]}
+    )
     return advance(begun, {"d1": seen}, after(now)).targets[0]
 
 
@@ -117,10 +141,20 @@ def one(seen: Evidence, now: float = 20, state: str = "requested") -> TaskTarget
         (told("d1", "complete", back=None, heard=11), 20, "failed", "BootIdUnchanged"),
         (told("d1", "complete", before=None, heard=11), 20, "failed", "BootIdUnchanged"),
         (told("d1", "complete", back="", heard=11), 20, "failed", "BootIdUnchanged"),
-        (told("d1", "complete", back=None, upgraded=(), reason=IDLE, heard=11), 20, "succeeded", ""),
+        (
+            told("d1", "complete", back=None, upgraded=(), reason=IDLE, heard=11),
+            20,
+            "succeeded",
+            "",
+        ),
         (told("d1", "complete", back=None, upgraded=(), heard=11), 20, "failed", "BootIdUnchanged"),
         (told("d1", "complete", back=None, reason=IDLE, heard=11), 20, "failed", "BootIdUnchanged"),
-        (told("d1", "complete", audit=("broken",), heard=11), 20, "repair-required", "PackagesUnhealthy"),
+        (
+            told("d1", "complete", audit=("broken",), heard=11),
+            20,
+            "repair-required",
+            "PackagesUnhealthy",
+        ),
         (told("d1", "complete", attempt="another", heard=11), 20, "requested", ""),
         (told("d1", resources={}), 20, "requested", ""),
         (Evidence(refused="MissingCapability"), 20, "failed", "MissingCapability"),
@@ -131,7 +165,9 @@ def test_evidence(seen: Evidence, now: float, state: str, reason: str) -> None:
     assert (target.state, target.reason) == (state, reason)
 
 
-@pytest.mark.parametrize(("phase", "reason"), [("Rejected", "KindNotAllowed"), ("Fenced", "LineageChanged")])
+@pytest.mark.parametrize(
+    ("phase", "reason"), [("Rejected", "KindNotAllowed"), ("Fenced", "LineageChanged")]
+)
 def test_a_device_that_refuses_the_manifest_failed(phase: Any, reason: str) -> None:
     seen = told("d1", resources={}, rejected=Rejection(generation=1, reason=reason), phase=None)
     assert seen.status is not None
@@ -145,7 +181,11 @@ def test_what_is_complete_keeps_its_first_time() -> None:
     seen = advance(begun, {"d1": told("d1", "complete", at=10)}, after(11))
     again = advance(seen, {"d1": told("d1", "complete", at=30, heard=20)}, after(31))
     assert seen.targets[0].completed_at == format_time(after(10))
-    assert (again.targets[0].state, again.phase, again.targets[0].upgraded) == ("succeeded", "Succeeded", 2)
+    assert (again.targets[0].state, again.phase, again.targets[0].upgraded) == (
+        "succeeded",
+        "Succeeded",
+        2,
+    )
 
 
 def states(made: TaskRun) -> list[str]:
@@ -170,7 +210,11 @@ def test_a_failure_stops_the_next_wave_and_lets_its_own_end() -> None:
     made = advance(made, {"d1": told("d1", "failed", reason="X")}, after(20))
     assert (states(made), made.phase) == (["failed", "requested", "skipped"], "Running")
     made = advance(made, {"d2": GOOD["d2"]}, after(20))
-    assert (states(made), made.phase, made.reason) == (["failed", "succeeded", "skipped"], "Failed", "X")
+    assert (states(made), made.phase, made.reason) == (
+        ["failed", "succeeded", "skipped"],
+        "Failed",
+        "X",
+    )
     assert made.targets[2].reason == "EarlierWaveFailed"
 
 
@@ -186,11 +230,25 @@ def test_cancelling_stops_only_what_has_not_begun() -> None:
 
 def test_nothing_begins_after_the_deadline() -> None:
     made = advance(run(1, 2), {}, after(200))
-    assert (states(made), made.phase, made.reason) == (["skipped", "skipped"], "Failed", "DeadlineExceeded")
+    assert (states(made), made.phase, made.reason) == (
+        ["skipped", "skipped"],
+        "Failed",
+        "DeadlineExceeded",
+    )
 
 
 NAMES = ("d1", "d2", "d3", "d4")
-PHASES = (None, "blocked", "preflight", "applying", "rebooting", "verifying", "complete", "failed", "repair-required")
+PHASES = (
+    None,
+    "blocked",
+    "preflight",
+    "applying",
+    "rebooting",
+    "verifying",
+    "complete",
+    "failed",
+    "repair-required",
+)
 EVIDENCE = st.builds(
     told,
     st.sampled_from(NAMES),
@@ -200,7 +258,9 @@ EVIDENCE = st.builds(
     back=st.sampled_from(["a", "b", None]),
     resource=st.sampled_from(["Progressing", "Failed", "Blocked"]),
 )
-STEPS = st.lists(st.tuples(st.lists(EVIDENCE, max_size=4), st.floats(0.1, 30), st.booleans()), max_size=15)
+STEPS = st.lists(
+    st.tuples(st.lists(EVIDENCE, max_size=4), st.floats(0.1, 30), st.booleans()), max_size=15
+)
 
 
 @settings(deadline=None)
@@ -212,11 +272,15 @@ def test_whatever_comes_it_is_sound(waves: tuple[int, ...], steps: Any) -> None:
         before = made
         known = {item.status.device: item for item in seen}
         made = advance(cancel(made) if stop else made, known, after(now))
-        assert advance(made, known, after(now)) == advance(advance(made, known, after(now)), known, after(now))
+        assert advance(made, known, after(now)) == advance(
+            advance(made, known, after(now)), known, after(now)
+        )
         for old, new in zip(before.targets, made.targets, strict=True):
             assert old.state not in ENDED or new == old
             assert not (old.state in ACTIVE and new.state in ("pending", "skipped"))
-            assert new.state != "succeeded" or (new.completed_at and new.boot_id_before != new.boot_id_after)
+            assert new.state != "succeeded" or (
+                new.completed_at and new.boot_id_before != new.boot_id_after
+            )
         begun = [target for target in made.targets if target.state not in ("pending", "skipped")]
         for target in begun:
             earlier = [other.state for other in made.targets if other.wave < target.wave]
@@ -228,13 +292,17 @@ def test_whatever_comes_it_is_sound(waves: tuple[int, ...], steps: Any) -> None:
         if made.phase != "Running":
             assert set(states(made)) <= ENDED
             assert advance(made, known, after(now + 999)) == made
-            assert (made.phase == "Failed") == bool(set(states(made)) & FAILED or made.reason == "DeadlineExceeded")
+            assert (made.phase == "Failed") == bool(
+                set(states(made)) & FAILED or made.reason == "DeadlineExceeded"
+            )
     assert now < 120 or advance(made, {}, after(now)).phase != "Running"
 
 
 @settings(deadline=None)
 @given(st.integers(0, 30), st.integers(0, 5), st.integers(-1, 8), st.none() | st.integers(0, 8))
-def test_waves_keep_the_budget_or_are_refused(heard: int, silent: int, budget: int, canary: int | None) -> None:
+def test_waves_keep_the_budget_or_are_refused(
+    heard: int, silent: int, budget: int, canary: int | None
+) -> None:
     up, down = [f"u{at}" for at in range(heard)], [f"s{at}" for at in range(silent)]
     room = budget - silent
     never = budget < 1 or silent > budget or (heard > 0 and room < 1)
@@ -253,14 +321,21 @@ def test_waves_keep_the_budget_or_are_refused(heard: int, silent: int, budget: i
 
 
 def able(name: str) -> Any:
-    made = device(kinds=("SystemUpgrade",), updater=UpdaterInfo(protocol=1, operations=["AptFullUpgradeV1"]))
+    made = device(
+        kinds=("SystemUpgrade",), updater=UpdaterInfo(protocol=1, operations=["AptFullUpgradeV1"])
+    )
     from dataclasses import replace
 
     return replace(made, name=name, heard=START)
 
 
 def frozen(*devices: Any, active: Any = (), **more: Any) -> TaskRun:
-    return freeze(Request(UID, OURS, timedelta(hours=2), more.pop("budget", 2), **more), devices, active, START)
+    return freeze(
+        Request(UID, OURS, timedelta(hours=2), more.pop("budget", 2), **more),
+        devices,
+        active,
+        START,
+    )
 
 
 def test_a_plan_is_frozen_and_its_manifests_are_the_same_each_time() -> None:
@@ -270,7 +345,9 @@ def test_a_plan_is_frozen_and_its_manifests_are_the_same_each_time() -> None:
     ]  # fmt: skip
     assert (made.deployment, made.deadline) == ("upgrade-3f2a0000", format_time(DEADLINE))
     first = manifest_of(made, made.targets[0])
-    assert first == manifest_of(validate(TaskRun, read(made.canonical(), MAX_MANIFEST)), made.targets[0])
+    assert first == manifest_of(
+        validate(TaskRun, read(made.canonical(), MAX_MANIFEST)), made.targets[0]
+    )
     assert first.scores[0].wire() == {
         "kind": "SystemUpgrade", "name": "system", "attempt_id": f"{UID}.a", "run_uid": UID,
         "expires_at": "2026-11-29T20:00:00.000Z",
@@ -298,7 +375,9 @@ def test_what_is_not_frozen(work: Any, code: str) -> None:
 
 def test_the_largest_run_fits_a_value() -> None:
     longest = "d" * 63
-    made = frozen(*[able(f"{longest[:-4]}{at:04}") for at in range(MAX_TARGETS)], budget=MAX_TARGETS)
+    made = frozen(
+        *[able(f"{longest[:-4]}{at:04}") for at in range(MAX_TARGETS)], budget=MAX_TARGETS
+    )
     full = [
         target.model_copy(update={"boot_id_before": "b" * 36, "boot_id_after": "c" * 36, "reason": "r" * 80,
                                   "completed_at": SINCE, "phase": "repair-required", "state": "repair-required"})
@@ -312,8 +391,14 @@ def test_the_largest_run_fits_a_value() -> None:
     [
         [],
         [{"device": "a", "attempt_id": "x", "wave": 2}],
-        [{"device": "a", "attempt_id": "x", "wave": 1}, {"device": "a", "attempt_id": "y", "wave": 1}],
-        [{"device": "a", "attempt_id": "x", "wave": 1}, {"device": "b", "attempt_id": "x", "wave": 1}],
+        [
+            {"device": "a", "attempt_id": "x", "wave": 1},
+            {"device": "a", "attempt_id": "y", "wave": 1},
+        ],
+        [
+            {"device": "a", "attempt_id": "x", "wave": 1},
+            {"device": "b", "attempt_id": "x", "wave": 1},
+        ],
         [{"device": "a", "attempt_id": "x", "wave": 1, "state": "lost"}],
     ],
 )

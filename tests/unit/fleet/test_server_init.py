@@ -44,12 +44,20 @@ def test_of_many_inits_at_once_one_makes_all_and_the_others_nothing(tmp_path: Pa
     assert authority.key("system").public in (made / "server.conf").read_text()
 
 
-def test_an_init_is_alone_in_the_servers_folder_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_init_is_alone_in_the_servers_folder_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two homes, one servers' folder: whoever is second has made nothing, and says why."""
     monkeypatch.setattr(setup, "LOCK_SECONDS", 0.1)
-    wanted, other = setup.checked(ServerRequest("fleet", tmp_path / "other", ("localhost",))), tmp_path / "another"
+    wanted, other = (
+        setup.checked(ServerRequest("fleet", tmp_path / "other", ("localhost",))),
+        tmp_path / "another",
+    )
     wanted.folder.mkdir()
-    with alone(wanted.folder, 0, Refused("Busy", "")), pytest.raises(Refused, match="another command"):
+    with (
+        alone(wanted.folder, 0, Refused("Busy", "")),
+        pytest.raises(Refused, match="another command"),
+    ):
         setup.init(other, wanted)
     assert files(other) == files(wanted.folder) == []
     setup.init(other, wanted)
@@ -59,8 +67,12 @@ def test_an_init_is_alone_in_the_servers_folder_too(tmp_path: Path, monkeypatch:
     assert files(other) == again
 
 
-@pytest.mark.parametrize("last", ["fleet.seed", "ca-key.pem", "system.creds", "authority.json", setup.CONTEXT])
-@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()], ids=["full", "stop"])
+@pytest.mark.parametrize(
+    "last", ["fleet.seed", "ca-key.pem", "system.creds", "authority.json", setup.CONTEXT]
+)
+@pytest.mark.parametrize(
+    "error", [OSError(28, "No space left on device"), KeyboardInterrupt()], ids=["full", "stop"]
+)
 def test_an_init_that_ends_early_leaves_nothing_and_may_be_repeated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: str, error: BaseException
 ) -> None:
@@ -76,13 +88,19 @@ def test_an_init_that_ends_early_leaves_nothing_and_may_be_repeated(
     with pytest.raises((InvalidInput, KeyboardInterrupt)):
         setup.init(home, wanted)
     assert files(tmp_path) == []
-    monkeypatch.setattr(durable, "replace", lambda path, data, **_more: Path(path).write_bytes(data))
+    monkeypatch.setattr(
+        durable, "replace", lambda path, data, **_more: Path(path).write_bytes(data)
+    )
     setup.init(home, wanted)
     assert Authority.load(home).state.servers
 
 
-def test_a_write_that_outlives_a_killed_init_keeps_its_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else a key of the killed one could come over that of the next, which has signed with its own by then."""
+def test_a_write_that_outlives_a_killed_init_keeps_its_locks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a key of the killed one could come over that of the next, which has signed with its own
+    by then.
+    """
     home, folder, held = tmp_path / "home", tmp_path / "nats", set[bool]()
     run = subprocess.run
 
@@ -97,7 +115,9 @@ def test_a_write_that_outlives_a_killed_init_keeps_its_locks(tmp_path: Path, mon
     assert held == {True}
 
 
-def test_an_init_that_ends_early_leaves_what_lay_there_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_init_that_ends_early_leaves_what_lay_there_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     home = tmp_path / "home"
     notes, backup = home / "authority" / "notes", home / "authority" / "old" / "authority.json"
     backup.parent.mkdir(parents=True)
@@ -120,7 +140,10 @@ def test_no_key_that_is_left_of_an_authority_is_written_over(tmp_path: Path, lef
     key.parent.mkdir(parents=True)
     key.write_text("mine")
     with pytest.raises(Refused, match="keys already"):
-        setup.init(tmp_path / "home", setup.checked(ServerRequest("fleet", tmp_path / "nats", ("localhost",))))
+        setup.init(
+            tmp_path / "home",
+            setup.checked(ServerRequest("fleet", tmp_path / "nats", ("localhost",))),
+        )
     assert files(tmp_path) == [key]
 
 
@@ -149,5 +172,8 @@ def test_no_private_key_is_in_a_representation() -> None:
 def test_a_folder_that_is_none_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InvalidInput, match="Not a directory"):
-        setup.init(tmp_path / "new", setup.checked(ServerRequest("fleet", tmp_path / "file", ("localhost",))))
+        setup.init(
+            tmp_path / "new",
+            setup.checked(ServerRequest("fleet", tmp_path / "file", ("localhost",))),
+        )
     assert files(tmp_path) == [tmp_path / "file"]

@@ -1,4 +1,6 @@
-"""The signing keys of a home: made, listed, retired; what they sign and what is planned; no private half gets out."""
+"""The signing keys of a home: made, listed, retired; what they sign and what is planned; no private
+half gets out.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,18 @@ from scores.manifest import WireManifest, decode
 from scores.signatures import MAX_SIGNATURES, read_key
 from scores.status import Capabilities, OsInfo, TrustInfo
 from tests.keys import ROSTER, trust
-from tests.unit.fleet.build import KEY, NOW, OURS, THEIRS, device, file, found, manifest, status, wire
+from tests.unit.fleet.build import (
+    KEY,
+    NOW,
+    OURS,
+    THEIRS,
+    device,
+    file,
+    found,
+    manifest,
+    status,
+    wire,
+)
 from tests.unit.fleet.test_drift import RUNS, fleet, standing
 
 
@@ -37,7 +50,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def private_halves(home: Path) -> list[str]:
     """What must be nowhere else."""
-    return [path.read_text().strip().partition(":")[2] for path in signing.keys_folder(home).iterdir()]
+    return [
+        path.read_text().strip().partition(":")[2] for path in signing.keys_folder(home).iterdir()
+    ]
 
 
 def believes(keys: Signing, made: WireManifest, *, among: int = 0) -> bool:
@@ -46,7 +61,10 @@ def believes(keys: Signing, made: WireManifest, *, among: int = 0) -> bool:
     from scores.manifest import parse
 
     key = keys.keys[among]
-    return Trust(True, {key.id: read_key(key.spelt)}, trust().valid).verify(parse(made.canonical()), 1) is None
+    return (
+        Trust(True, {key.id: read_key(key.spelt)}, trust().valid).verify(parse(made.canonical()), 1)
+        is None
+    )
 
 
 def test_a_key_is_private_and_whole(home: Path) -> None:
@@ -134,7 +152,13 @@ def test_a_file_that_cannot_be_used_stops_everything(home: Path) -> None:
     path.chmod(0o640)
     assert refusal(lambda: signing.load(home)) == ("KeyExposed", 3)
     path.chmod(0o600)
-    for text in ("", right[:-5], right.replace("ed25519-private:", "x"), "ed25519-private:" + "A" * 43 + "=\n", "\xe9"):
+    for text in (
+        "",
+        right[:-5],
+        right.replace("ed25519-private:", "x"),
+        "ed25519-private:" + "A" * 43 + "=\n",
+        "\xe9",
+    ):
         path.write_text(text, encoding="latin-1")
         assert refusal(lambda: signing.load(home)) == ("KeyInvalid", 2), text
     path.write_text(right)
@@ -161,16 +185,27 @@ def test_commands(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     assert main(["fleet", "key", "list", "-o", "json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert [(item["key"], item["state"]) for item in told] == [(first.id, "retired"), (second.id, "active")]
+    assert [(item["key"], item["state"]) for item in told] == [
+        (first.id, "retired"),
+        (second.id, "active"),
+    ]
     assert main(["fleet", "key", "retire", first.id, "--undo"]) == 0
 
 
 def test_no_private_half_is_told(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for words in (["new"], ["list"], ["list", "-o", "json"], ["new", "-o", "yaml"], ["retire", "x"]):
+    for words in (
+        ["new"],
+        ["list"],
+        ["list", "-o", "json"],
+        ["new", "-o", "yaml"],
+        ["retire", "x"],
+    ):
         main(["fleet", "key", *words])
     [first, second] = signing.all_keys(home)
     main(["fleet", "key", "retire", first.id])
-    (signing.keys_folder(home) / f"{second.id}.key").write_text("ed25519-private:" + private_halves(home)[0] + "x\n")
+    (signing.keys_folder(home) / f"{second.id}.key").write_text(
+        "ed25519-private:" + private_halves(home)[0] + "x\n"
+    )
     main(["fleet", "key", "list"])
     told = capsys.readouterr()
     for half in private_halves(home):
@@ -186,7 +221,9 @@ def keys(home: Path) -> Signing:
     return signing.load(home)
 
 
-def planned(keys: Signing, there: WireManifest | None, *scores: Any, **said: Any) -> tuple[str, int, str]:
+def planned(
+    keys: Signing, there: WireManifest | None, *scores: Any, **said: Any
+) -> tuple[str, int, str]:
     """What would be done, at which generation, and what is warned of."""
     actual = status(**said) if said else None
     made = plan(ApplyRequest(manifest(*scores), OURS, signing=keys), found(there, actual), device())
@@ -200,11 +237,17 @@ def test_what_stands_is_written_again_only_where_it_is_not_signed_so(keys: Signi
     assert planned(keys, right, file()) == ("unchanged", 3, "")
     action, generation, told = planned(keys, wire(file()), file())
     assert (action, generation, "signed anew" in told) == ("update", 4, True)
-    forged = wire(file()).model_copy(update={"signatures": keys.sign(wire(file(content="y"))).signatures})
+    forged = wire(file()).model_copy(
+        update={"signatures": keys.sign(wire(file(content="y"))).signatures}
+    )
     assert planned(keys, forged, file())[:2] == ("update", 4)
     assert planned(keys, right, file(content="y")) == ("update", 4, "")
     refused = {"phase": "Rejected", "rejected": (3, "SignatureUnknownKey")}
-    assert planned(keys, right, file(), **refused) == ("unchanged", 3, "")  # signing it again wouldn't help
+    assert planned(keys, right, file(), **refused) == (
+        "unchanged",
+        3,
+        "",
+    )  # signing it again wouldn't help
 
 
 def guarded(*ids: str, require: bool = True) -> Any:
@@ -224,22 +267,50 @@ FORGED: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("change", FORGED.values(), ids=FORGED)
-def test_what_the_device_cannot_have_accepted_stands_in_nobody_s_way(keys: Signing, change: dict[str, Any]) -> None:
+def test_what_the_device_cannot_have_accepted_stands_in_nobody_s_way(
+    keys: Signing, change: dict[str, Any]
+) -> None:
     forged = wire(file(content="y"), generation=MOST, lineage=change.get("lineage", OURS))
     if "signatures" in change:
         forged = forged.model_copy(update={"signatures": keys.sign(wire(file())).signatures})
-    there, own = found(forged, status("Rejected", rejected=(MOST, "SignatureInvalid"))), keys.keys[0].id
+    there, own = (
+        found(forged, status("Rejected", rejected=(MOST, "SignatureInvalid"))),
+        keys.keys[0].id,
+    )
     made = plan(ApplyRequest(manifest(file()), OURS, signing=keys), there, guarded(own))
-    assert (made.wire.generation, made.revision, made.wire.lineage, made.wire.supersedes) == (4, 7, OURS, None)
-    # where the device might have accepted it, or only another authority could say whether, it counts
+    assert (made.wire.generation, made.revision, made.wire.lineage, made.wire.supersedes) == (
+        4,
+        7,
+        OURS,
+        None,
+    )
+    # where the device might have accepted it, or only another authority could say whether, it
+    # counts
     assert (
-        refusal(lambda: plan(ApplyRequest(manifest(file()), OURS, signing=keys), there, guarded(own, require=False)))[1]
+        refusal(
+            lambda: plan(
+                ApplyRequest(manifest(file()), OURS, signing=keys),
+                there,
+                guarded(own, require=False),
+            )
+        )[1]
         == 3
     )
-    assert refusal(lambda: plan(ApplyRequest(manifest(file()), OURS, signing=keys), there, device()))[1] == 3
-    theirs = found(WireManifest.model_validate({**forged.wire(), "signatures": [ROSTER.entry(forged.wire())]}))
     assert (
-        refusal(lambda: plan(ApplyRequest(manifest(file()), OURS, signing=keys), theirs, guarded(own, ROSTER.id)))[1]
+        refusal(lambda: plan(ApplyRequest(manifest(file()), OURS, signing=keys), there, device()))[
+            1
+        ]
+        == 3
+    )
+    theirs = found(
+        WireManifest.model_validate({**forged.wire(), "signatures": [ROSTER.entry(forged.wire())]})
+    )
+    assert (
+        refusal(
+            lambda: plan(
+                ApplyRequest(manifest(file()), OURS, signing=keys), theirs, guarded(own, ROSTER.id)
+            )
+        )[1]
         == 3
     )
 
@@ -254,21 +325,33 @@ def test_bytes_that_are_no_manifest_stand_in_nobody_s_way_either(keys: Signing) 
     assert refusal(lambda: plan(wish, there, device())) == ("DesiredUnreadable", 3)
 
 
-def test_the_right_content_in_a_spelling_that_the_device_refuses_is_written_again(keys: Signing) -> None:
+def test_the_right_content_in_a_spelling_that_the_device_refuses_is_written_again(
+    keys: Signing,
+) -> None:
     right = keys.sign(wire(file()))
     for reason in ("GenerationReused", "SignatureInvalid", "NotCanonical"):
-        assert planned(keys, right, file(), phase="Rejected", rejected=(3, reason))[:2] == ("update", 4)
-        assert planned(keys, right, file(), phase="Rejected", rejected=(2, reason))[:2] == ("unchanged", 3)
+        assert planned(keys, right, file(), phase="Rejected", rejected=(3, reason))[:2] == (
+            "update",
+            4,
+        )
+        assert planned(keys, right, file(), phase="Rejected", rejected=(2, reason))[:2] == (
+            "unchanged",
+            3,
+        )
 
 
-def test_without_a_key_what_is_signed_stands_and_is_warned_of_when_it_changes(keys: Signing) -> None:
+def test_without_a_key_what_is_signed_stands_and_is_warned_of_when_it_changes(
+    keys: Signing,
+) -> None:
     right = keys.sign(wire(file()))
     assert planned(UNSIGNED, right, file()) == ("unchanged", 3, "")
     assert "no signing key here" in planned(UNSIGNED, right, file(content="y"))[2]
 
 
 def test_a_forged_generation_that_a_device_refused_is_not_gone_on_from(keys: Signing) -> None:
-    there = found(keys.sign(wire(file())), status("Rejected", rejected=(2**53 - 1, "SignatureInvalid")))
+    there = found(
+        keys.sign(wire(file())), status("Rejected", rejected=(2**53 - 1, "SignatureInvalid"))
+    )
     assert there.generation() == 3
     assert found(None, status("Rejected", rejected=(9, "Invalid"))).generation() == 9
 
@@ -283,7 +366,9 @@ def test_the_fleet_is_signed_and_what_is_not_is_named(keys: Signing) -> None:
     assert differs(keys.sign(standing())) == []
     assert differs(standing()) == [("projection-differs", f"SignatureMissing {key}")]
     refused = {"phase": "Rejected", "rejected": (3, "SignatureUnknownKey")}
-    assert differs(keys.sign(standing()), **refused) == [("signature-refused", "SignatureUnknownKey")]
+    assert differs(keys.sign(standing()), **refused) == [
+        ("signature-refused", "SignatureUnknownKey")
+    ]
     assert differs(standing(), phase="Rejected", rejected=(3, "SignatureMissing")) == [
         ("projection-differs", f"SignatureMissing {key}"),
         ("signature-refused", "SignatureMissing"),
@@ -311,8 +396,13 @@ def test_devices_that_trust_other_keys_are_named(home: Path, keys: Signing) -> N
         info = device().info
         assert info is not None
         told = info.model_copy(update={"trust": TrustInfo(require=True, keys=ids) if ids else None})
-        made = fleet(found(keys.sign(standing()), status(resources=RUNS)), at=type(device())("pi-01", told, NOW))
-        made = type(made)(made.roster, made.projections, made.deployments, made.devices, NOW, signing.load(home))
+        made = fleet(
+            found(keys.sign(standing()), status(resources=RUNS)),
+            at=type(device())("pi-01", told, NOW),
+        )
+        made = type(made)(
+            made.roster, made.projections, made.deployments, made.devices, NOW, signing.load(home)
+        )
         return [item.detail for item in classify(made) if item.code == "trust-differs"]
 
     old = keys.keys[0].id
@@ -347,11 +437,19 @@ def test_a_device_that_would_refuse_it_is_not_written_to(home: Path, keys: Signi
         info = device().info
         assert info is not None
         told = info.model_copy(update={"trust": TrustInfo(require=require, keys=ids)})
-        made = plan(ApplyRequest(manifest(file()), OURS, signing=signing), found(), type(device())("pi-01", told, NOW))
+        made = plan(
+            ApplyRequest(manifest(file()), OURS, signing=signing),
+            found(),
+            type(device())("pi-01", told, NOW),
+        )
         return made.action
 
     ours = keys.keys[0].id
     assert planned_at(keys, ours) == planned_at(keys, ROSTER.id, ours) == "create"
-    assert planned_at(UNSIGNED, ours, require=False) == planned_at(keys, ROSTER.id, require=False) == "create"
+    assert (
+        planned_at(UNSIGNED, ours, require=False)
+        == planned_at(keys, ROSTER.id, require=False)
+        == "create"
+    )
     assert refusal(lambda: planned_at(keys, ROSTER.id)) == ("SignatureUnknownKey", 5)
     assert refusal(lambda: planned_at(UNSIGNED, ours)) == ("SignatureMissing", 5)

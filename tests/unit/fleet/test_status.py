@@ -47,8 +47,16 @@ def test_a_converged_row() -> None:
         (found(None, status()), "Converged", "NotDesired"),
         (found(wire(file()), status("Degraded", reason="NoSpace")), "Degraded", "NoSpace"),
         (found(wire(file()), status("Removed")), "Removed", ""),
-        (Deployment(KEY, Desired(), Actual(None, 9, NOW, "UnknownField")), "Unreadable", "UnknownField"),
-        (Deployment(KEY, Desired(problem="NotJson"), Actual(status(), 9, NOW)), "Converged", "DesiredUnreadable"),
+        (
+            Deployment(KEY, Desired(), Actual(None, 9, NOW, "UnknownField")),
+            "Unreadable",
+            "UnknownField",
+        ),
+        (
+            Deployment(KEY, Desired(problem="NotJson"), Actual(status(), 9, NOW)),
+            "Converged",
+            "DesiredUnreadable",
+        ),
     ],
 )
 def test_what_a_row_tells(there: Deployment, phase: str, reason: str) -> None:
@@ -106,7 +114,11 @@ def test_heartbeats() -> None:
 
 
 def test_kinds_with_what_they_stand_on() -> None:
-    assert kinds(device(podman=None)) == ["File", "SystemdUnit (systemd 252)", "Container (no podman)"]
+    assert kinds(device(podman=None)) == [
+        "File",
+        "SystemdUnit (systemd 252)",
+        "Container (no podman)",
+    ]
     assert kinds(device(("SystemUpgrade",))) == ["SystemUpgrade (no updater)"]
     assert kinds(Device("pi-01", None)) == []
 

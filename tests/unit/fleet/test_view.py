@@ -1,4 +1,6 @@
-"""The fleet's view: what is counted where, and that entry by entry comes to the same as all at once."""
+"""The fleet's view: what is counted where, and that entry by entry comes to the same as all at
+once.
+"""
 
 from __future__ import annotations
 
@@ -42,9 +44,13 @@ def test_groups(wanted: Any, told: Any, group: str | None) -> None:
     assert group_of(None if wanted is None else Expected(*wanted), seen) == group
 
 
-def desired(device: str, deployment: str, *, generation: int = 3, removed: bool = False, at: int = 0) -> Entry:
+def desired(
+    device: str, deployment: str, *, generation: int = 3, removed: bool = False, at: int = 0
+) -> Entry:
     wire = Manifest(deployment=deployment, removed=removed).bind(device, OURS, generation)
-    return Entry(DESIRED, f"{device}.{deployment}", wire.canonical(), 1, NOW + timedelta(seconds=at))
+    return Entry(
+        DESIRED, f"{device}.{deployment}", wire.canonical(), 1, NOW + timedelta(seconds=at)
+    )
 
 
 def actual(device: str, deployment: str, phase: Any, *, at: int = 0, **more: Any) -> Entry:
@@ -57,14 +63,18 @@ def test_tallies_and_the_last_error() -> None:
     for number in range(5):
         view.feed(desired(f"d{number}", "web"))
     view.feed(actual("d0", "web", "Converged"))
-    view.feed(actual("d1", "web", "Failed", at=5, resources={"File/a": resource("Failed", "NoSpace")}))
+    view.feed(
+        actual("d1", "web", "Failed", at=5, resources={"File/a": resource("Failed", "NoSpace")})
+    )
     view.feed(actual("d2", "web", "Held", at=9, reason="PruneGuard"))
     view.feed(Entry(ACTUAL, "d3.web", b"?", 1, NOW))
     [tally] = view.deployments()
     assert tally.counts == {"succeeded": 1, "failed": 2, "pending": 1, "held": 1}
     assert tally.last_error == LastError("d2", "Held", "PruneGuard", NOW + timedelta(seconds=9))
     view.feed(actual("d2", "web", "Converged", at=10))
-    assert view.deployments()[0].last_error == LastError("d1", "Failed", "NoSpace", NOW + timedelta(seconds=5))
+    assert view.deployments()[0].last_error == LastError(
+        "d1", "Failed", "NoSpace", NOW + timedelta(seconds=5)
+    )
     for number in range(5):
         view.feed(Entry(DESIRED, f"d{number}.web", None, 2, NOW))
         view.feed(Entry(ACTUAL, f"d{number}.web", None, 2, NOW))

@@ -19,7 +19,9 @@ Known = tuple[list[StoredManifest], list[OwnershipRecord]]
 def stored(name: str, generation: int = 1, size: int = 20) -> StoredManifest:
     data = canonical({"content": "x" * size, "name": name})
     lineage = "7b0e4a52-1111-4222-8333-444455556666"
-    return StoredManifest(name, lineage, generation, digest(data), data, {"File/a": 1, "File/é": generation})
+    return StoredManifest(
+        name, lineage, generation, digest(data), data, {"File/a": 1, "File/é": generation}
+    )
 
 
 def record(name: str, deployment: str = "web") -> OwnershipRecord:
@@ -39,10 +41,18 @@ def record(name: str, deployment: str = "web") -> OwnershipRecord:
 
 
 MANIFESTS = [stored("db"), stored("web", 7)]
-RECORDS = [record("a"), record("b"), replace(record("c", "db"), ready="", needs=(), facts={}, claims=frozenset())]
+RECORDS = [
+    record("a"),
+    record("b"),
+    replace(record("c", "db"), ready="", needs=(), facts={}, claims=frozenset()),
+]
 
 
-def build(place: Path, manifests: list[StoredManifest] = MANIFESTS, records: list[OwnershipRecord] = RECORDS) -> Path:
+def build(
+    place: Path,
+    manifests: list[StoredManifest] = MANIFESTS,
+    records: list[OwnershipRecord] = RECORDS,
+) -> Path:
     """A ledger with these, closed."""
 
     async def fill() -> None:
@@ -78,11 +88,15 @@ class Damaged:
         self.or_else: Known | None = None
 
     def try_with(self, name: str, data: bytes | None) -> None:
-        """The file `name` with other bytes (None: gone): the same rows are read, or the file is named and kept."""
+        """The file `name` with other bytes (None: gone): the same rows are read, or the file is
+        named and kept.
+        """
         for path in self.place.iterdir():
             if path.name not in self.good:
                 path.unlink()
-        hot = len(self.good) > len(FILES)  # opening it rolls back: each file may be another afterwards
+        hot = len(self.good) > len(
+            FILES
+        )  # opening it rolls back: each file may be another afterwards
         for other in self.good if hot else {name, self._last}:
             (self.place / other).write_bytes(self.good[other])
         self._last = name

@@ -1,4 +1,6 @@
-"""The ledger damaged in every way that a disk, a power cut or a hand can: the same rows are read, or it is refused."""
+"""The ledger damaged in every way that a disk, a power cut or a hand can: the same rows are read,
+or it is refused.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,14 @@ def test_any_byte_changed(damaged: Damaged, name: str) -> None:
 def test_garbage_and_other_files(damaged: Damaged, name: str) -> None:
     data, chance = damaged.good[name], random.Random(3)
     other = damaged.good[FILES[1 - FILES.index(name)]]
-    wrong = [b"", b"\n", b"hello", chance.randbytes(len(data)), data[:100] + chance.randbytes(len(data) - 100), other]
+    wrong = [
+        b"",
+        b"\n",
+        b"hello",
+        chance.randbytes(len(data)),
+        data[:100] + chance.randbytes(len(data) - 100),
+        other,
+    ]
     wrong += [data[:PAGE] + chance.randbytes(PAGE) + data[2 * PAGE :], data[PAGE:], b"x" + data]
     for content in wrong:
         damaged.try_with(name, content)
@@ -192,15 +201,23 @@ KILLS = [
 
 
 @pytest.mark.parametrize(("what", "trigger", "step"), KILLS)
-def test_killed_in_a_transaction_and_then_cut(quick_path: Path, what: str, trigger: str, step: int) -> None:
-    """What was committed is read back; with the log damaged as well: that, all of the transaction, or nothing."""
+def test_killed_in_a_transaction_and_then_cut(
+    quick_path: Path, what: str, trigger: str, step: int
+) -> None:
+    """What was committed is read back; with the log damaged as well: that, all of the transaction,
+    or nothing.
+    """
     records = [record(f"r{index}") for index in range(40)]
-    good = build(quick_path / "good", [*MANIFESTS, *(stored(f"m{i}", 1, 900) for i in range(10))], records)
+    good = build(
+        quick_path / "good", [*MANIFESTS, *(stored(f"m{i}", 1, 900) for i in range(10))], records
+    )
     expected = known(good)
     name = "manifests.db" if what == "accept" else "ledger.db"
     hot, done = (shutil.copytree(good, quick_path / place) for place in ("hot", "done"))
     killed = [
-        subprocess.run([sys.executable, "-c", WRITER, str(place), what, trigger, str(count)], check=False).returncode
+        subprocess.run(
+            [sys.executable, "-c", WRITER, str(place), what, trigger, str(count)], check=False
+        ).returncode
         for place, count in ((hot, step), (done, 1000))
     ]
     assert killed == [-signal.SIGKILL, 0]
@@ -242,8 +259,12 @@ LOOP = textwrap.dedent(
 
 
 @pytest.mark.parametrize("count", [3, 8, 17])
-def test_killed_while_it_writes_all_that_was_said_to_be_durable_is(tmp_path: Path, count: int) -> None:
-    with subprocess.Popen([sys.executable, "-c", LOOP, str(tmp_path)], stdout=subprocess.PIPE, text=True) as writer:
+def test_killed_while_it_writes_all_that_was_said_to_be_durable_is(
+    tmp_path: Path, count: int
+) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", LOOP, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    ) as writer:
         assert writer.stdout is not None
         for line in writer.stdout:
             if int(line) >= count:
@@ -274,15 +295,21 @@ def test_a_good_copy_put_back_is_taken(tmp_path: Path) -> None:
 def _killed(place: Path, rows: int) -> Path:
     """A ledger of a writer that was killed after so many commits."""
     program = LOOP.replace("range(10**6)", f"range({rows})") + "\n"
-    program = program.replace("asyncio.run(main())", "asyncio.run(main()); import os; os.kill(os.getpid(), 9)")
-    killed = subprocess.run([sys.executable, "-c", program, str(place)], stdout=subprocess.DEVNULL, check=False)
+    program = program.replace(
+        "asyncio.run(main())", "asyncio.run(main()); import os; os.kill(os.getpid(), 9)"
+    )
+    killed = subprocess.run(
+        [sys.executable, "-c", program, str(place)], stdout=subprocess.DEVNULL, check=False
+    )
     assert killed.returncode == -signal.SIGKILL
     return place
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_log_that_is_cut_or_damaged_or_lost_is_noticed(quick_path: Path, name: str) -> None:
-    """Every commit in it was said to be durable, so nothing that lacks one is taken for the truth."""
+    """Every commit in it was said to be durable, so nothing that lacks one is taken for the
+    truth.
+    """
     damaged = Damaged(_killed(quick_path / "killed", 3), quick_path / "damaged")
     log = f"{name}-wal"
     data = damaged.good[log]
@@ -296,7 +323,9 @@ def test_a_log_that_is_cut_or_damaged_or_lost_is_noticed(quick_path: Path, name:
     for content in (b"", b"0", b"garbage and more!", bytes(17)):
         damaged.try_with(f"{name}-count", content)
     assert damaged.refused > len(data) // 600
-    damaged.try_with(f"{name}-count", b"%016x\n" % 0)  # as after a power cut, for it is never synced
+    damaged.try_with(
+        f"{name}-count", b"%016x\n" % 0
+    )  # as after a power cut, for it is never synced
     damaged.try_with(f"{name}-shm", None)
     assert damaged.same >= 2
 
@@ -319,7 +348,9 @@ def _open_and_close(path: Path) -> None:
 
 
 async def test_who_opens_and_closes_it_beside_us_takes_no_log_away(tmp_path: Path) -> None:
-    """After a kill, too: SQLite's locks last while it is open, for nobody else in the process opens the file."""
+    """After a kill, too: SQLite's locks last while it is open, for nobody else in the process opens
+    the file.
+    """
     place = await asyncio.to_thread(_killed, tmp_path / "state", 2)
     ledger = SqliteLedger(place)
     try:
@@ -335,7 +366,9 @@ async def test_who_opens_and_closes_it_beside_us_takes_no_log_away(tmp_path: Pat
 
 
 @pytest.mark.parametrize("suffix", ["-wal", "-count"])
-async def test_a_log_taken_away_under_it_is_noticed_and_made_good(tmp_path: Path, suffix: str) -> None:
+async def test_a_log_taken_away_under_it_is_noticed_and_made_good(
+    tmp_path: Path, suffix: str
+) -> None:
     ledger = SqliteLedger(tmp_path / "state")
     await ledger.put(RECORDS)
     assert ledger.intact()
@@ -396,6 +429,8 @@ def test_a_full_disk_keeps_nobody_from_reading_what_a_killed_one_left(tmp_path: 
         (place / f"{name}-shm").unlink()
     shutil.copytree(place, tmp_path / "copy")
     manifests, records = known(tmp_path / "copy")
-    read = subprocess.run([sys.executable, "-c", FULL, str(place)], capture_output=True, text=True, check=False)
+    read = subprocess.run(
+        [sys.executable, "-c", FULL, str(place)], capture_output=True, text=True, check=False
+    )
     assert read.stdout.split() == [str(len(manifests)), str(len(records))], read.stderr
     assert read_only(place) == (manifests, records)

@@ -1,4 +1,6 @@
-"""The ledger when all is well: what is written is read back, by whoever reads; crashes while it is made; rebuilding."""
+"""The ledger when all is well: what is written is read back, by whoever reads; crashes while it is
+made; rebuilding.
+"""
 
 from __future__ import annotations
 
@@ -82,10 +84,14 @@ def _hold_a_journal_open(place: Path) -> None:
 
 def test_an_unchanged_ledger_is_not_written_to_by_reading(tmp_path: Path) -> None:
     build(tmp_path)
-    before = {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in tmp_path.iterdir()}
+    before = {
+        path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in tmp_path.iterdir()
+    }
     known(tmp_path)
     read_only(tmp_path)
-    assert {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in tmp_path.iterdir()} == before
+    assert {
+        path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in tmp_path.iterdir()
+    } == before
 
 
 @pytest.mark.parametrize("name", ["a?b", "a#b", "a%20b", "a b", "ä"])
@@ -133,13 +139,23 @@ class Killed(BaseException):
 
 
 def _calls(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object], last: int) -> int:
-    """Do `act`, and be killed before step number `last` of what reaches the disk. Returns how many steps were done."""
+    """Do `act`, and be killed before step number `last` of what reaches the disk. Returns how many
+    steps were done.
+    """
     done = 0
     with monkeypatch.context() as patch:
-        for module, name in ((os, "open"), (os, "rename"), (os, "fsync"), (sqlite3, "connect"), (integrity, "_insert")):
+        for module, name in (
+            (os, "open"),
+            (os, "rename"),
+            (os, "fsync"),
+            (sqlite3, "connect"),
+            (integrity, "_insert"),
+        ):
             true = getattr(module, name)
 
-            def step(*args: object, _true: Callable[..., object] = true, **kwargs: object) -> object:
+            def step(
+                *args: object, _true: Callable[..., object] = true, **kwargs: object
+            ) -> object:
                 nonlocal done
                 if done == last:
                     raise Killed
@@ -152,7 +168,9 @@ def _calls(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object], last: int
     return done
 
 
-def test_a_crash_at_any_step_of_making_it_starts_again_cleanly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crash_at_any_step_of_making_it_starts_again_cleanly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     steps = _calls(monkeypatch, lambda: known(tmp_path / "whole"), 1000)
     assert steps >= 12
     for last in range(steps):
@@ -194,7 +212,9 @@ async def test_one_file_is_replaced_under_it(tmp_path: Path, name: str) -> None:
 def test_a_crash_at_any_step_of_rebuilding_loses_nothing_silently(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Either all that was known stands there, or it is a first start or refused; never a part of it."""
+    """Either all that was known stands there, or it is a first start or refused; never a part of
+    it.
+    """
 
     def rebuild(place: Path) -> None:
         ledger = SqliteLedger(place)
@@ -237,7 +257,10 @@ async def test_a_full_or_locked_disk_is_for_later(tmp_path: Path) -> None:
 @settings(max_examples=10, deadline=None)
 @given(
     st.lists(
-        st.tuples(st.sampled_from("abc"), st.sampled_from(["put", "forget"]), strategies.json_values()), max_size=8
+        st.tuples(
+            st.sampled_from("abc"), st.sampled_from(["put", "forget"]), strategies.json_values()
+        ),
+        max_size=8,
     )
 )
 def test_after_any_history_the_ledger_holds_what_it_should(

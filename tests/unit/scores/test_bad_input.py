@@ -12,7 +12,18 @@ from hypothesis import strategies as st
 from scores.canonical import MAX_DEPTH, canonical
 from scores.manifest import MAX_ERRORS, MAX_MANIFEST, MAX_SCORES, InvalidManifest, decode
 from tests import strategies
-from tests.unit.scores.values import CONTAINER, EACH, FILE, FULL, UNIT, UPGRADE, Place, manifest, places, replaced
+from tests.unit.scores.values import (
+    CONTAINER,
+    EACH,
+    FILE,
+    FULL,
+    UNIT,
+    UPGRADE,
+    Place,
+    manifest,
+    places,
+    replaced,
+)
 
 SECRET = "hunter2marker"
 
@@ -83,35 +94,68 @@ def test_exactly_as_deep_as_is_read() -> None:
 
 def test_exactly_one_mebibyte_is_read() -> None:
     data = canonical(manifest(FILE))
-    assert decode(data + b" " * (MAX_MANIFEST - len(data)), device="pi-01", deployment="web").generation == 3
+    assert (
+        decode(
+            data + b" " * (MAX_MANIFEST - len(data)), device="pi-01", deployment="web"
+        ).generation
+        == 3
+    )
 
 
 SIGNED = {"key": "0123456789abcdef", "signature": "A" * 86 + "=="}
 FIELDS: dict[str, tuple[Any, str, str]] = {
     "api": (manifest(api="harmony/v2"), "api", "NotAllowed"),
     "no api": ({key: value for key, value in manifest().items() if key != "api"}, "api", "Missing"),
-    "no scores": ({key: value for key, value in manifest().items() if key != "scores"}, "scores", "Missing"),
-    "no lineage": ({key: value for key, value in manifest().items() if key != "lineage"}, "lineage", "Missing"),
+    "no scores": (
+        {key: value for key, value in manifest().items() if key != "scores"},
+        "scores",
+        "Missing",
+    ),
+    "no lineage": (
+        {key: value for key, value in manifest().items() if key != "lineage"},
+        "lineage",
+        "Missing",
+    ),
     "signatures text": (manifest(signatures=SIGNED["signature"]), "signatures", "WrongType"),
     "signatures none": (manifest(signatures=[]), "signatures", "TooFew"),
     "signatures five": (manifest(signatures=[SIGNED] * 5), "signatures", "TooMany"),
-    "signatures twice": (manifest(signatures=[SIGNED] * 2), "signatures[1].key", "DuplicateSignature"),
+    "signatures twice": (
+        manifest(signatures=[SIGNED] * 2),
+        "signatures[1].key",
+        "DuplicateSignature",
+    ),
     "signature text": (manifest(signatures=["x"]), "signatures[0]", "WrongType"),
     "signature without key": (
         manifest(signatures=[{"signature": SIGNED["signature"]}]),
         "signatures[0].key",
         "Missing",
     ),
-    "signature's key": (manifest(signatures=[{**SIGNED, "key": SECRET}]), "signatures[0].key", "InvalidKeyId"),
+    "signature's key": (
+        manifest(signatures=[{**SIGNED, "key": SECRET}]),
+        "signatures[0].key",
+        "InvalidKeyId",
+    ),
     "signature short": (
         manifest(signatures=[{**SIGNED, "signature": "AAAA"}]),
         "signatures[0].signature",
         "InvalidSignature",
     ),
-    "signature number": (manifest(signatures=[{**SIGNED, "signature": 5}]), "signatures[0].signature", "WrongType"),
-    "signature's field": (manifest(signatures=[{**SIGNED, "alg": "none"}]), "signatures[0].alg", "UnknownField"),
+    "signature number": (
+        manifest(signatures=[{**SIGNED, "signature": 5}]),
+        "signatures[0].signature",
+        "WrongType",
+    ),
+    "signature's field": (
+        manifest(signatures=[{**SIGNED, "alg": "none"}]),
+        "signatures[0].alg",
+        "UnknownField",
+    ),
     "unknown field": (manifest(extra=1), "extra", "UnknownField"),
-    "unknown field of a Score": (manifest({**FILE, "contnet": "x"}), "scores[0].contnet", "UnknownField"),
+    "unknown field of a Score": (
+        manifest({**FILE, "contnet": "x"}),
+        "scores[0].contnet",
+        "UnknownField",
+    ),
     "generation 0": (manifest(generation=0), "generation", "OutOfRange"),
     "generation text": (manifest(generation="3"), "generation", "WrongType"),
     "generation float": (manifest(generation=3.0), "generation", "WrongType"),
@@ -119,7 +163,11 @@ FIELDS: dict[str, tuple[Any, str, str]] = {
     "generation huge": (manifest(generation=2**53), "generation", "OutOfRange"),
     "generation of 100 digits": (manifest(generation=10**100), "generation", "OutOfRange"),
     "lineage": (manifest(lineage="x"), "lineage", "InvalidLineage"),
-    "lineage in capitals": (manifest(lineage="7B0E4A52-1111-4222-8333-444455556666"), "lineage", "InvalidLineage"),
+    "lineage in capitals": (
+        manifest(lineage="7B0E4A52-1111-4222-8333-444455556666"),
+        "lineage",
+        "InvalidLineage",
+    ),
     "supersedes": (manifest(supersedes="x"), "supersedes", "InvalidLineage"),
     "device": (manifest(device="Pi"), "device", "InvalidName"),
     "device of another": (manifest(device="pi-02"), "device", "KeyMismatch"),
@@ -137,23 +185,51 @@ FIELDS: dict[str, tuple[Any, str, str]] = {
     "unknown kind": (manifest({**FILE, "kind": "Shell"}), "scores[0]", "UnknownKind"),
     "kind list": (manifest({**FILE, "kind": ["File"]}), "scores[0]", "UnknownKind"),
     "kind surrogate": (manifest({**FILE, "kind": "\ud800"}), "scores[0]", "UnknownKind"),
-    "same key twice": (manifest(FILE, {**FILE, "path": "/srv/b"}), "scores[1].name", "DuplicateResource"),
-    "same path twice": (manifest(FILE, UNIT, {**FILE, "name": "b"}), "scores[2].path", "DuplicatePath"),
-    "after nothing": (manifest(UNIT, {**FILE, "after": ["File/x"]}), "scores[1].after[0]", "AfterUnknown"),
+    "same key twice": (
+        manifest(FILE, {**FILE, "path": "/srv/b"}),
+        "scores[1].name",
+        "DuplicateResource",
+    ),
+    "same path twice": (
+        manifest(FILE, UNIT, {**FILE, "name": "b"}),
+        "scores[2].path",
+        "DuplicatePath",
+    ),
+    "after nothing": (
+        manifest(UNIT, {**FILE, "after": ["File/x"]}),
+        "scores[1].after[0]",
+        "AfterUnknown",
+    ),
     "restart_on nothing": (
         manifest(FILE, {**UNIT, "restart_on": ["File/motd", "File/x"]}),
         "scores[1].restart_on[1]",
         "AfterUnknown",
     ),
-    "reload_on nothing": (manifest({**UNIT, "reload_on": ["File/x"]}), "scores[0].reload_on[0]", "AfterUnknown"),
+    "reload_on nothing": (
+        manifest({**UNIT, "reload_on": ["File/x"]}),
+        "scores[0].reload_on[0]",
+        "AfterUnknown",
+    ),
     "after itself": (manifest({**FILE, "after": ["File/motd"]}), "scores[0]", "AfterCycle"),
     "circle of two": (
-        manifest(CONTAINER, {**FILE, "after": ["SystemdUnit/web.service"]}, {**UNIT, "restart_on": ["File/motd"]}),
+        manifest(
+            CONTAINER,
+            {**FILE, "after": ["SystemdUnit/web.service"]},
+            {**UNIT, "restart_on": ["File/motd"]},
+        ),
         "scores[1]",
         "AfterCycle",
     ),
-    "after no key": (manifest({**FILE, "after": ["motd"]}), "scores[0].after[0]", "InvalidResourceKey"),
-    "after of no kind": (manifest({**FILE, "after": ["Shell/motd"]}), "scores[0].after[0]", "InvalidResourceKey"),
+    "after no key": (
+        manifest({**FILE, "after": ["motd"]}),
+        "scores[0].after[0]",
+        "InvalidResourceKey",
+    ),
+    "after of no kind": (
+        manifest({**FILE, "after": ["Shell/motd"]}),
+        "scores[0].after[0]",
+        "InvalidResourceKey",
+    ),
     "after text": (manifest({**FILE, "after": "File/motd"}), "scores[0].after", "WrongType"),
     "restart_on of a File": (
         manifest(UNIT, {**FILE, "restart_on": ["SystemdUnit/web.service"]}),
@@ -174,14 +250,20 @@ def test_fields(value: Any, field: str, code: str) -> None:
 
 
 def test_1001_resources() -> None:
-    many = [{**FILE, "name": f"f{index}", "path": f"/srv/{index}"} for index in range(MAX_SCORES + 1)]
+    many = [
+        {**FILE, "name": f"f{index}", "path": f"/srv/{index}"} for index in range(MAX_SCORES + 1)
+    ]
     assert found(manifest(*many)) == ("scores", "TooMany")
-    assert len(decode(canonical(manifest(*many[1:])), device="pi-01", deployment="web").scores) == MAX_SCORES
+    assert (
+        len(decode(canonical(manifest(*many[1:])), device="pi-01", deployment="web").scores)
+        == MAX_SCORES
+    )
 
 
 def test_a_long_chain_of_needs_is_no_circle_and_costs_no_stack() -> None:
     chain = [
-        {**FILE, "name": f"f{index}", "path": f"/srv/{index}", "after": [f"File/f{index + 1}"]} for index in range(999)
+        {**FILE, "name": f"f{index}", "path": f"/srv/{index}", "after": [f"File/f{index + 1}"]}
+        for index in range(999)
     ]
     chain.append({**FILE, "name": "f999", "path": "/srv/999"})
     assert len(decode(canonical(manifest(*chain)), device="pi-01", deployment="web").scores) == 1000
@@ -199,12 +281,17 @@ def test_of_many_errors_a_few_are_named() -> None:
 def test_several_kinds_of_error_are_invalid_as_a_whole() -> None:
     error = refusal(json.dumps(manifest({**FILE, "path": "a", "mode": "9"})).encode())
     assert error.code == "Invalid"
-    assert set(error.errors) == {("scores[0].path", "PathNotNormal"), ("scores[0].mode", "InvalidFormat")}
+    assert set(error.errors) == {
+        ("scores[0].path", "PathNotNormal"),
+        ("scores[0].mode", "InvalidFormat"),
+    }
 
 
 def test_the_message_names_field_and_fix() -> None:
     error = refusal(json.dumps(manifest({**FILE, "kind": SECRET})).encode())
-    assert str(error) == "scores[0]: kind must be one of File, SystemdUnit, Container, SystemUpgrade"
+    assert (
+        str(error) == "scores[0]: kind must be one of File, SystemdUnit, Container, SystemUpgrade"
+    )
 
 
 def test_an_odd_field_name_is_cut_and_printable() -> None:
@@ -229,7 +316,13 @@ WRONG: tuple[Any, ...] = (
     {"http": {"port": SECRET}},
 )
 NUMBER = "734912"
-NUMBERS: tuple[Any, ...] = (-734912, 734912.5, 7349127349127349127349127349127, [734912], {"a": 734912})
+NUMBERS: tuple[Any, ...] = (
+    -734912,
+    734912.5,
+    7349127349127349127349127349127,
+    [734912],
+    {"a": 734912},
+)
 
 
 def told(value: Any) -> str:
@@ -237,7 +330,9 @@ def told(value: Any) -> str:
     try:
         decode(json.dumps(value).encode(), device="pi-01", deployment="web")
     except InvalidManifest as error:
-        return " ".join([str(error), repr(error), repr(error.__cause__), error.code, repr(error.errors)])
+        return " ".join(
+            [str(error), repr(error), repr(error.__cause__), error.code, repr(error.errors)]
+        )
     return ""
 
 
@@ -255,7 +350,9 @@ def test_no_value_in_any_position_is_told(name: str, place: Place) -> None:
     assert sum(map(bool, texts + numbers)) >= 3
 
 
-@pytest.mark.parametrize("place", [place for place in places(manifest()) if place != ("scores",)], ids=str)
+@pytest.mark.parametrize(
+    "place", [place for place in places(manifest()) if place != ("scores",)], ids=str
+)
 def test_no_value_around_the_scores_is_told(place: Place) -> None:
     texts = [told(replaced(manifest(), place, wrong)) for wrong in WRONG]
     assert all(texts)
@@ -272,7 +369,9 @@ def test_a_key_that_is_wrong_is_no_part_of_the_path(name: str) -> None:
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.binary(max_size=200) | strategies.json_values().map(lambda value: json.dumps(value).encode()))
+@given(
+    st.binary(max_size=200) | strategies.json_values().map(lambda value: json.dumps(value).encode())
+)
 def test_whatever_arrives_is_refused_and_no_more(data: bytes) -> None:
     error = refusal(data)
     assert error.code

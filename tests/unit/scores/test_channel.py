@@ -7,7 +7,16 @@ import pytest
 from scores.channel import is_loopback, needs_tls
 
 LOOPBACK = ["127.0.0.1", "127.8.9.1", "::1", "localhost", "LOCALHOST", "localhost."]
-ELSEWHERE = ["nats.lan", "10.0.0.1", "127.1", "0x7f000001", "localhost.example.org", "0.0.0.0", "fe80::1", ""]
+ELSEWHERE = [
+    "nats.lan",
+    "10.0.0.1",
+    "127.1",
+    "0x7f000001",
+    "localhost.example.org",
+    "0.0.0.0",
+    "fe80::1",
+    "",
+]
 
 
 @pytest.mark.parametrize("host", LOOPBACK)
@@ -41,5 +50,7 @@ def test_another_machine_as_far_as_anybody_knows(host: str) -> None:
         ("nats://me:pw@localhost:4222", False, True, False, False),
     ],
 )
-def test_where_tls_is_needed(server: str, tls_ca: bool, credentials: bool, insecure: bool, needed: bool) -> None:
+def test_where_tls_is_needed(
+    server: str, tls_ca: bool, credentials: bool, insecure: bool, needed: bool
+) -> None:
     assert needs_tls(server, tls_ca=tls_ca, credentials=credentials, insecure=insecure) is needed

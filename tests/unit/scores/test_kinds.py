@@ -62,8 +62,18 @@ GOOD: dict[str, Any] = {
     "template": {**UNIT, "name": "x@.service"},
     "template, none": {**UNIT, "name": "x@.service", "state": "none"},
     "masked": {"kind": "SystemdUnit", "name": "x.service", "masked": True},
-    "masked and stopped": {"kind": "SystemdUnit", "name": "x.service", "masked": True, "state": "stopped"},
-    "masked and disabled": {"kind": "SystemdUnit", "name": "x.service", "masked": True, "enabled": False},
+    "masked and stopped": {
+        "kind": "SystemdUnit",
+        "name": "x.service",
+        "masked": True,
+        "state": "stopped",
+    },
+    "masked and disabled": {
+        "kind": "SystemdUnit",
+        "name": "x.service",
+        "masked": True,
+        "enabled": False,
+    },
     "unit file of 512 KiB": {**UNIT, "content": "x" * MAX_UNIT_FILE},
     "slice": {"kind": "SystemdUnit", "name": "-.slice"} | {"name": "a-b.slice"},
     "image by digest": {**CONTAINER, "image": f"registry.test:5000/a/b@{DIGEST}"},
@@ -233,7 +243,9 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
 
 @pytest.mark.parametrize(("score", "field", "code"), BAD.values(), ids=BAD)
 def test_refused(score: dict[str, Any], field: str, code: str) -> None:
-    text = json.dumps(manifest(score), ensure_ascii=False)  # a lone surrogate becomes its escape below
+    text = json.dumps(
+        manifest(score), ensure_ascii=False
+    )  # a lone surrogate becomes its escape below
     with pytest.raises(InvalidManifest) as caught:
         decode(text.encode("utf-8", "backslashreplace"), device="pi-01", deployment="web")
     where = ".".join(part for part in ("scores[0]", field) if part)
@@ -252,14 +264,19 @@ def test_a_template_and_a_masked_unit_are_not_to_run_by_themselves() -> None:
 
 
 def test_needs_are_after_and_what_restarts_or_reloads() -> None:
-    unit = SystemdUnit(name="a.service", after=["File/a", "File/b"], restart_on=["File/b"], reload_on=["File/c"])
+    unit = SystemdUnit(
+        name="a.service", after=["File/a", "File/b"], restart_on=["File/b"], reload_on=["File/c"]
+    )
     assert unit.needs() == ("File/a", "File/b", "File/c")
-    assert Container(name="c", image="i", after=["File/a"], restart_on=["File/a"]).needs() == ("File/a",)
+    assert Container(name="c", image="i", after=["File/a"], restart_on=["File/a"]).needs() == (
+        "File/a",
+    )
     assert unit.key == "SystemdUnit/a.service"
 
 
 @pytest.mark.parametrize(
-    ("quantity", "count"), [(5, 5), ("5", 5), ("1Ki", 1024), ("64Mi", 67108864), ("2Gi", 2147483648)]
+    ("quantity", "count"),
+    [(5, 5), ("5", 5), ("1Ki", 1024), ("64Mi", 67108864), ("2Gi", 2147483648)],
 )
 def test_quantities(quantity: int | str, count: int) -> None:
     assert in_bytes(quantity) == count

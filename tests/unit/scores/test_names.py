@@ -11,7 +11,17 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from scores import keys
-from scores.names import DeviceName, Digest, Identifier, Lineage, ResourceName, Text, Time, format_time, parse_time
+from scores.names import (
+    DeviceName,
+    Digest,
+    Identifier,
+    Lineage,
+    ResourceName,
+    Text,
+    Time,
+    format_time,
+    parse_time,
+)
 from tests import strategies
 
 
@@ -34,16 +44,33 @@ TABLE: dict[Any, tuple[list[Any], list[Any]]] = {
     ),
     Digest: (
         ["sha256:" + "0a" * 32],
-        ["", "sha256:", "sha256:" + "0A" * 32, "sha256:" + "0" * 63, "sha256:" + "0" * 65, "0" * 64],
+        [
+            "",
+            "sha256:",
+            "sha256:" + "0A" * 32,
+            "sha256:" + "0" * 63,
+            "sha256:" + "0" * 65,
+            "0" * 64,
+        ],
     ),
     Lineage: (
         [strategies.LINEAGE],
-        ["", strategies.LINEAGE.upper(), strategies.LINEAGE.replace("-", ""), strategies.LINEAGE + "\n"],
+        [
+            "",
+            strategies.LINEAGE.upper(),
+            strategies.LINEAGE.replace("-", ""),
+            strategies.LINEAGE + "\n",
+        ],
     ),
     Identifier: (["a", "A.b_c-d", "0" * 128], ["", ".a", "-a", "a/b", "a b", "0" * 129]),
     Text: (["", "é\n", "\U0001f600"], ["\0", "a\0b", "\ud800", "\udfff", 5, b"a"]),
     Time: (
-        ["2026-11-29T17:00:00.000Z", "2026-11-29T17:00:00Z", "2024-02-29T00:00:00.123456789Z", "0001-01-01T00:00:00Z"],
+        [
+            "2026-11-29T17:00:00.000Z",
+            "2026-11-29T17:00:00Z",
+            "2024-02-29T00:00:00.123456789Z",
+            "0001-01-01T00:00:00Z",
+        ],
         [
             "",
             "2026-11-29",

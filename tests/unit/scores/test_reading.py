@@ -13,7 +13,9 @@ from scores.canonical import NotCanonical, canonical, read
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=6),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=4)
+    ),
     max_leaves=12,
 )
 
@@ -31,9 +33,16 @@ def same(data: bytes) -> None:
 
 
 @settings(deadline=None, max_examples=150)
-@given(VALUES, st.booleans(), st.integers(0, 30), st.sampled_from([b"", b",", b'"', b"\\", b"\xff", b"9", b"NaN"]))
+@given(
+    VALUES,
+    st.booleans(),
+    st.integers(0, 30),
+    st.sampled_from([b"", b",", b'"', b"\\", b"\xff", b"9", b"NaN"]),
+)
 def test_a_value_and_what_is_nearly_one(value: Any, escaped: bool, at: int, put: bytes) -> None:
-    data = json.dumps(value, ensure_ascii=escaped, separators=(",", ":"), sort_keys=True).encode(errors="surrogatepass")
+    data = json.dumps(value, ensure_ascii=escaped, separators=(",", ":"), sort_keys=True).encode(
+        errors="surrogatepass"
+    )
     same(data[:at] + put + data[at:])
 
 

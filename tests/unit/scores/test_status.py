@@ -40,7 +40,9 @@ DIGEST = "sha256:" + "0" * 64
 
 def test_a_status_as_the_contract_shows_it() -> None:
     detail = FileDetail(state="PresentAt", digest=DIGEST, mode="0644", owner="root", group="root")
-    resource = ResourceStatus(phase="Ready", generation=3, since=NOW, spec_digest=DIGEST, status=detail)
+    resource = ResourceStatus(
+        phase="Ready", generation=3, since=NOW, spec_digest=DIGEST, status=detail
+    )
     status = DeploymentStatus(
         device="pi-01",
         deployment="web",
@@ -87,8 +89,22 @@ def test_a_status_as_the_contract_shows_it() -> None:
 DETAILS: list[tuple[Any, set[str]]] = [
     (FileDetail(state="Absent"), {"kind", "state", "digest", "mode", "owner", "group"}),
     (
-        UnitDetail(load_state="loaded", active_state="active", sub_state="running", unit_file_state="enabled"),
-        {"kind", "load_state", "active_state", "sub_state", "unit_file_state", "main_pid", "restarts", "since"}
+        UnitDetail(
+            load_state="loaded",
+            active_state="active",
+            sub_state="running",
+            unit_file_state="enabled",
+        ),
+        {
+            "kind",
+            "load_state",
+            "active_state",
+            "sub_state",
+            "unit_file_state",
+            "main_pid",
+            "restarts",
+            "since",
+        }
         | {"condition", "ready"},
     ),
     (
@@ -97,7 +113,17 @@ DETAILS: list[tuple[Any, set[str]]] = [
     ),
     (
         UpgradeDetail(attemptId="a", runUid="r", deviceId="d", phase="blocked"),
-        {"kind", "attemptId", "runUid", "deviceId", "phase", "reason", "message", "startedAt", "updatedAt"}
+        {
+            "kind",
+            "attemptId",
+            "runUid",
+            "deviceId",
+            "phase",
+            "reason",
+            "message",
+            "startedAt",
+            "updatedAt",
+        }
         | {"bootIdBefore", "bootIdAfter", "result"},
     ),
 ]
@@ -106,7 +132,9 @@ DETAILS: list[tuple[Any, set[str]]] = [
 @pytest.mark.parametrize(("detail", "fields"), DETAILS, ids=[detail.kind for detail, _ in DETAILS])
 def test_details_are_written_whole(detail: Any, fields: set[str]) -> None:
     assert set(detail.wire()) == fields
-    resource = ResourceStatus(phase="Ready", generation=1, since=NOW, spec_digest=DIGEST, status=detail)
+    resource = ResourceStatus(
+        phase="Ready", generation=1, since=NOW, spec_digest=DIGEST, status=detail
+    )
     assert ResourceStatus.model_validate_json(resource.canonical()).status == detail
 
 
@@ -141,7 +169,16 @@ def test_device_info_is_written_whole() -> None:
         capabilities=Capabilities(updater=UpdaterInfo(protocol=1, operations=["AptFullUpgradeV1"])),
     )
     wire = json.loads(info.canonical())
-    assert set(wire) == {"api", "device", "labels", "agent_version", "boot_id", "os", "kinds", "capabilities"}
+    assert set(wire) == {
+        "api",
+        "device",
+        "labels",
+        "agent_version",
+        "boot_id",
+        "os",
+        "kinds",
+        "capabilities",
+    }
     assert wire["capabilities"] == {
         "systemd": None,
         "podman": None,
@@ -152,8 +189,12 @@ def test_device_info_is_written_whole() -> None:
 COUNTS = st.integers(0, MAX_GENERATION)
 
 
-@given(strategies.device_names(), COUNTS, COUNTS, COUNTS, COUNTS, st.sampled_from([True, False, None]))
-def test_a_heartbeat_is_at_most_256_bytes(device: str, seq: int, revision: int, a: int, b: int, clock: Any) -> None:
+@given(
+    strategies.device_names(), COUNTS, COUNTS, COUNTS, COUNTS, st.sampled_from([True, False, None])
+)
+def test_a_heartbeat_is_at_most_256_bytes(
+    device: str, seq: int, revision: int, a: int, b: int, clock: Any
+) -> None:
     beat = Heartbeat(
         device=device,
         seq=seq,

@@ -1,4 +1,6 @@
-"""TaskRun: its bytes, and what is none. How a run goes on is tested with `harmony_fleet.rollout.runs`."""
+"""TaskRun: its bytes, and what is none. How a run goes on is tested with
+`harmony_fleet.rollout.runs`.
+"""
 
 from __future__ import annotations
 
@@ -43,9 +45,12 @@ RUN = {
 def test_it_is_written_whole_and_read_back_to_the_byte() -> None:
     data = canonical(RUN)
     assert validate(TaskRun, read(data, len(data))).canonical() == data
-    short = {name: RUN[name] for name in ("run_uid", "lineage", "deployment", "created_at", "deadline")}
+    short = {
+        name: RUN[name] for name in ("run_uid", "lineage", "deployment", "created_at", "deadline")
+    }
     bare = validate(
-        TaskRun, {**short, "max_unavailable": 1, "targets": [{"device": "a", "attempt_id": "b", "wave": 1}]}
+        TaskRun,
+        {**short, "max_unavailable": 1, "targets": [{"device": "a", "attempt_id": "b", "wave": 1}]},
     )
     assert set(bare.wire()) == set(RUN)
     assert set(bare.wire()["targets"][0]) == set(TARGET)
@@ -60,8 +65,16 @@ def test_it_is_written_whole_and_read_back_to_the_byte() -> None:
         ({"max_unavailable": 0}, "max_unavailable", "OutOfRange"),
         ({"targets": []}, "targets", "TooFew"),
         ({"targets": [{**TARGET, "wave": 2}]}, "", "WaveMissing"),
-        ({"targets": [TARGET, {**TARGET, "attempt_id": "other"}]}, "targets[1].device", "DuplicateTarget"),
-        ({"targets": [TARGET, {**TARGET, "device": "pi-02"}]}, "targets[1].attempt_id", "DuplicateTarget"),
+        (
+            {"targets": [TARGET, {**TARGET, "attempt_id": "other"}]},
+            "targets[1].device",
+            "DuplicateTarget",
+        ),
+        (
+            {"targets": [TARGET, {**TARGET, "device": "pi-02"}]},
+            "targets[1].attempt_id",
+            "DuplicateTarget",
+        ),
         ({"targets": [{**TARGET, "state": "lost"}]}, "targets[0].state", "NotAllowed"),
     ],
 )

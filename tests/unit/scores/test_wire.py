@@ -1,4 +1,6 @@
-"""Bytes and digests: the same content is the same bytes, whoever writes it, also after the models have grown."""
+"""Bytes and digests: the same content is the same bytes, whoever writes it, also after the models
+have grown.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import Field
 
-from scores import Container, File, Manifest, Probe, SystemdUnit, SystemUpgrade, TcpProbe, WireManifest
+from scores import (
+    Container,
+    File,
+    Manifest,
+    Probe,
+    SystemdUnit,
+    SystemUpgrade,
+    TcpProbe,
+    WireManifest,
+)
 from scores.base import Score
 from scores.canonical import canonical, digest, read
 from scores.manifest import SCORE_TYPES, cycle, decode, wire_digest
@@ -38,7 +49,9 @@ def test_order_of_keys_and_white_space_are_no_content(value: dict[str, Any], ran
             return dict(items)
         return [shuffled(item) for item in inner] if isinstance(inner, list) else inner
 
-    other = json.dumps(shuffled(value), indent=random.choice([None, 2]), ensure_ascii=random.choice([True, False]))
+    other = json.dumps(
+        shuffled(value), indent=random.choice([None, 2]), ensure_ascii=random.choice([True, False])
+    )
     decoded = decode(other.encode(), device=value["device"], deployment=value["deployment"])
     assert decoded.canonical() == canonical(value)
     assert wire_digest(decoded) == digest(canonical(value))
@@ -87,7 +100,9 @@ GOLDEN = {
 
 @pytest.mark.parametrize("name", GOLDEN)
 def test_golden_digests(name: str) -> None:
-    """Digests that devices have in their ledgers: another one would redo everything in the field."""
+    """Digests that devices have in their ledgers: another one would redo everything in the
+    field.
+    """
     value = FULL[name]
     score = SCORE_TYPES[value["kind"]].model_validate(value)
     assert score.spec_digest() == f"sha256:{GOLDEN[name]}"
@@ -133,8 +148,12 @@ NEWER: dict[type[Score], dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize(("newer", "value"), NEWER.items(), ids=lambda part: getattr(part, "__name__", ""))
-def test_a_new_field_with_a_default_changes_no_digest(newer: type[Score], value: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("newer", "value"), NEWER.items(), ids=lambda part: getattr(part, "__name__", "")
+)
+def test_a_new_field_with_a_default_changes_no_digest(
+    newer: type[Score], value: dict[str, Any]
+) -> None:
     old = SCORE_TYPES[value["kind"]].model_validate(value)
     new = newer.model_validate(value)
     assert new.spec_digest() == old.spec_digest()
@@ -143,13 +162,20 @@ def test_a_new_field_with_a_default_changes_no_digest(newer: type[Score], value:
 
 def test_what_the_author_set_is_in_the_digest_though_it_is_the_default() -> None:
     plain = File(name="a", path="/a", content="x")
-    assert plain.spec_digest() != File(name="a", path="/a", content="x", parents=False).spec_digest()
+    assert (
+        plain.spec_digest() != File(name="a", path="/a", content="x", parents=False).spec_digest()
+    )
 
 
 def test_a_number_is_the_same_however_it_is_spelt() -> None:
     probes = [Probe(tcp=TcpProbe(port=1), period_seconds=seconds) for seconds in (5, 5.0)]
-    assert probes[0].canonical() == probes[1].canonical() == b'{"period_seconds":5,"tcp":{"port":1}}'
-    assert Probe(tcp=TcpProbe(port=1), period_seconds=0.5).canonical() == b'{"period_seconds":0.5,"tcp":{"port":1}}'
+    assert (
+        probes[0].canonical() == probes[1].canonical() == b'{"period_seconds":5,"tcp":{"port":1}}'
+    )
+    assert (
+        Probe(tcp=TcpProbe(port=1), period_seconds=0.5).canonical()
+        == b'{"period_seconds":0.5,"tcp":{"port":1}}'
+    )
     assert b'"cpus":2,' in Container(name="c", image="i", cpus=2.0).canonical()
 
 
@@ -157,7 +183,9 @@ def test_a_number_is_the_same_however_it_is_spelt() -> None:
 def test_python_and_json_give_the_same_digest(value: dict[str, Any]) -> None:
     kind = SCORE_TYPES[value["kind"]]
     author: Any = kind(**{key: item for key, item in value.items() if key != "kind"})
-    assert author.spec_digest() == kind.model_validate(value).spec_digest() == digest(canonical(value))
+    assert (
+        author.spec_digest() == kind.model_validate(value).spec_digest() == digest(canonical(value))
+    )
     again = decode(
         Manifest(deployment="web", scores=[author]).bind("pi-01", LINEAGE, 3).canonical(),
         device="pi-01",
@@ -167,10 +195,17 @@ def test_python_and_json_give_the_same_digest(value: dict[str, Any]) -> None:
 
 
 def test_binding_a_manifest_to_a_device() -> None:
-    author = Manifest(deployment="web", scores=[File(name="a", path="/a", content="")], allow_prune=2)
+    author = Manifest(
+        deployment="web", scores=[File(name="a", path="/a", content="")], allow_prune=2
+    )
     bound = author.bind("pi-01", LINEAGE, 7)
     assert isinstance(bound, WireManifest)
-    assert (bound.device, bound.lineage, bound.generation, bound.allow_prune) == ("pi-01", LINEAGE, 7, 2)
+    assert (bound.device, bound.lineage, bound.generation, bound.allow_prune) == (
+        "pi-01",
+        LINEAGE,
+        7,
+        2,
+    )
     assert b"supersedes" not in bound.canonical()
     assert b"removed" not in bound.canonical()
     other = "00000000-0000-4000-8000-000000000000"
@@ -183,16 +218,23 @@ def test_content_is_what_the_author_decides() -> None:
     author = Manifest(deployment="web", scores=[File(name="a", path="/a", content="")])
     one, two = author.bind("pi-01", LINEAGE, 1), author.bind("pi-02", LINEAGE, 9)
     assert one.content() == two.content() == author.content()
-    assert Manifest(deployment="web", removed=True).content() != Manifest(deployment="web").content()
-    assert Manifest(deployment="web", removed=False).content() == Manifest(deployment="web").content()
+    assert (
+        Manifest(deployment="web", removed=True).content() != Manifest(deployment="web").content()
+    )
+    assert (
+        Manifest(deployment="web", removed=False).content() == Manifest(deployment="web").content()
+    )
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.dictionaries(st.sampled_from("abcdef"), st.lists(st.sampled_from("abcdefxyz"), max_size=4)))
+@given(
+    st.dictionaries(st.sampled_from("abcdef"), st.lists(st.sampled_from("abcdefxyz"), max_size=4))
+)
 def test_circles(edges: dict[str, list[str]]) -> None:
     def reaches(start: str, end: str, seen: frozenset[str] = frozenset()) -> bool:
         return any(
-            need == end or (need not in seen and need in edges and reaches(need, end, seen | {need}))
+            need == end
+            or (need not in seen and need in edges and reaches(need, end, seen | {need}))
             for need in edges[start]
         )
 
@@ -215,5 +257,14 @@ def test_json_schema(model: Any) -> None:
 
 def test_json_schema_names_every_kind() -> None:
     schema = WireManifest.model_json_schema()
-    assert set(schema["properties"]["scores"]["items"]["discriminator"]["mapping"]) == set(SCORE_TYPES)
-    assert set(schema["required"]) == {"api", "device", "deployment", "lineage", "generation", "scores"}
+    assert set(schema["properties"]["scores"]["items"]["discriminator"]["mapping"]) == set(
+        SCORE_TYPES
+    )
+    assert set(schema["required"]) == {
+        "api",
+        "device",
+        "deployment",
+        "lineage",
+        "generation",
+        "scores",
+    }

@@ -1,4 +1,6 @@
-"""One manifest of each kind as JSON objects, with every position that can hold a value, for the tests of `scores`."""
+"""One manifest of each kind as JSON objects, with every position that can hold a value, for the
+tests of `scores`.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,18 @@ from tests.strategies import LINEAGE
 
 Value = dict[str, Any]
 
-FILE: Value = {"kind": "File", "name": "motd", "path": "/srv/web/motd", "content": "hi\n", "mode": "0644"}
-UNIT: Value = {"kind": "SystemdUnit", "name": "web.service", "content": "[Service]\nExecStart=/usr/bin/web\n"}
+FILE: Value = {
+    "kind": "File",
+    "name": "motd",
+    "path": "/srv/web/motd",
+    "content": "hi\n",
+    "mode": "0644",
+}
+UNIT: Value = {
+    "kind": "SystemdUnit",
+    "name": "web.service",
+    "content": "[Service]\nExecStart=/usr/bin/web\n",
+}
 CONTAINER: Value = {"kind": "Container", "name": "web", "image": "localhost/busybox:1.36"}
 UPGRADE: Value = {
     "kind": "SystemUpgrade",
@@ -46,7 +58,13 @@ FULL: dict[str, Value] = {
         "path": "/srv/web/big",
         "object": {"bucket": "files", "name": "big", "digest": "sha256:" + "0" * 64},
     },
-    "FileLink": {"kind": "File", "name": "link", "path": "/srv/web/link", "type": "symlink", "target": "motd"},
+    "FileLink": {
+        "kind": "File",
+        "name": "link",
+        "path": "/srv/web/link",
+        "type": "symlink",
+        "target": "motd",
+    },
     "SystemdUnit": {
         **UNIT,
         **COMMON,
@@ -66,7 +84,9 @@ FULL: dict[str, Value] = {
         "args": ["-f"],
         "env": {"PASSWORD": "x"},
         "env_files": ["/srv/web/env"],
-        "ports": [{"host_port": 8080, "container_port": 80, "protocol": "tcp", "host_ip": "127.0.0.1"}],
+        "ports": [
+            {"host_port": 8080, "container_port": 80, "protocol": "tcp", "host_ip": "127.0.0.1"}
+        ],
         "mounts": [
             {"type": "bind", "source": "/srv/web", "target": "/www", "read_only": True},
             {"type": "tmpfs", "target": "/tmp", "size": "64Mi"},

@@ -1,4 +1,6 @@
-"""SystemUpgrade: asked for once, relayed to its end, never asked again; every answer of the updater has its place."""
+"""SystemUpgrade: asked for once, relayed to its end, never asked again; every answer of the updater
+has its place.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,13 @@ ACTIVE = ("preflight", "applying", "rebooting", "verifying")
 
 
 def spec(attempt: str = "a1", **more: object) -> SystemUpgrade:
-    fields = {"name": "os", "attempt_id": attempt, "run_uid": "r1", "expires_at": "2026-11-29T18:00:00Z", **more}
+    fields = {
+        "name": "os",
+        "attempt_id": attempt,
+        "run_uid": "r1",
+        "expires_at": "2026-11-29T18:00:00Z",
+        **more,
+    }
     return SystemUpgrade.model_validate({"kind": "SystemUpgrade", **fields})
 
 
@@ -60,7 +68,11 @@ async def test_an_active_attempt_is_progressing_and_polled(world: World, phase: 
     world.updater.put("a1", phase, message="step")
     plan = (await world.go()).plan
     assert isinstance(plan, Wait)
-    assert (plan.phase, plan.reason, plan.message) == ("Progressing", f"Upgrade{phase.capitalize()}", "step")
+    assert (plan.phase, plan.reason, plan.message) == (
+        "Progressing",
+        f"Upgrade{phase.capitalize()}",
+        "step",
+    )
 
 
 async def test_a_blocked_attempt_names_its_cause(world: World):
@@ -81,7 +93,9 @@ async def test_complete_is_completed_and_never_looked_at_again(world: World):
     assert world.updater.looked == looked
 
 
-@pytest.mark.parametrize(("phase", "reason"), [("failed", "UpgradeFailed"), ("repair-required", "RepairRequired")])
+@pytest.mark.parametrize(
+    ("phase", "reason"), [("failed", "UpgradeFailed"), ("repair-required", "RepairRequired")]
+)
 async def test_a_bad_end_is_failed_and_not_tried_again(world: World, phase: str, reason: str):
     await world.go()
     world.updater.put("a1", phase, reason="Why", message="")
@@ -92,7 +106,9 @@ async def test_a_bad_end_is_failed_and_not_tried_again(world: World, phase: str,
 
 
 @pytest.mark.parametrize("phase", ["applying", "rebooting", "verifying"])
-async def test_an_updater_that_goes_away_in_the_middle_is_expected_for_a_while(world: World, phase: str):
+async def test_an_updater_that_goes_away_in_the_middle_is_expected_for_a_while(
+    world: World, phase: str
+):
     await world.go()
     world.updater.put("a1", phase)
     before = (await world.go()).plan
@@ -187,7 +203,11 @@ async def test_what_another_try_cannot_mend_is_terminal(world: World, code: str,
 
 @pytest.mark.parametrize(
     ("code", "reason"),
-    [("repair-required", "RepairRequired"), ("forbidden", "UpdaterForbidden"), ("new-code", "UpdaterRefused")],
+    [
+        ("repair-required", "RepairRequired"),
+        ("forbidden", "UpdaterForbidden"),
+        ("new-code", "UpdaterRefused"),
+    ],
 )
 async def test_what_an_administrator_can_mend_is_blocked(world: World, code: str, reason: str):
     action = world.kind.plan("os", world.store.desired("os"), None)
@@ -199,7 +219,9 @@ async def test_what_an_administrator_can_mend_is_blocked(world: World, code: str
 
 
 @pytest.mark.parametrize("phase", [*ACTIVE, "blocked"])
-async def test_without_its_score_an_active_attempt_still_ends_and_is_shown(world: World, phase: str):
+async def test_without_its_score_an_active_attempt_still_ends_and_is_shown(
+    world: World, phase: str
+):
     await world.go()
     world.updater.put("a1", phase)
     world.store.unset("os")

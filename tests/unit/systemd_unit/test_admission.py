@@ -39,7 +39,10 @@ def test_an_empty_unit_file_would_be_a_mask() -> None:
 def test_claims_name_the_unit_and_each_of_its_files() -> None:
     claims = Bench().kind.claims
     assert claims(SystemdUnit(name=NAME)) == {"unit:web.service"}
-    assert claims(SystemdUnit(name=NAME, masked=True)) == {"unit:web.service", "path:/units/web.service"}
+    assert claims(SystemdUnit(name=NAME, masked=True)) == {
+        "unit:web.service",
+        "path:/units/web.service",
+    }
     assert claims(web(dropins={"a.conf": "[Unit]\n"})) == {
         "unit:web.service",
         "path:/units/web.service",

@@ -1,4 +1,6 @@
-"""Cut anywhere: ahead of any action and inside it, later passes end where an uncut one does, and nothing runs twice."""
+"""Cut anywhere: ahead of any action and inside it, later passes end where an uncut one does, and
+nothing runs twice.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ BY_HAND = ("stop", "edit", "delete", "mask", "enable", "disable", "reload", "fai
 
 
 class CutCalls(list[str]):
-    """Kills the agent ahead of the change number `at`: after what was noted for it, before its effect."""
+    """Kills the agent ahead of the change number `at`: after what was noted for it, before its
+    effect.
+    """
 
     def __init__(self, at: int) -> None:
         super().__init__()
@@ -102,11 +106,15 @@ def test_a_cut_changes_nothing_in_the_end(
     start: str, specs: list[SystemdUnit], hands: list[str], remove: bool, cut: int
 ) -> None:
     asyncio.run(
-        _cut_changes_nothing(start, [spec.model_copy(update={"adopt": True}) for spec in specs], hands, remove, cut)
+        _cut_changes_nothing(
+            start, [spec.model_copy(update={"adopt": True}) for spec in specs], hands, remove, cut
+        )
     )
 
 
-async def _cut_changes_nothing(start: str, specs: list[SystemdUnit], hands: list[str], remove: bool, cut: int) -> None:
+async def _cut_changes_nothing(
+    start: str, specs: list[SystemdUnit], hands: list[str], remove: bool, cut: int
+) -> None:
     ends = []
     for at in (10**6, cut):
         bench = Bench()

@@ -1,4 +1,6 @@
-"""No unit reaches the agent's own, nor by enabling one that isn't in the list, however its files spell that."""
+"""No unit reaches the agent's own, nor by enabling one that isn't in the list, however its files
+spell that.
+"""
 
 from __future__ import annotations
 
@@ -70,26 +72,30 @@ def test_what_its_files_may_say(text: str, code: str) -> None:
 
 def test_specifiers_are_those_of_the_name() -> None:
     reach = "[Unit]\nConflicts=harmony-%i.service\n[Install]\nAlias=web-%i.service\n"
-    assert [error.code for error in violations(SystemdUnit(name="x@agent.service", content=reach), LISTED)] == [
-        "UnitForbidden"
-    ]
+    assert [
+        error.code
+        for error in violations(SystemdUnit(name="x@agent.service", content=reach), LISTED)
+    ] == ["UnitForbidden"]
     assert list(violations(SystemdUnit(name="x@other.service", content=reach), LISTED)) == []
 
 
 def test_very_many_joined_lines_are_read_once() -> None:
     text = "[Unit]\n" + "X=a\\\n" * 60_000 + "Conflicts=harmony-agent.service\n"
-    assert [error.code for error in violations(SystemdUnit(name="web.service", content=text), LISTED)] == [
-        "UnitForbidden"
-    ]
+    assert [
+        error.code for error in violations(SystemdUnit(name="web.service", content=text), LISTED)
+    ] == ["UnitForbidden"]
 
 
 @pytest.mark.parametrize(
-    ("real", "reason"), [(OWN, "UnitForbidden"), ("ssh.service", "UnitNotAllowed"), ("web.service", "")]
+    ("real", "reason"),
+    [(OWN, "UnitForbidden"), ("ssh.service", "UnitNotAllowed"), ("web.service", "")],
 )
 def test_another_name_of_a_unit_that_may_not_be_touched(real: str, reason: str) -> None:
     kind = UnitReconciler(FakeUnits(), FakeStore("SystemdUnit"), LISTED)
     spec = SystemdUnit(name="web.service", state="stopped")
-    seen = Unit("web.service", load_state="loaded", active_state="active", unit_file_state="alias", id=real)
+    seen = Unit(
+        "web.service", load_state="loaded", active_state="active", unit_file_state="alias", id=real
+    )
     for desired in (Desired(spec, "sha256:0", 1, "web"), None):
         plan = kind.plan("web.service", desired, seen)
         assert (isinstance(plan, Wait) and plan.reason == reason) or not reason

@@ -1,7 +1,9 @@
-"""Whatever happens, wherever the agent is killed: a unit that isn't ours, or was let go of, is as it was at the end.
+"""Whatever happens, wherever the agent is killed: a unit that isn't ours, or was let go of, is as
+it was at the end.
 
-A machine of random steps over units in memory: what an administrator has, apply, leave, orphan, adopt, the agent killed
-ahead of any change that it asks of the manager, of the disk or of the ledger.
+A machine of random steps over units in memory: what an administrator has, apply, leave, orphan,
+adopt, the agent killed ahead of any change that it asks of the manager, of the disk or of the
+ledger.
 """
 
 from __future__ import annotations
@@ -70,7 +72,9 @@ class Life(RuleBasedStateMachine):
         units = self.bench.units
         loaded = units.loaded.get(NAME)
         running = loaded is not None and loaded.active in RUNNING
-        marks = tuple(NAME in among for among in (units.enabled, units.enabled_runtime, units.masked_runtime))
+        marks = tuple(
+            NAME in among for among in (units.enabled, units.enabled_runtime, units.masked_runtime)
+        )
         return running, marks, dict(units.disk)
 
     def _free(self) -> bool:
@@ -85,10 +89,16 @@ class Life(RuleBasedStateMachine):
     )
     def administrator(self, form: str, *, enabled: bool, enabled_runtime: bool, runs: bool) -> None:
         """Somebody has it so."""
-        asyncio.run(self._administrator(BEFORE[form], enabled=enabled, enabled_runtime=enabled_runtime, runs=runs))
+        asyncio.run(
+            self._administrator(
+                BEFORE[form], enabled=enabled, enabled_runtime=enabled_runtime, runs=runs
+            )
+        )
         self.before, self.taken = self.state(), False
 
-    async def _administrator(self, form: Any, *, enabled: bool, enabled_runtime: bool, runs: bool) -> None:
+    async def _administrator(
+        self, form: Any, *, enabled: bool, enabled_runtime: bool, runs: bool
+    ) -> None:
         self._left = -1
         units = self.bench.units
         if NAME in units.loaded:
@@ -116,7 +126,9 @@ class Life(RuleBasedStateMachine):
         adopt=st.booleans(),
         orphan=st.booleans(),
     )
-    def want(self, content: str, enabled: Any, masked: Any, state: str, *, adopt: bool, orphan: bool) -> None:
+    def want(
+        self, content: str, enabled: Any, masked: Any, state: str, *, adopt: bool, orphan: bool
+    ) -> None:
         """A manifest."""
         fields: dict[str, Any] = {"content": CONTENT[content], "enabled": enabled, "state": state}
         fields |= {} if masked is None or CONTENT[content] else {"masked": masked}
@@ -154,7 +166,9 @@ class Life(RuleBasedStateMachine):
         self._left = -1
 
     def _follow(self, had: Any) -> None:
-        """What is let go of is somebody's as it is; what was as wanted, and taken without adopt, is ours."""
+        """What is let go of is somebody's as it is; what was as wanted, and taken without adopt, is
+        ours.
+        """
         record, desired = self.bench.store.record(NAME), self.bench.store.desired(NAME)
         if had is not None and record is None and had.on_remove == "orphan":
             self.before, self.taken = self.state(), False

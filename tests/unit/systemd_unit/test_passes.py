@@ -37,8 +37,15 @@ async def test_mask_stops_what_runs() -> None:
     bench = Bench()
     await bench.want(web())
     bench.units.calls.clear()
-    assert bench.said(await bench.want(SystemdUnit(name=NAME, masked=True, state="stopped"))) == READY
-    assert bench.units.calls == ["remove web.service", "mask web.service", "reload", "stop web.service"]
+    assert (
+        bench.said(await bench.want(SystemdUnit(name=NAME, masked=True, state="stopped"))) == READY
+    )
+    assert bench.units.calls == [
+        "remove web.service",
+        "mask web.service",
+        "reload",
+        "stop web.service",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -53,7 +60,9 @@ async def test_mask_stops_what_runs() -> None:
         (lambda u: u.exits(NAME, code=1), ("state",), ["start web.service"]),
     ],
 )  # fmt: skip
-async def test_drift_names_the_field_and_is_repaired_by_least(break_it: Any, fields: Any, calls: list[str]) -> None:
+async def test_drift_names_the_field_and_is_repaired_by_least(
+    break_it: Any, fields: Any, calls: list[str]
+) -> None:
     bench = Bench()
     await bench.want(web(dropins=DROPINS, enabled=True))
     bench.units.calls.clear()
@@ -103,7 +112,9 @@ async def test_what_is_not_set_is_not_watched() -> None:
     [({"state": "none"}, False), ({"state": "none", "masked": False}, True), ({}, True),
      ({"state": "stopped", "enabled": True}, True), ({"state": "stopped", "enabled": False}, False)],
 )  # fmt: skip
-async def test_a_mask_is_minded_where_it_is_against_the_spec(fields: dict[str, Any], minded: bool) -> None:
+async def test_a_mask_is_minded_where_it_is_against_the_spec(
+    fields: dict[str, Any], minded: bool
+) -> None:
     bench = Bench()
     bench.units.vendor["sys.service"] = SLEEP
     await bench.want(system(**fields))
@@ -158,8 +169,12 @@ async def test_a_reload_that_was_cut_off_after_enabling_is_made_up() -> None:
     assert [type(action).__name__ for action in done.actions] == ["Reload"]
 
 
-@pytest.mark.parametrize(("file_state", "load_state"), [("enabled", "masked"), ("masked", "loaded")])
-async def test_a_reload_that_was_cut_off_after_masking_is_made_up(file_state: str, load_state: str) -> None:
+@pytest.mark.parametrize(
+    ("file_state", "load_state"), [("enabled", "masked"), ("masked", "loaded")]
+)
+async def test_a_reload_that_was_cut_off_after_masking_is_made_up(
+    file_state: str, load_state: str
+) -> None:
     bench = Bench()
     spec = SystemdUnit(name=NAME, masked=file_state == "masked", state="none")
     bench.store.set_desired(spec)
@@ -238,12 +253,18 @@ async def test_reload_on_of_what_cannot_reload_restarts() -> None:
         ({"active_state": "deactivating"}, ("Progressing", "Deactivating")),
         ({"active_state": "inactive", "job": "start"}, ("Progressing", "JobQueued")),
         ({"active_state": "failed", "job": "start"}, ("Progressing", "JobQueued")),
-        ({"active_state": "active", "job": "restart", "invocation": "old"}, ("Progressing", "JobQueued")),
+        (
+            {"active_state": "active", "job": "restart", "invocation": "old"},
+            ("Progressing", "JobQueued"),
+        ),
         ({"active_state": "active"}, READY),
         ({"active_state": "reloading"}, READY),
         ({"active_state": "refreshing"}, READY),
         ({"active_state": "inactive", "condition": False}, ("Blocked", "ConditionFailed")),
-        ({"active_state": "inactive", "condition": True, "assertion": False}, ("Blocked", "AssertFailed")),
+        (
+            {"active_state": "inactive", "condition": True, "assertion": False},
+            ("Blocked", "AssertFailed"),
+        ),
         ({"active_state": "inactive", "load_state": "bad-setting"}, ("Failed", "UnitInvalid")),
     ],
 )
@@ -255,7 +276,9 @@ async def test_states_on_the_way(seen: dict[str, Any], said: tuple[str, str]) ->
     assert unit is not None
     facts = {**bench.record().facts, "run": "old"}
     bench.store.claim(NAME, facts)
-    plan = bench.kind.plan(NAME, bench.store.desired(NAME), replace(unit, **{"invocation": "new", **seen}))
+    plan = bench.kind.plan(
+        NAME, bench.store.desired(NAME), replace(unit, **{"invocation": "new", **seen})
+    )
     assert isinstance(plan, Converged | Wait)
     assert (plan.phase, plan.reason if isinstance(plan, Wait) else "") == said
 
@@ -340,13 +363,15 @@ async def test_a_completed_oneshot_that_a_timer_runs_again_stays_completed() -> 
     await bench.want(web(content=ONCE))
     unit = await bench.kind.observe(NAME)
     assert unit is not None
-    assert bench.kind.plan(NAME, bench.store.desired(NAME), replace(unit, active_state="activating")) == Converged(
-        "Completed"
-    )
+    assert bench.kind.plan(
+        NAME, bench.store.desired(NAME), replace(unit, active_state="activating")
+    ) == Converged("Completed")
 
 
 @pytest.mark.parametrize(("logged", "starts"), [(True, 1), (False, 2)])
-async def test_a_oneshot_that_ended_unseen_is_completed_if_the_log_says_so(logged: bool, starts: int) -> None:
+async def test_a_oneshot_that_ended_unseen_is_completed_if_the_log_says_so(
+    logged: bool, starts: int
+) -> None:
     bench = Bench()
     assert bench.said(await bench.want(web(content=HANGS))) == ("Progressing", "Activating")
     bench.units.loaded[NAME].job = ""
@@ -354,7 +379,9 @@ async def test_a_oneshot_that_ended_unseen_is_completed_if_the_log_says_so(logge
     bench.units.exits(NAME)
     if not logged:
         bench.units.log.clear()
-    assert bench.said(await bench.settle()) == (("Completed", "") if logged else ("Progressing", "Activating"))
+    assert bench.said(await bench.settle()) == (
+        ("Completed", "") if logged else ("Progressing", "Activating")
+    )
     assert bench.units.calls.count("start web.service") == starts
 
 
@@ -386,7 +413,10 @@ async def test_stopping() -> None:
 async def test_what_is_no_file_is_never_written_over(place: str) -> None:
     bench = Bench()
     bench.units.disk[place] = OTHER
-    assert bench.said(await bench.want(web(dropins=DROPINS, adopt=True))) == ("Blocked", "PlaceOccupied")
+    assert bench.said(await bench.want(web(dropins=DROPINS, adopt=True))) == (
+        "Blocked",
+        "PlaceOccupied",
+    )
     masked = SystemdUnit(name=NAME, masked=True, adopt=True)
     if place == NAME:
         assert bench.said(await bench.want(masked)) == ("Blocked", "PlaceOccupied")
@@ -396,7 +426,10 @@ async def test_what_is_no_file_is_never_written_over(place: str) -> None:
 async def test_what_isnt_there_is_waited_for() -> None:
     bench = Bench()
     assert bench.said(await bench.want(system(dropins=DROPINS))) == ("Blocked", "UnitNotFound")
-    assert bench.said(await bench.want(SystemdUnit(name="x@.service"))) == ("Blocked", "UnitNotFound")
+    assert bench.said(await bench.want(SystemdUnit(name="x@.service"))) == (
+        "Blocked",
+        "UnitNotFound",
+    )
     bench.units.vendor["sys.service"] = SLEEP
     assert bench.said(await bench.settle("sys.service")) == READY
 
@@ -474,7 +507,9 @@ async def test_facts_hold_no_content() -> None:
 def test_facts_of_another_version_are_read() -> None:
     bench = Bench()
     bench.store.set_desired(web())
-    record = bench.store.claim(NAME, {"started": "x", "later": 1, "former": {"active": True, "more": 2}})
+    record = bench.store.claim(
+        NAME, {"started": "x", "later": 1, "former": {"active": True, "more": 2}}
+    )
     facts = read(record)
     assert (facts.started, facts.former.active) == ("x", True)
     assert read(None).started == ""

@@ -1,4 +1,6 @@
-"""One reload serves a burst; a unit that hangs holds it up boundedly; who comes too late gets another."""
+"""One reload serves a burst; a unit that hangs holds it up boundedly; who comes too late gets
+another.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +81,9 @@ async def test_who_writes_while_a_reload_runs_gets_the_next() -> None:
     assert manager.ended == 2
 
 
-@pytest.mark.parametrize("error", [Transient("A", "no", delay=3.0, phase="Unknown"), Terminal("B", "never")])
+@pytest.mark.parametrize(
+    "error", [Transient("A", "no", delay=3.0, phase="Unknown"), Terminal("B", "never")]
+)
 async def test_all_hear_of_a_failure(error: Transient | Terminal) -> None:
     manager = Manager(open_gate=False)
     manager.error = error
@@ -98,7 +102,9 @@ async def test_all_hear_of_a_failure(error: Transient | Terminal) -> None:
         tasks.start_soon(write, "b.service")
         await anyio.wait_all_tasks_blocked()
         manager.gate.set()
-    assert [(type(one), one.reason, str(one)) for one in heard] == [(type(error), error.reason, str(error))] * 2
+    assert [(type(one), one.reason, str(one)) for one in heard] == [
+        (type(error), error.reason, str(error))
+    ] * 2
     assert [getattr(one, "delay", None) for one in heard] == [getattr(error, "delay", None)] * 2
     assert manager.begun == 1
     manager.error = None

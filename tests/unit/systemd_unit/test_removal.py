@@ -16,7 +16,9 @@ from tests.unit.systemd_unit.bench import NAME, ONCE, SLEEP, Bench, system, web
 SYS = "sys.service"
 
 
-async def prepared(*, active: bool, enabled: bool = False, masked: bool = False, content: str = SLEEP) -> Bench:
+async def prepared(
+    *, active: bool, enabled: bool = False, masked: bool = False, content: str = SLEEP
+) -> Bench:
     bench = Bench()
     bench.units.vendor[SYS] = content
     if active:
@@ -52,7 +54,9 @@ SPECS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("spec", SPECS)
-@pytest.mark.parametrize(("active", "enabled"), [(True, True), (True, False), (False, True), (False, False)])
+@pytest.mark.parametrize(
+    ("active", "enabled"), [(True, True), (True, False), (False, True), (False, False)]
+)
 async def test_a_unit_of_the_system_is_as_it_was(spec: str, active: bool, enabled: bool) -> None:
     bench = await prepared(active=active, enabled=enabled)
     before = state(bench)
@@ -230,15 +234,29 @@ RAN = {"active": True, "file_state": "disabled", "fragment": "/usr/lib/units/sys
         ({}, {"load_state": "not-found"}, Converged()),
         ({}, {"load_state": "masked"}, Converged()),
         ({"started": "former", "run": "old"}, {"invocation": "new"}, Converged()),
-        ({"started": "former", "run": "old"}, {"invocation": "old", "condition": False}, Converged()),
-        ({"started": "former", "run": "old"}, {"invocation": "old", "assertion": False}, Converged()),
-        ({"started": "former", "run": "old"}, {"invocation": "old", "active_state": "failed"}, "Start"),
+        (
+            {"started": "former", "run": "old"},
+            {"invocation": "old", "condition": False},
+            Converged(),
+        ),
+        (
+            {"started": "former", "run": "old"},
+            {"invocation": "old", "assertion": False},
+            Converged(),
+        ),
+        (
+            {"started": "former", "run": "old"},
+            {"invocation": "old", "active_state": "failed"},
+            "Start",
+        ),
         ({"started": "former", "run": "old"}, {"invocation": "old"}, "Start"),
         ({}, {}, "Start"),
         ({}, {"active_state": "deactivating"}, "Deactivating"),
     ],
 )
-async def test_what_ran_before_is_started_once(facts: dict[str, Any], seen: dict[str, Any], expected: Any) -> None:
+async def test_what_ran_before_is_started_once(
+    facts: dict[str, Any], seen: dict[str, Any], expected: Any
+) -> None:
     bench = Bench()
     spec = SystemdUnit(name=SYS)
     bench.store.set_desired(spec)

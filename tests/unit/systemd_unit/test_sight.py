@@ -1,4 +1,6 @@
-"""What a survey tells, whatever happens while it looks. The manager is a stand-in that signals at a chosen moment."""
+"""What a survey tells, whatever happens while it looks. The manager is a stand-in that signals at a
+chosen moment.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +21,14 @@ class Manager:
         self.on_unit: Any = None
         self.on_reload: Any = None
 
-    async def manager(self, method: str, _signature: str = "", names: Any = ()) -> list[tuple[Any, ...]]:
+    async def manager(
+        self, method: str, _signature: str = "", names: Any = ()
+    ) -> list[tuple[Any, ...]]:
         listed = names if method == "ListUnitsByNames" else PATHS
-        return [(name, "", "loaded", "active", "running", "", PATHS[name], 0, "", "/") for name in listed]
+        return [
+            (name, "", "loaded", "active", "running", "", PATHS[name], 0, "", "/")
+            for name in listed
+        ]
 
     async def call(self, path: str, *_words: Any) -> dict[str, tuple[str, Any]]:
         if path == PATHS["b.service"]:

@@ -1,4 +1,6 @@
-"""The unit directory on a real file system: nothing through links, nothing half written, former files kept."""
+"""The unit directory on a real file system: nothing through links, nothing half written, former
+files kept.
+"""
 
 from __future__ import annotations
 
@@ -122,8 +124,12 @@ def test_a_hard_link_is_not_written_through(files: UnitFiles, home: Path) -> Non
     assert (home / "other").read_text() == "theirs"
 
 
-@pytest.mark.parametrize("make", [os.mkfifo, lambda path: Path(path).mkdir()], ids=["fifo", "directory"])
-def test_what_is_no_file_is_seen_and_not_read(files: UnitFiles, home: Path, make: Callable[[str], None]) -> None:
+@pytest.mark.parametrize(
+    "make", [os.mkfifo, lambda path: Path(path).mkdir()], ids=["fifo", "directory"]
+)
+def test_what_is_no_file_is_seen_and_not_read(
+    files: UnitFiles, home: Path, make: Callable[[str], None]
+) -> None:
     (home / f"config/units/{NAME}.d").mkdir(parents=True)
     make(str(home / "config/units" / NAME))
     make(str(home / f"config/units/{NAME}.d/a.conf"))
@@ -164,7 +170,9 @@ def test_what_a_killed_agent_left_is_swept(files: UnitFiles, home: Path) -> None
     assert (folder / ".harmony-not").exists()
 
 
-def test_unchanged_files_are_not_read_again(files: UnitFiles, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unchanged_files_are_not_read_again(
+    files: UnitFiles, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("a.service", "b.service"):
         files.write(name, name, b"x", "", nothing)
     monkeypatch.setattr("harmony_agent.adapters.systemd.unit_files._RACY_NS", -1)
@@ -205,7 +213,12 @@ def test_a_young_file_is_read_again(files: UnitFiles, home: Path) -> None:
     ],
 )
 def test_a_write_that_fails_leaves_the_former_and_nothing_else(
-    files: UnitFiles, home: Path, monkeypatch: pytest.MonkeyPatch, code: int, reason: str, phase: str
+    files: UnitFiles,
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    code: int,
+    reason: str,
+    phase: str,
 ) -> None:
     files.write(NAME, NAME, b"former", "", nothing)
 

@@ -1,8 +1,8 @@
 """Cuts the updater and the runner of apt at each of their points, and sees them come back.
 
-A point is a call, made by a line of harmony_updater, of what opens to write, writes, makes durable, renames or spawns.
-It is numbered as it comes: the third fsync of the runner is the same point in every run. Run as a program, so that it
-may fork: it has one thread.
+A point is a call, made by a line of harmony_updater, of what opens to write, writes, makes durable,
+renames or spawns. It is numbered as it comes: the third fsync of the runner is the same point in
+every run. Run as a program, so that it may fork: it has one thread.
 """
 
 import builtins
@@ -56,7 +56,9 @@ class Run:
 
     cut: Cut
     lives: int = 0
-    points: list[list[Any]] = field(default_factory=list)  # role, number, kind, line of the source, what it was done to
+    points: list[list[Any]] = field(
+        default_factory=list
+    )  # role, number, kind, line of the source, what it was done to
     at_restart: dict[str, Any] = field(default_factory=dict)
     ended: str = ""  # how apt had ended by the restart: "", "begun" or its exit code
     running: bool = False  # at the restart
@@ -84,7 +86,9 @@ def instrument(world: World, role: str, cut: Cut) -> None:
                 return original(*args, **kwargs)
             what, before = _object(kind, args), last
             last = what
-            if what == before == "systemctl harmony-updater-apt.service":  # it waits, as long as apt takes
+            if (
+                what == before == "systemctl harmony-updater-apt.service"
+            ):  # it waits, as long as apt takes
                 return original(*args, **kwargs)
             number += 1
             site = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
@@ -110,12 +114,18 @@ def instrument(world: World, role: str, cut: Cut) -> None:
 def _object(kind: str, args: tuple[Any, ...]) -> str:
     if kind == "spawn":
         return f"{os.path.basename(args[0][0])} {args[0][-1]}"
-    path = os.readlink(f"/proc/self/fd/{args[0]}") if isinstance(args[0], int) else args[-1 if kind == "replace" else 0]
+    path = (
+        os.readlink(f"/proc/self/fd/{args[0]}")
+        if isinstance(args[0], int)
+        else args[-1 if kind == "replace" else 0]
+    )
     return os.path.basename(path)
 
 
 def updater_life(world: World, role: str, cut: Cut) -> None:
-    """The updater as systemd runs it, and its agent, which asks until it is answered. Ends when all is at its end."""
+    """The updater as systemd runs it, and its agent, which asks until it is answered. Ends when all
+    is at its end.
+    """
     os.setsid()
     updater = world.updater()
     instrument(world, role, cut)
@@ -164,7 +174,9 @@ def forked(life: Callable[[World, str, Cut], None], world: World, role: str, cut
 
 
 class System:
-    """What systemd does here: starts the updater again, runs the unit that is asked for, reboots."""
+    """What systemd does here: starts the updater again, runs the unit that is asked for,
+    reboots.
+    """
 
     def __init__(self, world: World, cut: Cut) -> None:
         self.world, self.cut, self.seen = world, cut, Run(cut)
@@ -186,7 +198,11 @@ class System:
                 break
             elif os.waitstatus_to_exitcode(status) > 0:
                 said = world.fake / "journal-error"
-                seen.trouble = said.read_text() if said.exists() else f"ended with {os.waitstatus_to_exitcode(status)}"
+                seen.trouble = (
+                    said.read_text()
+                    if said.exists()
+                    else f"ended with {os.waitstatus_to_exitcode(status)}"
+                )
             self._after_death(updater, boot, role)
         self._end(updater)
         return self._sum_up()
@@ -210,7 +226,9 @@ class System:
             self._kill_group(self._runner)
             os.waitpid(self._runner, 0)
             self._unit_gone()
-        if role in {self.cut.role, "updater"} and self.cut.role != "runner":  # the last one is that of the cut
+        if (
+            role in {self.cut.role, "updater"} and self.cut.role != "runner"
+        ):  # the last one is that of the cut
             exit_file = self.world.state / "system-upgrades" / f"{ATTEMPT}.exit"
             self.seen.at_restart = self.world.record()
             self.seen.ended = exit_file.read_text() if exit_file.exists() else ""

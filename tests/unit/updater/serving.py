@@ -1,4 +1,6 @@
-"""A program: the updater's server at an abstract socket, over a device in a directory. ROOT NAME GROUP PATIENCE."""
+"""A program: the updater's server at an abstract socket, over a device in a directory. ROOT NAME
+GROUP PATIENCE.
+"""
 
 import socket
 import sys

@@ -1,12 +1,47 @@
-"""Spellings by which apt's sources and configuration may switch authentication off, or look as if they did.
+"""Spellings by which apt's sources and configuration may switch authentication off, or look as if
+they did.
 
-Generated from seeds: option, white space, quoting, boolean, both formats of sources, both ways to nest an option. Which
-of them counts is the real apt's to say, on a device. `{uri}` is the repository.
+Generated from seeds: option, white space, quoting, boolean, both formats of sources, both ways to
+nest an option. Which of them counts is the real apt's to say, on a device. `{uri}` is the
+repository.
 """
 
 _BOOLEANS = (
-    *("yes", "true", "with", "on", "enable", "YES", "True", "1", "01", "0x1", "+1", "0b1", "0B1", "0o1", "1.0", "1 "),
-    *("no", "false", "without", "off", "disable", "0", "2", "-1", "0x", "0x0", "y", "yes,no", "no,yes", "maybe", ""),
+    *(
+        "yes",
+        "true",
+        "with",
+        "on",
+        "enable",
+        "YES",
+        "True",
+        "1",
+        "01",
+        "0x1",
+        "+1",
+        "0b1",
+        "0B1",
+        "0o1",
+        "1.0",
+        "1 ",
+    ),
+    *(
+        "no",
+        "false",
+        "without",
+        "off",
+        "disable",
+        "0",
+        "2",
+        "-1",
+        "0x",
+        "0x0",
+        "y",
+        "yes,no",
+        "no,yes",
+        "maybe",
+        "",
+    ),
     *(
         "ye\u017f",
         "fal\u017fe",
@@ -34,10 +69,21 @@ LINES = list(
             *(f"deb [trusted={gap}yes] {_END}" for gap in _GAPS),
             *(f"deb [arch=amd64{gap}trusted=yes] {_END}" for gap in _GAPS),
             *(f"{gap}deb [trusted=yes] {_END}" for gap in _GAPS),
-            *(f'deb [trusted="{gap}{value}"] {_END}' for gap in ("", "\t", " ", "\v") for value in _FEW),
+            *(
+                f'deb [trusted="{gap}{value}"] {_END}'
+                for gap in ("", "\t", " ", "\v")
+                for value in _FEW
+            ),
             *(f'deb ["trusted={gap}{value}"] {_END}' for gap in ("", "\t", " ") for value in _FEW),
-            *(f"deb [trusted={gap}{value}] {_END}" for gap in ("%0a", "%09", "%20", "%00", "%0d") for value in _FEW),
-            *(f"deb [{name}=yes] {_END}" for name in ("Trusted", "TRUSTED", "tr%75sted", "%74rusted", "untrusted")),
+            *(
+                f"deb [trusted={gap}{value}] {_END}"
+                for gap in ("%0a", "%09", "%20", "%00", "%0d")
+                for value in _FEW
+            ),
+            *(
+                f"deb [{name}=yes] {_END}"
+                for name in ("Trusted", "TRUSTED", "tr%75sted", "%74rusted", "untrusted")
+            ),
             *(f"deb [trusted{sign}yes] {_END}" for sign in ("+=", "-=", ":=", "==", ":", " ")),
             f"deb [trusted=%79es] {_END}",
             f"deb [trusted=no trusted=yes] {_END}",
@@ -78,9 +124,18 @@ STANZAS = list(
             *(f"{_STANZA}Trusted: yes{gap}\n" for gap in _BETWEEN[:7]),
             *(f"Enabled: {value}\n{_STANZA}Trusted: yes\n" for value in _BOOLEANS),
             *(f"Enabled:{gap}no\n{_STANZA}Trusted: yes\n" for gap in _BETWEEN),
-            *(f"{_STANZA}{name}: yes\n" for name in ("trusted", "TRUSTED", "X-Trusted", "Tru\u017fted", "Trusted-")),
-            *(f"{_STANZA}{name}: yes\n" for name in ("Allow-Insecure", "Allow-Weak", "Allow-Downgrade-To-Insecure")),
-            *(f"{_STANZA}{gap}Trusted: yes\n" for gap in ("\n", "\n\n", " \n", "\t\n", "\r\n", "# why\n", "\ufeff")),
+            *(
+                f"{_STANZA}{name}: yes\n"
+                for name in ("trusted", "TRUSTED", "X-Trusted", "Tru\u017fted", "Trusted-")
+            ),
+            *(
+                f"{_STANZA}{name}: yes\n"
+                for name in ("Allow-Insecure", "Allow-Weak", "Allow-Downgrade-To-Insecure")
+            ),
+            *(
+                f"{_STANZA}{gap}Trusted: yes\n"
+                for gap in ("\n", "\n\n", " \n", "\t\n", "\r\n", "# why\n", "\ufeff")
+            ),
             *(
                 f"{first}{_STANZA}Trusted: yes\n"
                 for first in ("\n", "\ufeff", "# x\n", "# x\r", "#\n\n", "Enabled: no\n\n")
@@ -102,16 +157,33 @@ STANZAS = list(
     )
 )
 
-_SWITCHES = ("AllowInsecureRepositories", "AllowWeakRepositories", "AllowDowngradeToInsecureRepositories")
+_SWITCHES = (
+    "AllowInsecureRepositories",
+    "AllowWeakRepositories",
+    "AllowDowngradeToInsecureRepositories",
+)
 _BOTH = 'Acquire::AllowInsecureRepositories "true";\n'
 
 OPTIONS = list(
     dict.fromkeys(
         [
-            *(f'Acquire::AllowInsecureRepositories "{value}";' for value in _BOOLEANS if "\0" not in value),
-            *(f'{name} "1";' for name in ("acquire::allowinsecurerepositories", "ACQUIRE::AllowInsecureRepositories")),
+            *(
+                f'Acquire::AllowInsecureRepositories "{value}";'
+                for value in _BOOLEANS
+                if "\0" not in value
+            ),
+            *(
+                f'{name} "1";'
+                for name in (
+                    "acquire::allowinsecurerepositories",
+                    "ACQUIRE::AllowInsecureRepositories",
+                )
+            ),
             *(f'Binary::apt-get::Acquire::{name} "true";' for name in _SWITCHES),
-            *(f'binary {{ apt-get {{ acquire {{ {name.lower()} "on"; }}; }}; }};' for name in _SWITCHES),
+            *(
+                f'binary {{ apt-get {{ acquire {{ {name.lower()} "on"; }}; }}; }};'
+                for name in _SWITCHES
+            ),
             f'Acquire {{ {_SWITCHES[0]} "yes"; }};',
             f'Acquire {{ {_SWITCHES[0]} "yes" }}',
             f'{_SWITCHES[0]} "yes";',

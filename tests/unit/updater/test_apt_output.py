@@ -45,7 +45,9 @@ def test_packages_are_named_as_apt_names_them() -> None:
 def test_each_difference_from_the_plan_is_named() -> None:
     found = apt_output.installed(LISTED)
     planned = apt_output.plan(SIMULATED).versions
-    assert apt_output.differences(planned, found) == ["libc6:i386 is 2.36-9, planned was 2.36-9+deb12u1"]
+    assert apt_output.differences(planned, found) == [
+        "libc6:i386 is 2.36-9, planned was 2.36-9+deb12u1"
+    ]
     assert len(apt_output.differences(planned, {})) == 3
     assert apt_output.differences({}, found) == []
 

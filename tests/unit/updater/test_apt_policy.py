@@ -1,4 +1,6 @@
-"""Judge by apt's words: what isn't understood is an objection. tests/device asks the real apt for them."""
+"""Judge by apt's words: what isn't understood is an objection. tests/device asks the real apt for
+them.
+"""
 
 import pytest
 
@@ -12,7 +14,9 @@ from harmony_updater.apt_policy import (
     unverified,
 )
 
-UNSIGNED = BELIEVED_FORMAT.replace("$(TRUSTED)", "no").replace("$(FILENAME)", "/unsigned/x_Packages")
+UNSIGNED = BELIEVED_FORMAT.replace("$(TRUSTED)", "no").replace(
+    "$(FILENAME)", "/unsigned/x_Packages"
+)
 UNSIGNED = UNSIGNED.replace("$(SOURCESENTRY)", "/etc/apt/sources.list:1")
 INDEX = "/var/lib/apt/lists/x_Packages"
 VERIFIED = "yes http://deb.test/ http://deb.test stable/main amd64 Packages"
@@ -48,7 +52,11 @@ def test_the_objection_names_the_place() -> None:
 
 
 def test_every_index_that_apt_chooses_from_has_to_be_verified() -> None:
-    policy = ["Package files:", " 100 /var/lib/dpkg/status", " 500 http://deb.test stable/main amd64 Packages"]
+    policy = [
+        "Package files:",
+        " 100 /var/lib/dpkg/status",
+        " 500 http://deb.test stable/main amd64 Packages",
+    ]
     assert unverified([VERIFIED], policy) == []
     assert unverified([VERIFIED.replace("yes", "no")], policy) == [
         VERIFIED.replace("yes", "no"),
@@ -71,7 +79,12 @@ def test_every_archive_has_to_be_below_a_verified_repository() -> None:
 def test_a_switch_that_is_not_false_by_apt_s_own_word_is_off() -> None:
     said = [f"{key}='false'" for key in SWITCHES]
     assert switched_off([]) == switched_off(said) == switched_off(said[2:]) == []
-    for wrong in ("APT::Get::Force-Yes='true'", "APT::Get::Force-Yes=''", "APT::Get::Other='false'", "Force-Yes"):
+    for wrong in (
+        "APT::Get::Force-Yes='true'",
+        "APT::Get::Force-Yes=''",
+        "APT::Get::Other='false'",
+        "Force-Yes",
+    ):
         assert switched_off([*said, wrong]) == [wrong]
 
 

@@ -1,4 +1,6 @@
-"""What can be held of the updater by reading it: its size, its imports, the one place that starts a process."""
+"""What can be held of the updater by reading it: its size, its imports, the one place that starts a
+process.
+"""
 
 import ast
 import re
@@ -18,7 +20,9 @@ AUDIT = ROOT / "deploy/audit_updater.py"
 
 
 def audit(script: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, check=False
+    )
 
 
 def test_the_audit_finds_nothing_wrong_and_says_all() -> None:
@@ -38,7 +42,9 @@ def test_the_audit_finds_what_is_wrong(tmp_path: Path) -> None:
     (tmp_path / "deploy").mkdir()
     (tmp_path / "deploy/audit_updater.py").write_bytes(AUDIT.read_bytes())
     assert audit(tmp_path / "deploy/audit_updater.py").returncode == 0
-    (copy / "more.py").write_text(f"import urllib.request\nimport os\n\nos.execve('x', [], {{}})\n# {'x' * 99}\n")
+    (copy / "more.py").write_text(
+        f"import urllib.request\nimport os\n\nos.execve('x', [], {{}})\n# {'x' * 99}\n"
+    )
     host = (copy / "host.py").read_text()
     (copy / "host.py").write_text(host.replace('"clock": "', '"clock": "/usr/bin/bash '))
     done = audit(tmp_path / "deploy/audit_updater.py")
@@ -103,4 +109,8 @@ def test_the_protocol_imports_pydantic_and_nothing_of_the_updater() -> None:
 
 def test_the_updater_imports_nothing_of_the_rest() -> None:
     for path in PACKAGE.glob("*.py"):
-        assert not re.search(r"^\s*(from|import) (scores|harmony_agent|harmony_fleet)", path.read_text(), re.MULTILINE)
+        assert not re.search(
+            r"^\s*(from|import) (scores|harmony_agent|harmony_fleet)",
+            path.read_text(),
+            re.MULTILINE,
+        )

@@ -1,4 +1,6 @@
-"""A crash, a full disk and a failing disk at each point of the updater: the recovery table holds."""
+"""A crash, a full disk and a failing disk at each point of the updater: the recovery table
+holds.
+"""
 
 import ast
 import json
@@ -32,7 +34,16 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """Every run of the campaign, the first one without a cut."""
     folders = [tmp_path_factory.mktemp(f"shard{shard}") for shard in range(SHARDS)]
     shards = [
-        subprocess.Popen([sys.executable, "-m", "tests.unit.updater.campaign", str(folder), str(shard), str(SHARDS)])
+        subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "tests.unit.updater.campaign",
+                str(folder),
+                str(shard),
+                str(SHARDS),
+            ]
+        )
         for shard, folder in enumerate(folders)
     ]
     assert [shard.wait() for shard in shards] == [0] * SHARDS
@@ -42,7 +53,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 
 def name(run: dict[str, Any]) -> str:
     cut = run["cut"]
-    what = next((p for p in run["points"] if p[:2] == [cut["role"], cut["number"]]), ["", "", "", "?", "?"])
+    what = next(
+        (p for p in run["points"] if p[:2] == [cut["role"], cut["number"]]), ["", "", "", "?", "?"]
+    )
     return f"{cut['fault']} at {cut['role']} {cut['number']} ({what[2]} {what[4]}, {what[3]}): {summary(run)}"
 
 
@@ -54,15 +67,24 @@ def summary(run: dict[str, Any]) -> str:
 
 def test_without_a_cut_it_ends_complete(runs: list[dict[str, Any]]) -> None:
     first = runs[0]
-    assert (first["final"]["phase"], first["upgrades"], first["reboots"], first["lives"]) == ("complete", 1, 1, 2)
+    assert (first["final"]["phase"], first["upgrades"], first["reboots"], first["lives"]) == (
+        "complete",
+        1,
+        1,
+        2,
+    )
     assert first["final"]["result"]["upgraded"] == ["demo (1.0 => 2.0)"]
 
 
-def test_every_point_was_cut(runs: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_point_was_cut(
+    runs: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
     points = {tuple(point[:2]) for point in runs[0]["points"]}
     hit = {(run["cut"]["role"], run["cut"]["number"]) for run in runs[1:]}
     for run in runs[1:]:  # the cut came about: the run reached its point
-        assert [run["cut"]["role"], run["cut"]["number"]] in [point[:2] for point in run["points"]], name(run)
+        assert [run["cut"]["role"], run["cut"]["number"]] in [
+            point[:2] for point in run["points"]
+        ], name(run)
     assert hit == points
     with capsys.disabled():
         ends = sorted({(run["final"]["phase"]) for run in runs[1:]})
@@ -70,11 +92,15 @@ def test_every_point_was_cut(runs: list[dict[str, Any]], capsys: pytest.CaptureF
             f"{sum(run['final']['phase'] == end for run in runs[1:])} {end}" for end in ends))  # fmt: skip
 
 
-def test_nothing_is_upgraded_twice_nothing_is_falsely_complete_nothing_is_lost(runs: list[dict[str, Any]]) -> None:
+def test_nothing_is_upgraded_twice_nothing_is_falsely_complete_nothing_is_lost(
+    runs: list[dict[str, Any]],
+) -> None:
     for run in runs:
         final = run["final"]
         assert not run["trouble"], name(run)
-        assert not run["wrong"], name(run)  # apt while the journal doesn't say applying, a reboot while not rebooting
+        assert not run["wrong"], name(
+            run
+        )  # apt while the journal doesn't say applying, a reboot while not rebooting
         assert final["phase"] in TERMINAL, name(run)
         assert run["upgrades"] <= 1, name(run)
         assert run["holder"] == "", name(run)
@@ -88,32 +114,48 @@ def test_nothing_is_upgraded_twice_nothing_is_falsely_complete_nothing_is_lost(r
 
 def test_the_recovery_table_holds(runs: list[dict[str, Any]]) -> None:
     for run in runs:
-        phase, final = run["at_restart"].get("phase"), (run["final"]["phase"], run["final"]["reason"])
+        phase, final = (
+            run["at_restart"].get("phase"),
+            (run["final"]["phase"], run["final"]["reason"]),
+        )
         killed_runner = run["cut"]["role"] == "runner" and run["cut"]["fault"].startswith("kill")
         if run["cut"]["role"] == "runner":
-            # Begun and not noted as ended, or never begun: interrupted. Only what ended and is noted counts.
+            # Begun and not noted as ended, or never begun: interrupted. Only what ended and is
+            # noted counts.
             assert final in {("complete", ""), ("repair-required", "Interrupted")}, name(run)
-            assert final[0] == "repair-required" or not killed_runner or run["cut"]["number"] > 6, name(run)
+            assert final[0] == "repair-required" or not killed_runner or run["cut"]["number"] > 6, (
+                name(run)
+            )
         elif phase in {None, "preflight", "blocked", "rebooting", "verifying", "complete"}:
             faulty_disk = run["cut"]["fault"] in {
                 "EIO",
                 "ENOSPC",
             }  # `applying` may be on disk, though it failed to sync
-            assert final == ("complete", "") or (faulty_disk and final[1] == "Interrupted"), name(run)
+            assert final == ("complete", "") or (faulty_disk and final[1] == "Interrupted"), name(
+                run
+            )
         else:
             assert phase == "applying", name(run)
             noted = run["ended"].isdecimal() or run["running"]
-            assert final == (("complete", "") if noted else ("repair-required", "Interrupted")), name(run)
+            assert final == (("complete", "") if noted else ("repair-required", "Interrupted")), (
+                name(run)
+            )
 
 
-def test_no_line_changes_a_disk_or_starts_a_process_without_a_point(runs: list[dict[str, Any]]) -> None:
+def test_no_line_changes_a_disk_or_starts_a_process_without_a_point(
+    runs: list[dict[str, Any]],
+) -> None:
     seen = {point[3] for point in runs[0]["points"]}
-    wrapped = {(module.__name__.replace("builtins", ""), attribute) for module, attribute in CALLS.values()}
+    wrapped = {
+        (module.__name__.replace("builtins", ""), attribute) for module, attribute in CALLS.values()
+    }
     laid = set()
     for path in SOURCES:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom) and node.module in {"os", "subprocess", "shutil"}:
-                pytest.fail(f"{path.name}:{node.lineno} hides calls of {node.module} from this test")
+                pytest.fail(
+                    f"{path.name}:{node.lineno} hides calls of {node.module} from this test"
+                )
             if not isinstance(node, ast.Call):
                 continue
             match node.func:
@@ -123,13 +165,18 @@ def test_no_line_changes_a_disk_or_starts_a_process_without_a_point(runs: list[d
                     called = ("", attribute)
                 case _:
                     continue
-            assert called[1] not in FORBIDDEN.get(called[0], set()), f"{path.name}:{node.lineno}: {called} has no point"
+            assert called[1] not in FORBIDDEN.get(called[0], set()), (
+                f"{path.name}:{node.lineno}: {called} has no point"
+            )
             writes = called[1] != "open" or any(
-                isinstance(a, ast.Constant) and set("wax+") & set(str(a.value)) for a in node.args[1:]
+                isinstance(a, ast.Constant) and set("wax+") & set(str(a.value))
+                for a in node.args[1:]
             )
             apart = (*called, path.name) in APART
             if called in wrapped and writes and not apart:
                 laid.add(f"{path.name}:{node.lineno}")
             if called[0] == "os" and called[1] in {"open", "makedirs"} and not apart:
-                assert "O_DIRECTORY" in ast.unparse(node), f"{path.name}:{node.lineno}: {ast.unparse(node)}"
+                assert "O_DIRECTORY" in ast.unparse(node), (
+                    f"{path.name}:{node.lineno}: {ast.unparse(node)}"
+                )
     assert laid == seen

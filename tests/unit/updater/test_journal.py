@@ -1,4 +1,6 @@
-"""The journal: what is on disk is whole or named, and what can't be read in full stops everything."""
+"""The journal: what is on disk is whole or named, and what can't be read in full stops
+everything.
+"""
 
 import json
 import os
@@ -25,7 +27,9 @@ def written(folder: Path, name: str = "a", **changes: Any) -> Path:
 
 def test_a_record_comes_back_as_it_was_written(tmp_path: Path) -> None:
     journal = Journal(str(tmp_path / "new" / "folder"))
-    record = Record.model_validate(RECORD | {"before": {"demo": "1"}, "result": {"upgraded": ("demo (1 => 2)",)}})
+    record = Record.model_validate(
+        RECORD | {"before": {"demo": "1"}, "result": {"upgraded": ("demo (1 => 2)",)}}
+    )
     write_durably(f"{journal.folder}/a.json", record.model_dump_json())
     assert journal.load("a") == record
     assert journal.all() == [record]
@@ -98,7 +102,9 @@ def test_a_write_replaces_whole_and_leaves_nothing_beside(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("fault", ["write", "fsync", "replace"])
-def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_that_fails_leaves_what_was_there(
+    tmp_path: Path, fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
@@ -129,7 +135,12 @@ def test_what_is_written_is_on_disk_before_it_has_its_name_and_its_name_before_i
     for name in ("write", "fsync", "replace"):
         monkeypatch.setattr(os, name, noted(name, getattr(os, name)))
     write_durably(str(tmp_path / "x"), "one")
-    assert done == [("write", ".x.new"), ("fsync", ".x.new"), ("replace", ".x.new"), ("fsync", tmp_path.name)]
+    assert done == [
+        ("write", ".x.new"),
+        ("fsync", ".x.new"),
+        ("replace", ".x.new"),
+        ("fsync", tmp_path.name),
+    ]
 
 
 def test_a_short_write_is_no_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,7 +151,9 @@ def test_a_short_write_is_no_write(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert not (tmp_path / "x").exists()
 
 
-def test_no_descriptor_is_left_open_by_writes_that_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_descriptor_is_left_open_by_writes_that_fail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*_: Any) -> None:
         raise OSError(5, "Input/output error")
 

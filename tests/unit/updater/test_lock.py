@@ -1,4 +1,6 @@
-"""The mutation lock: one holder, named; its kernel half goes with the process, its name stays until it has ended."""
+"""The mutation lock: one holder, named; its kernel half goes with the process, its name stays until
+it has ended.
+"""
 
 import os
 import subprocess
@@ -42,7 +44,9 @@ def test_it_is_taken_again_by_whoever_holds_it_and_written_once(tmp_path: Path) 
     lock.release()
 
 
-def test_another_process_is_named_and_its_death_does_not_free_its_transaction(tmp_path: Path) -> None:
+def test_another_process_is_named_and_its_death_does_not_free_its_transaction(
+    tmp_path: Path,
+) -> None:
     holder = _holding(tmp_path, "agent-upgrade", "7")
     lock = MutationLock(str(tmp_path), "system-upgrade")
     try:
@@ -83,7 +87,9 @@ def test_the_kernel_lock_goes_with_a_holder_that_never_named_itself(tmp_path: Pa
     lock.release()
 
 
-def test_a_name_that_cannot_be_written_is_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_that_cannot_be_written_is_no_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")
 

@@ -37,19 +37,21 @@ def test_every_phase_is_reached_from_the_first_and_reaches_an_end() -> None:
 
 
 def test_complete_needs_a_verification_after_a_new_boot_or_that_nothing_was_changed() -> None:
-    assert {(p, e) for p, row in TRANSITIONS.items() for e, to in row.items() if to == "complete"} == {
+    assert {
+        (p, e) for p, row in TRANSITIONS.items() for e, to in row.items() if to == "complete"
+    } == {
         ("verifying", "verified"),
         ("applying", "unchanged"),
     }
-    assert {(p, e) for p, row in TRANSITIONS.items() for e, to in row.items() if to == "verifying"} == {
-        ("rebooting", "rebooted")
-    }
+    assert {
+        (p, e) for p, row in TRANSITIONS.items() for e, to in row.items() if to == "verifying"
+    } == {("rebooting", "rebooted")}
 
 
 def test_apt_is_entered_once_and_never_again() -> None:
-    assert {(p, e) for p, row in TRANSITIONS.items() for e, to in row.items() if to == "applying"} == {
-        ("preflight", "started")
-    }
+    assert {
+        (p, e) for p, row in TRANSITIONS.items() for e, to in row.items() if to == "applying"
+    } == {("preflight", "started")}
     after, todo = set(), ["applying"]
     while todo:
         phase = todo.pop()

@@ -68,7 +68,9 @@ def test_what_a_signal_ended_has_not_ended_well(world: World) -> None:
 def test_a_process_that_apt_left_behind_does_not_hold_up_the_end(world: World) -> None:
     program = world.root / "usr/bin/apt-get"
     program.unlink()
-    program.write_text("#!/bin/sh\nsleep 20 &\necho $! >" + str(world.fake / "left") + "\necho done\n")
+    program.write_text(
+        "#!/bin/sh\nsleep 20 &\necho $! >" + str(world.fake / "left") + "\necho done\n"
+    )
     program.chmod(0o755)
     since = time.monotonic()
     assert run_apt(world.updater(), ATTEMPT) == 0
@@ -77,7 +79,8 @@ def test_a_process_that_apt_left_behind_does_not_hold_up_the_end(world: World) -
 
 
 @pytest.mark.parametrize(
-    ("line", "times"), [(b"x" * 99 + b"\n", 5_000), (b"y" * 100_000, 20), (b"E: http://me:secret@x/ \xff\n", 9_000)]
+    ("line", "times"),
+    [(b"x" * 99 + b"\n", 5_000), (b"y" * 100_000, 20), (b"E: http://me:secret@x/ \xff\n", 9_000)],
 )
 def test_the_log_keeps_the_end_and_is_bounded(tmp_path: Path, line: bytes, times: int) -> None:
     path, limit = tmp_path / "log", 200_000
@@ -88,7 +91,9 @@ def test_the_log_keeps_the_end_and_is_bounded(tmp_path: Path, line: bytes, times
     assert b"secret" not in b"".join(kept)
 
 
-def test_a_log_that_cannot_be_written_stops_nobody(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_log_that_cannot_be_written_stops_nobody(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     output = io.BytesIO(b"one\ntwo\n")
     copy(output, str(tmp_path / "missing" / "log"), 1000)
     assert output.closed  # read to its end
@@ -99,7 +104,12 @@ def test_bounds_are_all_that_can_be_configured() -> None:
     assert set(Settings.model_fields) == {
         "device_id", "attempts_per_hour", "lock_wait_seconds", "reboot_tries", "reboot_wait_seconds", "log_bytes",
     }  # fmt: skip
-    for wrong in ({"command": "x"}, {"lock_wait_seconds": "1"}, {"lock_wait_seconds": True}, {"reboot_tries": 0}):
+    for wrong in (
+        {"command": "x"},
+        {"lock_wait_seconds": "1"},
+        {"lock_wait_seconds": True},
+        {"reboot_tries": 0},
+    ):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             Settings.model_validate({"device_id": "pi-01", **wrong})
     with pytest.raises(ValueError, match="device_id"):
@@ -107,7 +117,12 @@ def test_bounds_are_all_that_can_be_configured() -> None:
 
 
 def command(*argv: str) -> tuple[int, str]:
-    done = subprocess.run([sys.executable, "-m", "harmony_updater", *argv], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "harmony_updater", *argv],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     return done.returncode, done.stdout + done.stderr
 
 
@@ -123,4 +138,10 @@ def test_the_command_line() -> None:
 
 
 def test_the_runner_is_started_by_the_updater_s_own_python() -> None:
-    assert shlex.split(COMMANDS["spawn"])[-5:] == [sys.executable, "-I", "-m", "harmony_updater", "run-apt"]
+    assert shlex.split(COMMANDS["spawn"])[-5:] == [
+        sys.executable,
+        "-I",
+        "-m",
+        "harmony_updater",
+        "run-apt",
+    ]

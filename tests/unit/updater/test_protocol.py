@@ -1,4 +1,6 @@
-"""Requests and answers: what is taken, what is refused and with which code, and that they fit into a line."""
+"""Requests and answers: what is taken, what is refused and with which code, and that they fit into
+a line.
+"""
 
 import json
 from typing import Any
@@ -9,10 +11,24 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from harmony_updater.journal import Record
-from harmony_updater.protocol import LINE_LIMIT, Answer, Ask, Capabilities, Refused, Status, decode, encode
+from harmony_updater.protocol import (
+    LINE_LIMIT,
+    Answer,
+    Ask,
+    Capabilities,
+    Refused,
+    Status,
+    decode,
+    encode,
+)
 from scores.status import UpgradeDetail
 
-REQUEST = {"attemptId": "a-1", "runUid": "r-1", "deviceId": "pi-01", "expiresAt": "2026-11-29T18:00:00Z"}
+REQUEST = {
+    "attemptId": "a-1",
+    "runUid": "r-1",
+    "deviceId": "pi-01",
+    "expiresAt": "2026-11-29T18:00:00Z",
+}
 
 
 def asked(**changes: Any) -> bytes:
@@ -37,7 +53,9 @@ def test_the_three_requests_of_the_contract_are_taken() -> None:
     assert request.model_dump() == REQUEST | {"expiresAt": "2026-11-29T18:00:00.000Z"}
 
 
-@pytest.mark.parametrize("line", [asked(v=2), asked(v=0), asked(op="AptFullUpgradeV2"), asked(op="shell")])
+@pytest.mark.parametrize(
+    "line", [asked(v=2), asked(v=0), asked(op="AptFullUpgradeV2"), asked(op="shell")]
+)
 def test_another_version_or_operation_is_unsupported(line: bytes) -> None:
     assert code(line) == "unsupported"
 
@@ -76,7 +94,9 @@ def test_a_refusal_names_the_field_and_not_the_value() -> None:
     assert "secret" not in text
 
 
-@pytest.mark.parametrize(("one", "other"), [("18:00:00Z", "18:00:00.000Z"), ("18:00:00.5Z", "18:00:00.500000Z")])
+@pytest.mark.parametrize(
+    ("one", "other"), [("18:00:00Z", "18:00:00.000Z"), ("18:00:00.5Z", "18:00:00.500000Z")]
+)
 def test_equal_times_are_equal_requests(one: str, other: str) -> None:
     assert decode(asked(request=REQUEST | {"expiresAt": f"2026-11-29T{one}"})) == decode(
         asked(request=REQUEST | {"expiresAt": f"2026-11-29T{other}"})
@@ -105,7 +125,11 @@ def test_a_refusal_and_the_capabilities_read_as_the_contract_writes_them() -> No
     assert json.loads(encode(Answer(ok=True, status=Capabilities()))) == {
         "v": 1, "ok": True, "status": {"protocol": 1, "operations": ["AptFullUpgradeV1"]},
     }  # fmt: skip
-    assert json.loads(encode(Ask(v=1, op="status", attemptId="a"))) == {"v": 1, "op": "status", "attemptId": "a"}
+    assert json.loads(encode(Ask(v=1, op="status", attemptId="a"))) == {
+        "v": 1,
+        "op": "status",
+        "attemptId": "a",
+    }
 
 
 def test_an_answer_of_another_version_is_not_taken() -> None:

@@ -1,4 +1,6 @@
-"""The socket under fire: whatever comes is answered with a code or closed; the updater lives, its memory is flat."""
+"""The socket under fire: whatever comes is answered with a code or closed; the updater lives, its
+memory is flat.
+"""
 
 import contextlib
 import json
@@ -128,15 +130,24 @@ def test_a_connection_carries_many_lines_one_answer_each(served: Served) -> None
 )  # fmt: skip
 def test_what_is_no_request_is_answered_with_a_code_or_closed(served: Served, line: bytes) -> None:
     said = served.say(line)
-    assert all(json.loads(answer)["error"]["code"] in {"bad-request", "unsupported"} for answer in said.splitlines())
+    assert all(
+        json.loads(answer)["error"]["code"] in {"bad-request", "unsupported"}
+        for answer in said.splitlines()
+    )
     assert len(line) > LINE_LIMIT or said
     assert served.serves()
 
 
 def test_the_longest_line_is_read_and_a_longer_one_ends_the_connection(served: Served) -> None:
     longest = CAPABILITIES[:-1].ljust(LINE_LIMIT - 1) + b"\n"
-    assert [json.loads(line)["ok"] for line in served.say(longest + CAPABILITIES).splitlines()] == [True, True]
-    assert len(served.say(CAPABILITIES[:-1].ljust(LINE_LIMIT) + b"\n" + CAPABILITIES).splitlines()) <= 1
+    assert [json.loads(line)["ok"] for line in served.say(longest + CAPABILITIES).splitlines()] == [
+        True,
+        True,
+    ]
+    assert (
+        len(served.say(CAPABILITIES[:-1].ljust(LINE_LIMIT) + b"\n" + CAPABILITIES).splitlines())
+        <= 1
+    )
 
 
 def test_half_a_line_and_silence_are_closed_in_time(served: Served) -> None:
@@ -160,7 +171,10 @@ def test_a_peer_that_does_not_read_is_closed(served: Served) -> None:
 def answers(peers: list[socket.socket]) -> list[str]:
     """The code that each is answered, `ok`, or nothing."""
     said = [everything(peer) for peer in peers]
-    return [("ok" if b'"ok":true' in one else json.loads(one)["error"]["code"]) if one else "" for one in said]
+    return [
+        ("ok" if b'"ok":true' in one else json.loads(one)["error"]["code"]) if one else ""
+        for one in said
+    ]
 
 
 def test_places_are_bounded_and_the_newest_get_them(served: Served) -> None:
@@ -233,7 +247,11 @@ def test_a_thousand_connections_leave_it_alive_and_its_memory_flat(served: Serve
                 with contextlib.suppress(BlockingIOError, TimeoutError):
                     peers.append(served.connect())
                     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-                        peers[-1].sendall([b"", b"x" * 70_000, b'{"v":1', bytes(range(256)), CAPABILITIES][number % 5])
+                        peers[-1].sendall(
+                            [b"", b"x" * 70_000, b'{"v":1', bytes(range(256)), CAPABILITIES][
+                                number % 5
+                            ]
+                        )
             for peer in peers:
                 peer.close()
             assert batch >= 0
@@ -269,7 +287,9 @@ def _as(user: int, group: int, groups: list[int], served: Served) -> dict[str, A
         "print(s.recv(1000).decode())\n"
     )
     arguments = [sys.executable, "-c", code, served.name, str(user), str(group), *map(str, groups)]
-    return dict(json.loads(subprocess.run(arguments, check=True, capture_output=True, timeout=20).stdout))
+    return dict(
+        json.loads(subprocess.run(arguments, check=True, capture_output=True, timeout=20).stdout)
+    )
 
 
 def test_only_root_and_the_group_are_admitted(tmp_path: Path) -> None:
@@ -299,7 +319,9 @@ def test_the_socket_of_systemd_is_used_when_it_hands_one_over() -> None:
     assert done.stdout == "3 True\n"
 
 
-def test_alone_it_makes_its_own_socket_of_mode_0660(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_alone_it_makes_its_own_socket_of_mode_0660(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     owners: list[tuple[int, int]] = []
     monkeypatch.setattr(os, "chown", lambda _, user, group: owners.append((user, group)))
     monkeypatch.setenv("LISTEN_PID", "1")

@@ -79,7 +79,9 @@ def test_a_second_attempt_waits_and_is_not_on_disk(world: World) -> None:
     assert world.record("attempt-2") == {}
 
 
-def test_an_attempt_that_cannot_be_written_is_not_accepted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_attempt_that_cannot_be_written_is_not_accepted(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
@@ -165,7 +167,9 @@ def test_only_a_clear_yes_is_a_synchronised_clock(world: World, said: str) -> No
     assert not world.updater().host.clock_synchronised()
 
 
-def test_expiry_is_judged_again_right_before_apt(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_expiry_is_judged_again_right_before_apt(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     updater = world.updater()
     updater.request(request())
     run = updater.host.run
@@ -194,18 +198,21 @@ def test_another_mutation_blocks_and_is_named(world: World) -> None:
     assert world.holder() == f"system-upgrade {ATTEMPT}"
 
 
-_HOLD = (
-    "import fcntl,sys,time; f=open(sys.argv[1],'w'); fcntl.lockf(f,fcntl.LOCK_EX); print(flush=True); time.sleep(60)"
-)
+_HOLD = "import fcntl,sys,time; f=open(sys.argv[1],'w'); fcntl.lockf(f,fcntl.LOCK_EX); print(flush=True); time.sleep(60)"
 
 
 @pytest.mark.parametrize(
-    "lock", ["lib/dpkg/lock-frontend", "lib/dpkg/lock", "lib/apt/lists/lock", "cache/apt/archives/lock"]
+    "lock",
+    ["lib/dpkg/lock-frontend", "lib/dpkg/lock", "lib/apt/lists/lock", "cache/apt/archives/lock"],
 )
-def test_a_package_lock_blocks_below_the_bound_names_its_holder_and_fails_beyond(tmp_path: Path, lock: str) -> None:
+def test_a_package_lock_blocks_below_the_bound_names_its_holder_and_fails_beyond(
+    tmp_path: Path, lock: str
+) -> None:
     world = World(tmp_path, lock_wait_seconds=0).make()
     patient = World(tmp_path, lock_wait_seconds=3600)
-    holder = subprocess.Popen([sys.executable, "-c", _HOLD, str(tmp_path / "var" / lock)], stdout=subprocess.PIPE)
+    holder = subprocess.Popen(
+        [sys.executable, "-c", _HOLD, str(tmp_path / "var" / lock)], stdout=subprocess.PIPE
+    )
     assert holder.stdout
     holder.stdout.readline()
     try:
@@ -224,7 +231,9 @@ def test_a_package_lock_blocks_below_the_bound_names_its_holder_and_fails_beyond
         holder.communicate()
 
 
-def test_each_attempt_waits_for_the_locks_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_attempt_waits_for_the_locks_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world, now = World(tmp_path, lock_wait_seconds=60).make(), [1000.0]
     updater = world.updater()
     monkeypatch.setattr("time.monotonic", lambda: now[0])
@@ -264,7 +273,9 @@ def test_preflight_repeats_the_checks(world: World) -> None:
 
 
 @pytest.mark.parametrize("audit", ["", "demo is half configured\n"])
-def test_applying_without_an_end_of_apt_needs_repair_and_is_never_run_again(world: World, audit: str) -> None:
+def test_applying_without_an_end_of_apt_needs_repair_and_is_never_run_again(
+    world: World, audit: str
+) -> None:
     started(world)
     world.set(audit=audit)
     world.updater().step()
@@ -413,7 +424,9 @@ def test_repair_required_holds_until_it_is_cleared_and_clearing_audits_first(wor
     assert refusal(world, attempt="attempt-2") == "repair-required"
     world.set(audit="")
     assert world.updater().clear_repair() == []
-    assert world.updater().request(request()).phase == "repair-required"  # the attempt's own result stays
+    assert (
+        world.updater().request(request()).phase == "repair-required"
+    )  # the attempt's own result stays
     assert world.record()["reason"] == "Interrupted"
     assert world.updater().request(request(attempt="attempt-2")).phase == "preflight"
 
@@ -428,7 +441,9 @@ def test_there_may_be_nothing_to_clear(world: World) -> None:
 def test_the_result_says_what_was_done(world: World) -> None:
     started(world)
     world.note(0)
-    world.set(packages=(world.fake / "after").read_text() + "not-installed/x/all/\nconfig-files/y/all/1\n")
+    world.set(
+        packages=(world.fake / "after").read_text() + "not-installed/x/all/\nconfig-files/y/all/1\n"
+    )
     (world.state / "system-upgrades" / f"{ATTEMPT}.log.1").write_text(
         "The following packages have been kept back:\n  held-one held-two\n  held-three\n"
         "The following upgrades have been deferred due to phasing:\n  phased\n"
@@ -503,7 +518,11 @@ def test_what_apt_calls_well_ended_and_isn_t_as_planned_has_failed_and_reboots_n
     world.set(packages=packages)
     world.updater().step()
     record = world.record()
-    assert (record["phase"], record["reason"], record["planned"]) == ("failed", "UpgradeIncomplete", {})
+    assert (record["phase"], record["reason"], record["planned"]) == (
+        "failed",
+        "UpgradeIncomplete",
+        {},
+    )
     assert named in record["message"]
     assert world.calls("systemctl reboot") == 0
 
@@ -514,7 +533,11 @@ def test_where_nothing_is_to_be_upgraded_it_is_complete_without_a_reboot(world: 
     world.note(0)
     world.updater().step()
     record = world.record()
-    assert (record["phase"], record["reason"], record["bootIdAfter"]) == ("complete", "NothingToUpgrade", None)
+    assert (record["phase"], record["reason"], record["bootIdAfter"]) == (
+        "complete",
+        "NothingToUpgrade",
+        None,
+    )
     assert world.calls("systemctl reboot") == 0
 
 
@@ -551,18 +574,29 @@ def test_attempts_that_are_accepted_in_an_hour_are_bounded(tmp_path: Path) -> No
 
 def journals(world: World, ending: str = ".json") -> set[str]:
     folder = world.state / "system-upgrades"
-    return {path.name.removesuffix(ending) for path in folder.iterdir() if path.name.endswith(ending)}
+    return {
+        path.name.removesuffix(ending) for path in folder.iterdir() if path.name.endswith(ending)
+    }
 
 
 def test_journals_are_bounded_and_none_goes_that_may_come_again_or_is_needed(world: World) -> None:
     world.had("to-come", expires=LATER, startedAt="2019-01-01T00:00:00Z")
-    world.had("cleared", "repair-required", startedAt="2019-01-02T00:00:00Z", clearedAt="2019-01-03T00:00:00Z")
+    world.had(
+        "cleared",
+        "repair-required",
+        startedAt="2019-01-02T00:00:00Z",
+        clearedAt="2019-01-03T00:00:00Z",
+    )
     for number in range(KEPT + 5):
-        world.had(f"old-{number:03}", startedAt=f"2020-01-01T{number // 60:02}:{number % 60:02}:00Z")
+        world.had(
+            f"old-{number:03}", startedAt=f"2020-01-01T{number // 60:02}:{number % 60:02}:00Z"
+        )
     world.updater().request(request())
     kept = {f"old-{number:03}" for number in range(5, KEPT + 5)}
     assert journals(world) == {ATTEMPT, "to-come", *kept}
-    assert journals(world, ".log") == {f"old-{number:03}" for number in range(KEPT + 5 - LOGS, KEPT + 5)}
+    assert journals(world, ".log") == {
+        f"old-{number:03}" for number in range(KEPT + 5 - LOGS, KEPT + 5)
+    }
     assert journals(world, ".exit") == {"to-come", *kept}
 
 
@@ -574,7 +608,9 @@ def test_nothing_is_forgotten_before_the_clock_is_right(world: World) -> None:
     assert len(journals(world)) == KEPT + 6
 
 
-def test_where_very_many_may_come_again_only_those_are_accepted_that_soon_can_t(world: World) -> None:
+def test_where_very_many_may_come_again_only_those_are_accepted_that_soon_can_t(
+    world: World,
+) -> None:
     for number in range(FULL):
         world.had(f"old-{number:03}", expires=LATER)
     updater = world.updater()

@@ -1,6 +1,8 @@
-"""A device in a directory: the programs that the updater runs are one small script, its state and its log are files.
+"""A device in a directory: the programs that the updater runs are one small script, its state and
+its log are files.
 
-Only for what a real device can't show in seconds: a crash at each of its points. tests/device has the real programs.
+Only for what a real device can't show in seconds: a crash at each of its points. tests/device has
+the real programs.
 """
 
 import json
@@ -76,11 +78,20 @@ class World:
 
     def make(self) -> "World":
         """Lay it out: healthy, synchronised, one package to upgrade."""
-        folders = ["usr/bin", "fake", "proc/sys/kernel/random", "etc/apt/sources.list.d", "var/lib/dpkg", "run"]
+        folders = [
+            "usr/bin",
+            "fake",
+            "proc/sys/kernel/random",
+            "etc/apt/sources.list.d",
+            "var/lib/dpkg",
+            "run",
+        ]
         for folder in [*folders, "var/lib/apt/lists", "var/cache/apt/archives", "state"]:
             (self.root / folder).mkdir(parents=True)
         tool = self.fake / "tool"
-        tool.write_text(_TOOL.replace("ROOT", str(self.root)).replace("SWITCHES", " ".join(SWITCHES)))
+        tool.write_text(
+            _TOOL.replace("ROOT", str(self.root)).replace("SWITCHES", " ".join(SWITCHES))
+        )
         tool.chmod(tool.stat().st_mode | stat.S_IXUSR)
         for command in COMMANDS.values():
             program = self.root / command.split()[0].lstrip("/")
@@ -90,7 +101,9 @@ class World:
         self.set(clock="yes\n", calls="", reboots="")
         self.set(packages="installed/demo/all/1.0\ninstalled/gone/all/0.1\n")
         self.set(after="installed/demo/all/2.0\ninstalled/new/all/0.5\n")
-        self.set(plan="Remv gone [0.1]\nInst demo [1.0] (2.0 Debian [all])\nInst new (0.5 Debian [all])\n")
+        self.set(
+            plan="Remv gone [0.1]\nInst demo [1.0] (2.0 Debian [all])\nInst new (0.5 Debian [all])\n"
+        )
         self.set(archives=f"'{REPOSITORY}pool/demo_2.0.deb' demo_2.0.deb 7 SHA256:0\n")
         self.index()
         return self
@@ -106,14 +119,18 @@ class World:
             (self.fake / name).unlink()
 
     def index(self, believed: str = "no", verified: str = "yes") -> None:
-        """Let apt have one index, and say of it whether it believes and whether it has verified it."""
+        """Let apt have one index, and say of it whether it believes and whether it has verified
+        it.
+        """
         name = "deb.test_Packages"
         values = {
             "$(TRUSTED)": believed,
             "$(FILENAME)": f"{UNSIGNED}/{name}",
             "$(SOURCESENTRY)": "/etc/apt/sources.list:1",
         }
-        self.set(indexes=f"/var/lib/apt/lists/{name}\n", believed=f"{_filled(BELIEVED_FORMAT, values)}\n")
+        self.set(
+            indexes=f"/var/lib/apt/lists/{name}\n", believed=f"{_filled(BELIEVED_FORMAT, values)}\n"
+        )
         values = {
             "$(TRUSTED)": verified,
             "$(REPO_URI)": REPOSITORY,
@@ -129,7 +146,9 @@ class World:
         (self.root / "proc/sys/kernel/random/boot_id").write_text(boot_id + "\n")
 
     def updater(self, poll: float = 0.01) -> Updater:
-        """The updater of this device, as after a start: the one before it has ended, and its kernel lock with it."""
+        """The updater of this device, as after a start: the one before it has ended, and its kernel
+        lock with it.
+        """
         if self.root in _LOCKS:
             os.close(_LOCKS.pop(self.root))
         made = Updater(self.settings, str(self.state), Host(str(self.root)), poll)
@@ -141,7 +160,9 @@ class World:
         path = self.state / "system-upgrades" / f"{attempt}.json"
         return dict(json.loads(path.read_bytes())) if path.exists() else {}
 
-    def had(self, attempt: str, phase: str = "failed", expires: str = LONG_AGO, **more: Any) -> None:
+    def had(
+        self, attempt: str, phase: str = "failed", expires: str = LONG_AGO, **more: Any
+    ) -> None:
         """Let there have been an attempt, with its log."""
         folder = self.state / "system-upgrades"
         folder.mkdir(exist_ok=True)
@@ -176,7 +197,9 @@ class World:
         return path.read_text() if path.exists() else ""
 
 
-def request(attempt: str = ATTEMPT, expires: str = LATER, run: str = "run-1", device: str = "pi-01") -> UpgradeRequest:
+def request(
+    attempt: str = ATTEMPT, expires: str = LATER, run: str = "run-1", device: str = "pi-01"
+) -> UpgradeRequest:
     """A request as the agent makes it."""
     return UpgradeRequest(attemptId=attempt, runUid=run, deviceId=device, expiresAt=expires)
 
@@ -199,6 +222,9 @@ def eventually(done: Any, seconds: float = 20) -> None:
 def alive(pid: int) -> bool:
     """Whether a process runs and isn't a zombie."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z" and os.getpgid(pid) >= 0
+        return (
+            Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+            and os.getpgid(pid) >= 0
+        )
     except (FileNotFoundError, ProcessLookupError):
         return False
