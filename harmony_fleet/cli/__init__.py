@@ -1,9 +1,8 @@
 """The `harmony` command for authors and operators: options, help, exit codes. The work is in
 `commands`.
 
-Imports typer alone, so that `harmony --help` is quick. A group of commands (fleet, upgrade) is a
-typer of its own, added to `app` here as are the commands that stand alone: those that write, and
-those that look.
+Imports typer alone, so that `harmony --help` is quick. The whole tree of commands stands here:
+a group (fleet, upgrade) is a typer of its own, and a module `cli.X` calls `commands.X`.
 """
 
 # ruff: noqa: PLC0415 - what a command needs is imported when it runs
@@ -17,8 +16,18 @@ from typing import Any
 
 import typer
 
-from harmony_fleet.cli import change, device, fleet, look, upgrade
-from harmony_fleet.cli import server as cli_server
+from harmony_fleet.cli import (
+    change,
+    dashboard,
+    device,
+    fleet,
+    key,
+    read,
+    rollout,
+    roster,
+    upgrade,
+)
+from harmony_fleet.cli import server as server_
 from harmony_fleet.cli.options import Creds, Insecure, Server, TlsCa, reader_gone
 
 app = typer.Typer(
@@ -57,21 +66,36 @@ def _root(
     ctx.obj = {"server": server, "creds": creds, "tls_ca": tls_ca, "insecure": insecure}
 
 
-# in the order of the help
+# The whole tree, in the order of the help.
 app.command()(change.apply)
 app.command()(change.diff)
-app.command()(look.get)
-app.command()(look.status)
-app.command()(look.wait)
+app.command()(read.get)
+app.command()(read.status)
+app.command()(read.wait)
 app.command()(change.adopt)
 app.command()(change.delete)
-app.command()(look.logs)
-app.command()(look.devices)
-app.command()(look.schema)
+app.command()(read.logs)
+app.command()(read.devices)
+app.command()(read.schema)
 app.add_typer(fleet.app, name="fleet")
 app.add_typer(upgrade.app, name="upgrade")
-app.add_typer(cli_server.app, name="server")
+app.add_typer(server_.app, name="server")
 app.add_typer(device.app, name="device")
+fleet.app.command()(roster.init)
+fleet.app.command()(fleet.status)
+fleet.app.command()(fleet.doctor)
+fleet.app.command()(fleet.verify)
+fleet.app.command()(rollout.plan)
+fleet.app.command()(rollout.apply)
+fleet.app.command()(rollout.pull)
+fleet.app.command()(rollout.reconcile)
+fleet.app.command()(rollout.controller)
+fleet.app.command()(dashboard.metrics)
+fleet.app.command()(dashboard.dashboard)
+fleet.app.add_typer(roster.device, name="device")
+fleet.app.add_typer(roster.deployment, name="deployment")
+fleet.app.add_typer(roster.schedule, name="schedule")
+fleet.app.add_typer(key.key, name="key")
 
 
 def main(args: Sequence[str] | None = None) -> int:

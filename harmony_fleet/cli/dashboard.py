@@ -1,4 +1,4 @@
-"""`harmony fleet metrics` and `dashboard`: options and help. The work is in `commands.board`."""
+"""`harmony fleet metrics` and `dashboard`: options and help. The work is in `commands.dashboard`."""
 
 # ruff: noqa: PLC0415 - what a command needs is imported when it runs
 

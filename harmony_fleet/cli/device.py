@@ -1,6 +1,4 @@
-"""`harmony device …`: options and help. The work is in `commands.authority` and
-`commands.device_setup`.
-"""
+"""`harmony device …`: options and help. The work is in `commands.device`."""
 
 # ruff: noqa: PLC0415 - what a command needs is imported when it runs
 
@@ -97,10 +95,10 @@ def enroll(
     harmony device enroll pi-01
     harmony device enroll pi-01 --label site=home --root /srv --root /opt/app -o /tmp/pi-01.bundle
     """
-    from harmony_fleet.commands import authority
+    from harmony_fleet.commands import device as work
 
     asked, path = _asked(reach, label, root, unit, profile), bundle or Path(f"{device}.bundle")
-    return authority.enroll_device(common, device, asked, path)
+    return work.enroll_device(common, device, asked, path)
 
 
 @app.command()
@@ -133,13 +131,13 @@ def rotate(
     harmony device rotate pi-01 --wait 10m
     harmony device rotate pi-01 --at-once
     """
-    from harmony_fleet.commands import authority
+    from harmony_fleet.commands import device as work
 
     if at_once and wait:
         raise typer.BadParameter("--at-once and --wait exclude one another")
-    old = authority.OldCredentials(at_once, seconds_of(wait) if wait else None)
+    old = work.OldCredentials(at_once, seconds_of(wait) if wait else None)
     asked, path = _asked(reach, label, root, unit, profile), bundle or Path(f"{device}.bundle")
-    return authority.rotate(common, device, asked, path, old)
+    return work.rotate(common, device, asked, path, old)
 
 
 @app.command()
@@ -157,9 +155,9 @@ def finish(
     \b
     harmony device finish pi-01
     """
-    from harmony_fleet.commands import authority
+    from harmony_fleet.commands import device as work
 
-    return authority.finish(common, device, seconds_of(wait) if wait else 0.0)
+    return work.finish(common, device, seconds_of(wait) if wait else 0.0)
 
 
 @app.command()
@@ -171,9 +169,9 @@ def revoke(common: Common, *, device: Device) -> int:
     \b
     harmony device revoke pi-01
     """
-    from harmony_fleet.commands import authority
+    from harmony_fleet.commands import device as work
 
-    return authority.revoke(common, device)
+    return work.revoke(common, device)
 
 
 @app.command("list")
@@ -184,9 +182,9 @@ def list_(common: Common) -> int:
     \b
     harmony device list
     """
-    from harmony_fleet.commands import authority
+    from harmony_fleet.commands import device as work
 
-    return authority.enrolled(common)
+    return work.list_devices(common)
 
 
 @app.command()
@@ -218,9 +216,10 @@ def setup(
     \b
     harmony device setup pi@raspberrypi.local pi-01.bundle
     """
+    from harmony_fleet.authority.device_setup import Setup
     from harmony_fleet.authority.ssh import Remote
-    from harmony_fleet.commands import device_setup
+    from harmony_fleet.commands import device as work
 
     remote, debs = Remote.of(login, port, identity), [one.absolute() for one in package or ()]
-    wanted = device_setup.Setup(remote, bundle.absolute(), debs, packages, seconds_of(timeout))
-    return device_setup.setup(common, wanted)
+    wanted = Setup(remote, bundle.absolute(), debs, packages, seconds_of(timeout))
+    return work.setup(common, wanted)

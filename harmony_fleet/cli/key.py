@@ -1,4 +1,4 @@
-"""`harmony fleet key …`: options and help. The work is in `commands.keys`."""
+"""`harmony fleet key …`: options and help. The work is in `commands.key`."""
 
 # ruff: noqa: PLC0415 - what a command needs is imported when it runs
 

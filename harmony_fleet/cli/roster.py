@@ -315,3 +315,15 @@ _remover(
 )
 _remover(deployment, "deployments", "Take deployments out; apply then takes them off the devices.")
 _remover(schedule, "schedules", "Take schedules out.")
+
+
+@local
+def init(common: Common) -> int:
+    """Make an empty roster, at generation 1, with a lineage of its own.
+
+    \b
+    harmony fleet init
+    """
+    from harmony_fleet.commands import roster
+
+    return roster.init(common)

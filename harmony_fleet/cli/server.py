@@ -1,4 +1,4 @@
-"""`harmony server …`: options and help. The work is in `commands.authority`."""
+"""`harmony server …`: options and help. The work is in `commands.server`."""
 
 # ruff: noqa: PLC0415 - what a command needs is imported when it runs
 
@@ -73,7 +73,7 @@ def init(
     """
     from harmony_fleet.authority.nodes import Bounds
     from harmony_fleet.authority.setup import ServerRequest, checked
-    from harmony_fleet.commands import authority
+    from harmony_fleet.commands import server
 
     bounds = Bounds(memory=max_memory, disk=max_disk)
     wanted = ServerRequest(
@@ -86,7 +86,7 @@ def init(
         tuple(objects or ("files",)),
         bounds,
     )
-    return authority.init(common, checked(wanted))
+    return server.init(common, checked(wanted))
 
 
 @app.command()
@@ -97,9 +97,9 @@ def push(common: Common) -> int:
     \b
     harmony server push
     """
-    from harmony_fleet.commands import authority
+    from harmony_fleet.commands import server
 
-    return authority.push(common)
+    return server.push(common)
 
 
 @app.command()
@@ -117,6 +117,6 @@ def objects(
     harmony server objects
     harmony server objects assets
     """
-    from harmony_fleet.commands import authority
+    from harmony_fleet.commands import server
 
-    return authority.objects(common, bucket or [])
+    return server.objects(common, bucket or [])

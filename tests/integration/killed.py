@@ -24,7 +24,7 @@ from types import FrameType
 from typing import Any, Final, Literal
 
 from harmony_fleet.cli.options import guarded
-from harmony_fleet.commands import fleet, upgrade
+from harmony_fleet.commands import fleet, rollout, upgrade
 from harmony_fleet.commands.common import Common
 from harmony_fleet.nats import bounded
 from harmony_fleet.nats.connection import Connection
@@ -40,7 +40,7 @@ from scores.task_run import TaskRun
 
 TRACED: Final = {
     module.__file__
-    for module in (fleet, fleet_apply, apply, bounded, file, lock, durable, follow, store)
+    for module in (fleet, rollout, fleet_apply, apply, bounded, file, lock, durable, follow, store)
 }
 _PR_SET_PDEATHSIG: Final = 1
 What = Literal["steps", "writes"]
@@ -114,7 +114,7 @@ def run(verb: str, *words: str) -> int:
     """What the command line would call."""
     common = Common(output=Output.JSON)
     if verb == "apply":
-        return int(guarded(common, lambda: fleet.apply(common, fleet.Apply(wait_seconds=60))))
+        return int(guarded(common, lambda: rollout.apply(common, rollout.Apply(wait_seconds=60))))
     if verb == "verify":
         return int(guarded(common, lambda: fleet.doctor(common, verify=True)))
     if verb == "watch":

@@ -22,7 +22,7 @@ from harmony_fleet.authority.authority_store import Authority
 from harmony_fleet.authority.enroll import EnrollOptions
 from harmony_fleet.authority.setup import ServerRequest
 from harmony_fleet.cli import main
-from harmony_fleet.commands import authority as commands
+from harmony_fleet.commands import device as commands
 from harmony_fleet.context import Context, load_context
 from harmony_fleet.errors import Conflict, InvalidInput, Refused
 from harmony_fleet.manifests import signing

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from harmony_fleet.authority import device_setup
+from harmony_fleet.authority.device_setup import Setup
 from harmony_fleet.authority.ssh import Remote
-from harmony_fleet.commands import device_setup
-from harmony_fleet.commands.common import Common
-from harmony_fleet.commands.device_setup import Setup
+from harmony_fleet.commands.common import note
+from harmony_fleet.context import Context
 from harmony_fleet.errors import Unreachable
-from harmony_fleet.output.render import Output
 from scores.canonical import canonical
 from tests.unit.test_join import bundle
 
@@ -38,7 +38,7 @@ class Lost(Remote):
 def test_the_first_error_is_told_and_that_the_bundle_is_still_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async def none(_common: Common, _device: str) -> int:
+    async def none(_context: Context, _device: str) -> int:
         return 0
 
     monkeypatch.setattr(device_setup, "_beat", none)
@@ -46,5 +46,5 @@ def test_the_first_error_is_told_and_that_the_bundle_is_still_there(
     path.write_bytes(canonical(bundle().wire()))
     wanted = Setup(Lost("pi@pi-01"), path, [tmp_path / "agent.deb"], tmp_path, 1.0)
     with pytest.raises(Unreachable, match="install the packages"):
-        device_setup.setup(Common("", "", "", Output.TABLE), wanted)
+        device_setup.setup(Context((), None, None, tmp_path), wanted, note)
     assert f"ssh pi@pi-01 rm -r {PLACE}" in capsys.readouterr().err

@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from harmony_fleet.authority.ssh import Remote
-from harmony_fleet.commands.common import Common, note
-from harmony_fleet.errors import ExitCode, HarmonyError, InvalidInput, Unreachable
+from harmony_fleet.context import Context
+from harmony_fleet.errors import HarmonyError, InvalidInput, Unreachable
 from harmony_fleet.nats.kv import Store
 from scores.bundle import InvalidBundle, decode
 from scores.keys import HEARTBEAT, heartbeat_key
@@ -25,6 +25,8 @@ _INSTALL: Final = 1800.0
 _LOOK: Final = 0.5
 _SUITES: Final = {"12": "deb12", "13": "deb13"}
 _NAMES: Final = ("harmony-agent", "harmony-updater")
+
+Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +40,8 @@ class Setup:
     seconds: float
 
 
-def setup(common: Common, wanted: Setup) -> ExitCode:
-    """Copy, install, join, wait."""
+def setup(context: Context, wanted: Setup, note: Say) -> None:
+    """Copy, install, join, wait. `note` hears of each step."""
     try:
         bundle = decode(wanted.bundle.read_bytes())
     except OSError as error:
@@ -54,7 +56,7 @@ def setup(common: Common, wanted: Setup) -> ExitCode:
             error.code, f"cannot use {wanted.bundle}: {error}", hint, error.errors
         ) from None
     remote, device = wanted.remote, bundle.device
-    before = asyncio.run(_beat(common, device))
+    before = asyncio.run(_beat(context, device))
     note(f"{remote.target}: looking at it")
     packages = list(wanted.packages) or _packages(
         remote, wanted.folder, system=bundle.profile == "system"
@@ -87,15 +89,14 @@ def setup(common: Common, wanted: Setup) -> ExitCode:
         there = f"{place}/{wanted.bundle.name}"
         remote.run(["harmony-agent", "join", there], 2 * _STEP, "join", as_root=True)
     finally:
-        _remove(remote, place)
-    asyncio.run(_first_beat(common, device, before, wanted.seconds))
+        _remove(remote, place, note)
+    asyncio.run(_first_beat(context, device, before, wanted.seconds, note))
     note(
         f"{device} is there; harmony devices shows it. Remove {wanted.bundle}: whoever has it is {device}"
     )
-    return ExitCode.DONE
 
 
-def _remove(remote: Remote, place: str) -> None:
+def _remove(remote: Remote, place: str, note: Say) -> None:
     """Remove the bundle.
 
     A failure is told, but hides no other error: the bundle would stay there unnoticed.
@@ -135,16 +136,18 @@ def _packages(remote: Remote, folder: Path, *, system: bool) -> list[Path]:
     return [path for path in found if path is not None]
 
 
-async def _beat(common: Common, device: str) -> int:
+async def _beat(context: Context, device: str) -> int:
     """Return the revision of the device's last heartbeat. 0 if there is none."""
-    async with Store(common.context()) as store:
+    async with Store(context) as store:
         return (await store.get(HEARTBEAT, heartbeat_key(device))).revision
 
 
-async def _first_beat(common: Common, device: str, before: int, seconds: float) -> None:
+async def _first_beat(
+    context: Context, device: str, before: int, seconds: float, note: Say
+) -> None:
     note(f"{device}: waiting for its heartbeat")
     until = time.monotonic() + seconds
-    async with Store(common.context()) as store:
+    async with Store(context) as store:
         while (await store.get(HEARTBEAT, heartbeat_key(device))).revision <= before:
             if time.monotonic() > until:
                 raise Unreachable(

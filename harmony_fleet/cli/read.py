@@ -1,5 +1,5 @@
 """`harmony get`, `status`, `wait`, `logs`, `devices`, `schema`: options and help. The work is in
-`look` and `ask`.
+`commands.read`.
 """
 
 # ruff: noqa: PLC0415 - what a command needs is imported when it runs
@@ -47,9 +47,9 @@ def get(
     harmony get web --device pi-01 -o yaml
     harmony get web --device pi-01 -o yaml --show-values > web.yaml
     """
-    from harmony_fleet.commands import look
+    from harmony_fleet.commands import read
 
-    return look.get(common, deployment, device, show_values=show_values)
+    return read.get(common, deployment, device, show_values=show_values)
 
 
 @reaching
@@ -72,10 +72,10 @@ def status(
     harmony status
     harmony status web --device pi-01 --resources
     """
-    from harmony_fleet.commands import look
+    from harmony_fleet.commands import read
 
-    view = look.StatusView(resources, removed)
-    return look.status(common, deployment, device, view)
+    view = read.StatusView(resources, removed)
+    return read.status(common, deployment, device, view)
 
 
 @reaching
@@ -95,11 +95,11 @@ def wait(
     harmony wait web --device pi-01 --timeout 2m
     harmony wait web --device pi-01 --for removed
     """
-    from harmony_fleet.commands import ask
+    from harmony_fleet.commands import read
     from scores.keys import DeploymentKey
 
     seconds, removed = seconds_of(timeout), outcome == "removed"
-    return ask.wait(common, DeploymentKey(device, deployment), seconds, removed=removed)
+    return read.wait(common, DeploymentKey(device, deployment), seconds, removed=removed)
 
 
 @reaching
@@ -117,9 +117,9 @@ def logs(
     \b
     harmony logs Container/web --device pi-01 -n 20
     """
-    from harmony_fleet.commands import ask
+    from harmony_fleet.commands import read
 
-    return ask.logs(common, resource, device, lines)
+    return read.logs(common, resource, device, lines)
 
 
 @reaching
@@ -132,9 +132,9 @@ def devices(common: Common, *, select: Select = None) -> int:
     harmony devices
     harmony devices --select site=home -o json
     """
-    from harmony_fleet.commands import look
+    from harmony_fleet.commands import read
 
-    return look.devices(common, select or [])
+    return read.devices(common, select or [])
 
 
 def schema(
@@ -154,7 +154,7 @@ def schema(
     harmony schema > manifest.schema.json
     harmony schema --kind File -o yaml
     """
-    from harmony_fleet.commands import look
+    from harmony_fleet.commands import read
 
     common = common_of(ctx, None, None, None, output or "table")
-    return guarded(common, lambda: look.schema(kind, common.output))
+    return guarded(common, lambda: read.schema(kind, common.output))

@@ -1,0 +1,285 @@
+"""Commands that write nothing: `harmony get`, `status`, `devices`, `schema`; `wait` and `logs`, which
+need a device to answer.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rich.text import Text
+
+from harmony_fleet.commands.common import Common, hint, note, run, write
+from harmony_fleet.errors import DeviceFailed, ExitCode, InvalidInput, Unreachable
+from harmony_fleet.nats.kv import Store
+from harmony_fleet.observe.state import (
+    Deployment,
+    check_name,
+    list_deployments,
+    list_devices,
+    parse_selectors,
+    read_deployment,
+    told,
+)
+from harmony_fleet.observe.status import Row, device_json, masked, rows
+from harmony_fleet.observe.wait import Target, Verdict, target_of, wait_for
+from harmony_fleet.output import render, tables
+from harmony_fleet.output.progress import Progress
+from harmony_fleet.output.render import Output
+from harmony_fleet.rollout.apply import gone
+from scores.canonical import NotCanonical, canonical
+from scores.keys import DeploymentKey, command_subject
+from scores.manifest import SCORE_TYPES, Manifest
+
+_LOGS_SECONDS: Final = 10.0
+_MAX_ANSWER: Final = 1024 * 1024
+
+
+def get(
+    common: Common, deployment: str | None, device: str | None, *, show_values: bool
+) -> ExitCode:
+    """`harmony get`."""
+
+    async def work(store: Store) -> ExitCode:
+        found = [
+            item
+            for item in await _find(store, device, deployment)
+            if item.desired.manifest or item.desired.problem
+        ]
+        _must_exist(found, deployment, "desired-state")
+        if common.output is Output.TABLE:
+            if found:
+                tables.desired_table(found, await store.now(), render.out())
+            else:
+                note("no deployments are desired: harmony apply writes the first")
+        else:
+            write([_manifest_json(item, show_values=show_values) for item in found], common.output)
+        return ExitCode.DONE
+
+    return run(common, work)
+
+
+def _manifest_json(found: Deployment, *, show_values: bool) -> dict[str, Any]:
+    manifest = found.desired.manifest
+    if manifest is None:
+        return {
+            "device": found.key.device,
+            "deployment": found.key.deployment,
+            "problem": found.desired.problem,
+        }
+    return manifest.wire() if show_values else masked(manifest)
+
+
+async def _find(store: Store, device: str | None, deployment: str | None) -> list[Deployment]:
+    for what, name in (("device", device), ("deployment", deployment)):
+        if name is not None:
+            check_name(what, name)
+    return await list_deployments(store, device, deployment)
+
+
+def _must_exist(found: Sequence[object], deployment: str | None, where: str) -> None:
+    if deployment is not None and not found:
+        raise InvalidInput(
+            "NotFound",
+            f"cannot find {deployment} in {where}",
+            "see what there is with: harmony status",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StatusView:
+    """Columns and rows that `harmony status` shows."""
+
+    resources: bool = False
+    removed: bool = False
+
+
+def status(
+    common: Common, deployment: str | None, device: str | None, view: StatusView
+) -> ExitCode:
+    """`harmony status`: 0 where all that is shown is converged."""
+
+    async def work(store: Store) -> ExitCode:
+        found = await _find(store, device, deployment)
+        _must_exist(found, deployment, "desired-state or actual-state")
+        if not found:
+            note("no deployments yet: harmony apply writes the first")
+            if common.output is not Output.TABLE:
+                write([], common.output)
+            return ExitCode.DONE
+        shown = [
+            row
+            for row in rows(found, await list_devices(store), await store.now())
+            if view.removed or not row.hidden
+        ]
+        _show_rows(common, shown, view)
+        return ExitCode.DONE if all(row.converged for row in shown) else ExitCode.NOT_CONVERGED
+
+    return run(common, work)
+
+
+def _show_rows(common: Common, shown: Sequence[Row], view: StatusView) -> None:
+    if common.output is not Output.TABLE:
+        write([row.as_json() for row in shown], common.output)
+    elif view.resources:
+        tables.resources_table(shown, render.out())
+    else:
+        tables.status_table(shown, render.out())
+        if len(shown) == 1 and shown[0].message:
+            note(shown[0].message)
+
+
+def devices(common: Common, selectors: Sequence[str]) -> ExitCode:
+    """`harmony devices`."""
+    labels = parse_selectors(selectors)
+
+    async def work(store: Store) -> ExitCode:
+        found = await list_devices(store, labels)
+        if common.output is not Output.TABLE:
+            now = await store.now() if found else None
+            write([device_json(device, now) for device in found if now], common.output)
+        elif found:
+            tables.devices_table(found, await store.now(), render.out())
+        else:
+            what = (
+                "carries these labels"
+                if labels
+                else "told of itself yet: does harmony-agent run there?"
+            )
+            note(f"no device {what}")
+        return ExitCode.DONE
+
+    return run(common, work)
+
+
+def schema(kind: str | None, output: Output) -> ExitCode:
+    """`harmony schema`: JSON Schema of what an author writes."""
+    if kind is not None and kind not in SCORE_TYPES:
+        raise InvalidInput(
+            "UnknownKind",
+            "cannot show the schema: no such kind",
+            f"kinds are {', '.join(SCORE_TYPES)}",
+        )
+    model = SCORE_TYPES[kind] if kind else Manifest
+    value = {"$schema": "https://json-schema.org/draft/2020-12/schema", **model.model_json_schema()}
+    write(json.loads(json.dumps(value)), Output.YAML if output is Output.YAML else Output.JSON)
+    return ExitCode.DONE
+
+
+def wait(common: Common, key: DeploymentKey, seconds: float, *, removed: bool) -> ExitCode:
+    """`harmony wait`."""
+    check_name("device", key.device)
+    check_name("deployment", key.deployment)
+    progress = Progress(render.err(), live=common.output is Output.TABLE)
+
+    async def work(store: Store) -> ExitCode:
+        target = _target(await read_deployment(store, key), removed=removed)
+        if target is None:
+            verdict = Verdict(ExitCode.DONE, "Removed")
+        else:
+            progress.expect([target])
+            with progress:
+                verdict = (await wait_for(store, [target], seconds, progress.observe))[key]
+        _show_verdict(common, key, verdict)
+        return verdict.exit_code or ExitCode.DONE
+
+    try:
+        return run(common, work, seconds)
+    except KeyboardInterrupt:
+        note("stopped waiting: what was applied stays applied")
+        return ExitCode.NOT_CONVERGED
+
+
+def _target(found: Deployment, *, removed: bool) -> Target | None:
+    """Return the target to wait for. None if it is removed already."""
+    standing = found.desired.manifest
+    if removed:
+        if gone(found):
+            return None
+        return (
+            target_of(standing)
+            if standing and standing.removed
+            else Target(found.key, "", 0, removed=True)
+        )
+    if standing is None:
+        raise InvalidInput(
+            "NotFound", f"cannot wait for {found.key}: it isn't desired", "harmony apply writes it"
+        )
+    if standing.removed:
+        raise InvalidInput(
+            "BeingRemoved", f"cannot wait for {found.key}: it is to be removed", "use --for removed"
+        )
+    return target_of(standing)
+
+
+def _show_verdict(common: Common, key: DeploymentKey, verdict: Verdict) -> None:
+    if common.output is not Output.TABLE:
+        told = {"phase": verdict.phase, "reason": verdict.reason, "message": verdict.message}
+        write({"device": key.device, "deployment": key.deployment, **told}, common.output)
+        return
+    words = ": ".join(
+        part for part in (verdict.reason, verdict.message) if part and verdict.exit_code
+    )
+    line = Text.assemble(f"{key.device}/{key.deployment}  ", render.plain(verdict.phase))
+    render.out().print(
+        line.append(f"  {render.plain(words, '').plain}" if words else ""), soft_wrap=True
+    )
+    hint(verdict.hint)
+
+
+def logs(common: Common, resource: str, device: str, lines: int) -> ExitCode:
+    """`harmony logs`: asks the device's agent."""
+    check_name("device", device)
+    kind, slash, name = resource.partition("/")
+    if kind not in SCORE_TYPES or not slash or not name:
+        raise InvalidInput(
+            "InvalidResourceKey",
+            "cannot use the resource's name",
+            "write it as Kind/name, as Container/web",
+        )
+
+    async def work(store: Store) -> ExitCode:
+        question = canonical({"resource": resource, "lines": lines})
+        answer = await store.ask(command_subject(device, "logs"), question, _LOGS_SECONDS)
+        if answer is None:
+            raise Unreachable(
+                "DeviceSilent",
+                f"cannot ask {device} for logs: it doesn't answer",
+                "see whether it runs: harmony devices",
+            )
+        said = _log_lines(answer, device)
+        if common.output is Output.TABLE:
+            for line in said:
+                sys.stdout.write(
+                    "".join(char if char.isprintable() or char == "\t" else "?" for char in line)
+                    + "\n"
+                )
+        else:
+            write({"device": device, "resource": resource, "lines": said}, common.output)
+        return ExitCode.DONE
+
+    return run(common, work)
+
+
+def _log_lines(answer: bytes, device: str) -> list[str]:
+    """``{"ok":true,"lines":[…]}`` or ``{"ok":false,"error":{"code","message"}}``."""
+    try:
+        value = told(answer, _MAX_ANSWER)
+    except NotCanonical:
+        value = None
+    if isinstance(value, dict) and value.get("ok") is True and isinstance(value.get("lines"), list):
+        return [str(line) for line in value["lines"]]
+    error = value.get("error") if isinstance(value, dict) else None
+    if not isinstance(error, dict):
+        raise DeviceFailed(
+            "AnswerUnreadable",
+            f"cannot read the answer of {device}",
+            "is its agent of another version?",
+        )
+    code, message = str(error.get("code", "Unknown")), str(error.get("message", ""))
+    raise DeviceFailed(
+        code, f"{device} can't show the logs: {code}: {message}", "see harmony status --resources"
+    )

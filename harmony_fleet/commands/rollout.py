@@ -1,0 +1,263 @@
+"""`harmony fleet plan`, `apply`, `reconcile`, `pull` and `controller`: what carries the roster out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from harmony_fleet.commands.common import Common, hint, note, run, run_on, write
+from harmony_fleet.commands.roster import roster_file
+from harmony_fleet.errors import ExitCode, InvalidInput, worst
+from harmony_fleet.nats.kv import Store
+from harmony_fleet.observe.wait import Target, Verdict
+from harmony_fleet.output import fleet_tables, render, tables
+from harmony_fleet.output.progress import Progress
+from harmony_fleet.output.render import Output
+from harmony_fleet.rollout.apply import Refusal, Result, Run, Show
+from harmony_fleet.rollout.controller import Controller
+from harmony_fleet.rollout.copies import admit, claim, confirm, take_over
+from harmony_fleet.rollout.copies import pull as pull_roster
+from harmony_fleet.rollout.drift import Fleet, classify
+from harmony_fleet.rollout.fleet_apply import (
+    collecting_later,
+    read_fleet,
+    resync,
+    settle,
+    unwritten,
+    write_fleet,
+)
+from harmony_fleet.rollout.fleet_plan import (
+    FleetPlan,
+    Scope,
+    check_refusals,
+    check_saved,
+    plan_fleet,
+    refused_code,
+    save,
+    saved_scope,
+)
+from harmony_fleet.roster.model import Roster
+from harmony_fleet.storage.durable import replace
+from scores.keys import DeploymentKey
+from scores.status import DeploymentStatus
+
+_FEW: Final = 200
+"""Results that are shown one by one."""
+_SAY_SECONDS: Final = 2.0
+
+
+def plan(common: Common, scope: Scope, save_to: str | None) -> ExitCode:
+    """`harmony fleet plan`, and `apply --dry-run`: what an apply would do, and what differs.
+    Changes nothing.
+    """
+    file = roster_file(common)
+    roster = file.read()
+    _check_scope(roster, scope)
+
+    async def work(store: Store) -> ExitCode:
+        if not scope.take_over:
+            await admit(store, file, roster)
+        fleet = await read_fleet(store, roster, file.folder)
+        made, findings = plan_fleet(fleet, scope), classify(fleet)
+        if common.output is Output.TABLE:
+            fleet_tables.plan_table(made, render.out())
+            if findings:
+                fleet_tables.findings_table(findings, render.out())
+        else:
+            write(
+                {**made.as_json(), "findings": [finding.as_json() for finding in findings]},
+                common.output,
+            )
+        if save_to is not None and all(error.alone for _, error in made.refusals):
+            _save(save_to, made)
+        return refused_code(made)
+
+    with collecting_later():
+        return run(common, work)
+
+
+def _save(name: str, made: FleetPlan) -> None:
+    path = Path(name).resolve()
+    try:
+        replace(str(path), save(made))
+    except OSError as error:
+        raise InvalidInput(
+            "PlanUnwritable", f"cannot write {path}: {error.strerror}", "choose another place"
+        ) from None
+    note(f"saved; carry it out with: harmony fleet apply {name}")
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """Options of an apply.
+
+    `saved` is the file of a plan to hold to. `settled` asks for a fleet without drift.
+    """
+
+    scope: Scope = field(default_factory=Scope)
+    saved: str | None = None
+    wait_seconds: float | None = None
+    settled: bool = False
+
+
+class _Watching:
+    """Progress device by device for a few, by count for many."""
+
+    def __init__(self, shown: Progress) -> None:
+        self.shown = shown
+        self._settled: set[DeploymentKey] = set()
+        self._total = 0
+        self._said = time.monotonic()
+
+    def waiting(self, results: Sequence[Result]) -> None:
+        """These are waited for."""
+        self._total = len(results)
+        if self._total <= _FEW:
+            self.shown.waiting(results)
+
+    def observe(self, target: Target, status: DeploymentStatus | None, verdict: Verdict) -> None:
+        """One status came."""
+        if self._total <= _FEW:
+            self.shown.observe(target, status, verdict)
+            return
+        (self._settled.discard if verdict.exit_code is None else self._settled.add)(target.key)
+        if time.monotonic() - self._said >= _SAY_SECONDS:
+            self._said = time.monotonic()
+            note(f"{len(self._settled)} of {self._total} settled")
+
+
+def apply(common: Common, how: Apply) -> ExitCode:
+    """`harmony fleet apply` and `reconciler`: from the roster as it stands, under its lock until
+    all is written.
+    """
+    progress = _Watching(Progress(render.err(), live=common.output is Output.TABLE))
+    under_way = Run(Show(waiting=progress.waiting, observe=progress.observe))
+    saved = None if how.saved is None else _read_plan(how.saved)
+    scope = how.scope if saved is None else saved_scope(saved)
+    told: dict[str, Any] = {}
+
+    async def work(store: Store) -> ExitCode:
+        file = roster_file(common)
+        if scope.take_over:
+            await take_over(store, file, note)
+        with file.locked() as roster:
+            _check_scope(roster, scope)
+            standing = await admit(store, file, roster, any_keys=scope.take_over)
+            fleet = await read_fleet(store, roster, file.folder)
+            made = plan_fleet(fleet, scope)
+            if saved is not None:
+                check_saved(saved, made)
+            if common.output is Output.TABLE:
+                fleet_tables.plan_table(made, render.out())
+            check_refusals(made)
+            await store.ensure_buckets(common.context().replicas)
+            under_way.refused = [Refusal(*item) for item in made.refusals]
+            revision = await claim(store, file, roster, standing)
+            await write_fleet(store, made, under_way)
+            await confirm(store, roster.lineage, revision)
+        told.update(made.as_json())
+        await resync(store, classify(fleet))
+        if how.wait_seconds is not None:
+            with progress.shown:
+                await settle(store, under_way, how.wait_seconds)
+        code = worst([*(result.exit_code for result in under_way.results), refused_code(made)])
+        if how.settled and code is ExitCode.DONE:
+            return await _settled(common, store, fleet, file.folder)
+        return code
+
+    try:
+        with collecting_later():
+            code = run(common, work)
+    except KeyboardInterrupt:
+        note(
+            "stopped: what was written stays written, the roster stays as it is; go on with: harmony fleet apply"
+        )
+        return ExitCode.NOT_CONVERGED
+    _show_results(common, under_way, told)
+    return code
+
+
+def pull(common: Common) -> ExitCode:
+    """`harmony fleet pull`: the roster that was applied last, in the place of the one here."""
+    file = roster_file(common)
+
+    async def work(store: Store) -> ExitCode:
+        roster, elsewhere, changed = await pull_roster(store, file)
+        if common.output is not Output.TABLE:
+            write(
+                {"generation": roster.generation, "changed": changed, "elsewhere": elsewhere},
+                common.output,
+            )
+            return ExitCode.DONE
+        if not changed:
+            note(f"nothing to pull: generation {roster.generation} is what was applied last")
+            return ExitCode.DONE
+        note(f"the roster is at generation {roster.generation}; the one before is {file.path}.old")
+        for name in elsewhere:
+            note(
+                f"bring {name} from where it was applied: copies hold only what lies in {file.folder}"
+            )
+        return ExitCode.DONE
+
+    return run(common, work)
+
+
+async def _settled(common: Common, store: Store, before: Fleet, folder: Path) -> ExitCode:
+    """Return whether anything differs still."""
+    findings = classify(await read_fleet(store, before.roster, folder))
+    if findings and common.output is Output.TABLE:
+        fleet_tables.findings_table(findings, render.out())
+    return ExitCode.NOT_CONVERGED if findings else ExitCode.DONE
+
+
+def _check_scope(roster: Roster, scope: Scope) -> None:
+    for name in sorted(scope.devices):
+        if roster.device(name) is None:
+            raise InvalidInput(
+                "NotFound", f"cannot find {name} in the roster", "see: harmony fleet status"
+            )
+
+
+def _read_plan(name: str) -> bytes:
+    try:
+        return Path(name).read_bytes()
+    except OSError as error:
+        raise InvalidInput(
+            "FileUnreadable", f"cannot read {name}: {error.strerror}", "check the name"
+        ) from None
+
+
+def _show_results(common: Common, under_way: Run, told: dict[str, Any]) -> None:
+    results = under_way.results
+    if common.output is not Output.TABLE:
+        write({**told, "results": [result.as_json() for result in results]}, common.output)
+        return
+    bad = [result for result in results if result.exit_code is not ExitCode.DONE]
+    if results:
+        tables.results_table(results if len(results) <= _FEW else bad[:_FEW], render.out())
+    lost = unwritten(results)
+    if lost:
+        note(f"{len(results) - len(lost)} of {len(results)} were written; the roster stays at generation "
+             f"{told.get('generation')}: go on with: harmony fleet apply")  # fmt: skip
+    hints = {item.error.hint for item in under_way.refused}
+    hints |= {
+        result.error.hint if result.error else result.verdict.hint if result.verdict else ""
+        for result in results
+    }
+    for words in sorted(hints)[:_FEW]:
+        hint(words)
+
+
+def controller(common: Common, seconds: float) -> ExitCode:
+    """Until SIGTERM or an interrupt: exit code 0."""
+    file = roster_file(common)
+    file.read()
+
+    async def work(store: Store) -> None:
+        note("carrying the roster out; end it with SIGTERM")
+        await Controller(store, file, note, common.context().replicas).run(seconds)
+
+    return run_on(common, work)
