@@ -10,7 +10,7 @@ from harmony_agent.topology.control_plane import BucketMissing, Conflict, Entry,
 
 
 class FakeBuckets:
-    """What `engine.value.Value` needs of `topology.control.ControlPlane`.
+    """What `engine.report.owned_key` needs of `topology.control_plane.ControlPlane`.
 
     `fail` is called ahead of each call with its name, and may raise; `lost_answers` makes so many
     next writes succeed and then say that nobody answered.

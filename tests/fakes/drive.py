@@ -1,8 +1,8 @@
 """The engine's pass over one resource, without loops, time or a ledger: for the unit and contract
 tests of a kind.
 
-It follows `core.reconcile`: observe, plan, ownership, claim durably, apply each action, observe and
-plan anew.
+`core.decide` decides here as it does in the agent. All that others need is Ready here, and nothing
+is ever contended.
 """
 
 from __future__ import annotations
@@ -11,18 +11,33 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from harmony_agent.core.reconciler import Act, Converged, Desired, Plan, Wait
+from harmony_agent.core import claims, decide
+from harmony_agent.core.decide import (
+    Claim,
+    DecisionInput,
+    Execute,
+    Gone,
+    Hold,
+    Now,
+    Others,
+    Release,
+    Report,
+    RetryState,
+    Settled,
+)
+from harmony_agent.core.reconciler import Act, Converged, Desired, Key, Plan, Wait
+from harmony_agent.core.status import Outcome, resource_status
 from harmony_agent.engine.kind_instance import KindInstance
 from tests.fakes.store import FakeStore
 
-ROUNDS = 6
+ROUNDS = 7
+"""Rounds of one pass: one for the claim, and as many as the engine has."""
+NOW = Now(0.0, "2026-01-01T00:00:00.000Z")
 
 
 @dataclass
 class Pass:
-    """What a pass did: the last plan (Blocked/OwnershipConflict as a Wait), the actions taken, the
-    fields named.
-    """
+    """What a pass did: the last plan (a Hold as a Wait), the actions taken, the fields named."""
 
     plan: Plan[Any]
     actions: list[Any] = field(default_factory=list)
@@ -39,70 +54,109 @@ async def run(
     """One pass over `name`. `before` is called ahead of each action, and may raise Cut to play a
     SIGKILL.
     """
-    desired = store.desired(name)
     kind = kind if isinstance(kind, KindInstance) else KindInstance(kind)
     kind.batch_begin([name])
     try:
-        if desired is None:
-            return await _remove(kind, store, name, before)
-        return await _converge(kind, store, desired, before)
+        return await _Driver(kind, store, name, before).work()
     finally:
         kind.batch_end(name)
 
 
-async def _converge(
-    kind: Any, store: FakeStore, desired: Desired[Any], before: Callable[[Any], None]
-) -> Pass:
-    spec, name = desired.spec, desired.spec.name
-    claims = kind.claims(spec)
-    observed = await kind.observe(name)
-    plan = kind.plan(name, desired, observed)
-    record = store.record(name)
-    taken = kind.taken(name, desired, observed)
-    held = [store.record(other).claims for other in taken] + (
-        [record.claims] if record is not None else []
-    )
-    owned = bool(held) and claims <= frozenset().union(*held)
-    disturbs = isinstance(plan, Act) and any(action.is_disruptive for action in plan.actions)
-    if not owned and disturbs and not spec.adopt:
-        return Pass(Wait("OwnershipConflict", phase="Blocked", seconds=10.0))
-    if record is None or not owned or taken or record.spec_digest != desired.digest:
-        older = record.claims if record is not None else frozenset()
-        facts = kind.facts(name, desired, observed)
-        for other, kept in taken.items():
-            store.give_up(other, kept, claims)
-        store.claim(name, facts, claims | older)
-        plan = kind.plan(name, desired, await kind.observe(name))
-    result = Pass(plan)
-    await _rounds(kind, name, desired, result, before)
-    if isinstance(result.plan, Converged):
-        store.settled(name, claims | result.plan.holds)
-    return result
+class _Driver:
+    """One pass: looks, decides, and carries out."""
+
+    def __init__(
+        self, kind: KindInstance, store: FakeStore, name: str, before: Callable[[Any], None]
+    ) -> None:
+        self.kind, self.store, self.name, self.before = kind, store, name, before
+        self.desired = store.desired(name)
+        self.memory = RetryState(self.desired.version if self.desired is not None else "")
+        self.restarted: tuple[type[Any], ...] = ()
+        self.acted = False
+        self.done = Pass(Converged())
+
+    async def work(self) -> Pass:
+        if self.desired is None:
+            step = decide.without_a_look(self.store.record(self.name))
+            if step is not None:
+                await self._carry_out(step, None)
+                return self.done
+        for _ in range(ROUNDS):
+            observed = await self.kind.observe(self.name)
+            self.done.plan = self.kind.plan(self.name, self.desired, observed)
+            case = self._case(observed)
+            if not await self._carry_out(decide.next_step(case), case, observed):
+                break
+        return self.done
+
+    def _case(self, observed: Any) -> DecisionInput:
+        key, record = Key(self.kind.kind, self.name), self.store.record(self.name)
+        if self.desired is None:
+            return DecisionInput(key, None, record, self.done.plan, Others({}, {}), NOW)
+        return DecisionInput(
+            key,
+            self.desired,
+            record,
+            self.done.plan,
+            _all_ready(self.desired),
+            NOW,
+            claims=self.kind.claims(self.desired.spec),
+            idle=self.kind.spec_type.restarts and not self.kind.instance(observed),
+            memory=self.memory,
+            acted=self.acted,
+            restarted=self.restarted,
+            taken=[self._owned(other) for other in self._taken(observed)],
+        )
+
+    def _taken(self, observed: Any) -> Any:
+        return self.kind.taken(self.name, self.desired, observed)  # type: ignore[arg-type]  # it is wanted
+
+    def _owned(self, name: str) -> Any:
+        record = self.store.record(name)
+        assert record is not None
+        return record
+
+    async def _carry_out(
+        self, step: decide.Step, case: DecisionInput | None, observed: Any = None
+    ) -> bool:
+        """Do what was decided; False where the pass ends by it."""
+        match step:
+            case Claim() if case is not None:
+                facts = self.kind.facts(self.name, self.desired, observed)  # type: ignore[arg-type]
+                given_up = claims.given_up(case, self._taken(observed)) if case.taken else []
+                for record in (*given_up, claims.claimed(case, facts)):
+                    self.store.put(record)
+                return True
+            case Execute(plan=plan):
+                await self._act(plan)
+                return True
+            case Settled(holds=holds) if case is not None:
+                self.store.settled(self.name, case.claims | holds)
+            case Hold() if not isinstance(self.done.plan, Wait):
+                self.done.plan = Wait(step.reason, phase=step.phase, seconds=step.seconds or 10.0)
+            case Gone() | Release():
+                if isinstance(step, Release):
+                    await self.kind.release(self.name)
+                self.store.forget(self.name)
+            case Hold() | Report():
+                pass
+            case _:
+                raise AssertionError(f"cannot carry out {step}")
+        return False
+
+    async def _act(self, plan: Act[Any]) -> None:
+        self.acted = self.acted or plan.drift
+        if plan.drift and plan.is_restart:
+            self.restarted = tuple(type(action) for action in plan.actions)
+        self.done.fields += plan.fields
+        for action in plan.actions:
+            self.before(action)
+            await self.kind.apply(action)
+            self.done.actions.append(action)
 
 
-async def _remove(kind: Any, store: FakeStore, name: str, before: Callable[[Any], None]) -> Pass:
-    record = store.record(name)
-    if record is None or record.on_remove == "orphan":
-        if record is not None:
-            await kind.release(name)
-        store.forget(name)
-        return Pass(Converged())
-    result = Pass(kind.plan(name, None, await kind.observe(name)))
-    await _rounds(kind, name, None, result, before)
-    if isinstance(result.plan, Converged):
-        store.forget(name)
-    return result
-
-
-async def _rounds(
-    kind: Any, name: str, desired: Desired[Any] | None, result: Pass, before: Callable[[Any], None]
-) -> None:
-    for _ in range(ROUNDS):
-        if not isinstance(result.plan, Act):
-            return
-        result.fields += result.plan.fields
-        for action in result.plan.actions:
-            before(action)
-            await kind.apply(action)
-            result.actions.append(action)
-        result.plan = kind.plan(name, desired, await kind.observe(name))
+def _all_ready(desired: Desired[Any]) -> Others:
+    """Whatever it needs is Ready."""
+    ready = resource_status(None, Outcome("Ready"), 1, desired.digest, NOW.wire)
+    needs = [Key.parse(need) for need in desired.spec.needs()]
+    return Others(dict.fromkeys(needs, desired.digest), dict.fromkeys(needs, ready))

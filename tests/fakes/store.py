@@ -17,7 +17,7 @@ from scores.base import Score
 
 
 class FakeStore:
-    """Implements `core.reconcile.Store` for one kind. `noted` lists every note: (name, facts),
+    """Implements `core.reconciler.KindView` for one kind. `noted` lists every note: (name, facts),
     oldest first.
     """
 
@@ -118,13 +118,6 @@ class FakeStore:
     def put(self, record: OwnershipRecord) -> None:
         """Hold exactly this record."""
         self._records[record.name] = replace(record, facts=_json(record.facts))
-
-    def give_up(self, name: str, facts: Facts, claims: frozenset[str]) -> None:
-        """`name` keeps `facts`, and `claims` no more: another has them."""
-        old = self._records[name]
-        self._records[name] = replace(
-            old, facts=_json(facts), claims=old.claims - claims, applied=""
-        )
 
     def settled(self, name: str, claims: Iterable[str]) -> None:
         """`name` converged on what is wanted: it is applied, and older claims are let go."""
