@@ -1,14 +1,19 @@
 """How tests are spread over workers: a file stays together, for its fixtures; its two Debians may
-go to two workers.
+go to two workers. And what holds for each property test.
 """
 
 import re
 
 import pytest
+from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 from tests.device.image import SUITES
+
+# How long an example takes says how busy the machine is, and nothing about the project.
+settings.register_profile("harmony", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("harmony")
 
 
 class Together(LoadScopeScheduling):

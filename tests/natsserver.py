@@ -234,7 +234,7 @@ class NatsServer:
         end.
         """
         client = await nats.connect(
-            self.url, **{"connect_timeout": 5, "allow_reconnect": False} | options
+            self.url, **{"connect_timeout": 30, "allow_reconnect": False} | options
         )
         try:
             yield client

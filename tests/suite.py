@@ -1,5 +1,6 @@
-"""Runs the suite; a few failures on real servers and devices run once more by themselves, and are
-told either way.
+"""Runs the suite: says first what it needs and how long it takes, and on the way how far each
+folder is. A few failures on real servers and devices run once more by themselves, and are told
+either way.
 
 What a run could not decide because six machines shared two cores is decided without them. Nothing
 is hidden: what failed stands in the output with its text, and again in the last lines as what was
@@ -7,13 +8,27 @@ run again. A test without a server or a device has no such excuse, nor have many
 ADR 0041.
 """
 
+import os
 import subprocess
 import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
 
 import pytest
 
 REAL = ("tests/contract/", "tests/device/", "tests/integration/")
 AT_MOST = 6
+EVERY = 60.0
+"""Seconds between two lines of progress."""
+ROOT = """\
+All tests, those on disposable Debian 12 and 13 too. About 35 minutes on 2 processors.
+They need 4 GB of memory and, below .cache, 4 GB of disk; the first run makes the images there,
+which takes some minutes and Debian's mirror. Nothing else leaves this machine.
+`make test-quick` runs those that need no device, in 10 minutes."""
+USER = """\
+All tests but those on disposable Debian devices, which need root. About 10 minutes on 2
+processors, 2 GB of memory. They use this machine's loopback alone."""
 
 
 class Failures:
@@ -25,6 +40,57 @@ class Failures:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
             self.found[report.nodeid] = None
+
+
+class Progress:
+    """How many tests of each folder have ended; a line each minute, and one when a folder is done.
+
+    With several workers each of them collects the same tests, and one process hears of all.
+    """
+
+    def __init__(
+        self, say: Callable[[str], None], now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._say, self._now = say, now
+        self._began = self._said = now()
+        self._all: Counter[str] = Counter()
+        self._done: Counter[str] = Counter()
+
+    def collected(self, nodes: Sequence[str]) -> None:
+        """These will be run."""
+        self._all = Counter(map(_folder, nodes))
+
+    def ended(self, node: str) -> None:
+        """One test is over, whatever came of it."""
+        folder = _folder(node)
+        self._done[folder] += 1
+        if self._done[folder] == self._all[folder]:
+            self._line(f"{folder} is done")
+        elif self._now() - self._said >= EVERY:
+            self._line("")
+
+    def _line(self, news: str) -> None:
+        self._said = self._now()
+        parts = [f"{name} {self._done[name]}/{self._all[name]}" for name in sorted(self._all)]
+        minutes = (self._said - self._began) / 60
+        self._say(f"[{minutes:.0f} min] {'; '.join([*([news] if news else []), *parts])}")
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
+        self.collected(ids)
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        if session.items:
+            self.collected([item.nodeid for item in session.items])
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        self.ended(nodeid)
+
+
+def _folder(node: str) -> str:
+    """`tests/unit/core/test_a.py::test_b` is one of `unit`."""
+    parts = node.partition("::")[0].split("/")
+    return parts[1] if len(parts) > 2 else parts[0]
 
 
 def again(code: int, failed: list[str]) -> bool:
@@ -43,7 +109,9 @@ def _is_real(node: str) -> bool:
 def main(arguments: list[str]) -> int:
     """pytest's exit code of the run, or of the second run of what failed in it."""
     failures = Failures()
-    code = int(pytest.main(arguments, plugins=[failures]))
+    print(ROOT if os.geteuid() == 0 else USER, flush=True)
+    progress = Progress(lambda line: print(f"\n{line}", flush=True))
+    code = int(pytest.main(arguments, plugins=[failures, progress]))
     failed = list(failures.found)
     if not again(code, failed):
         return code

@@ -283,7 +283,7 @@ async def test_events(world: World) -> None:
     await world.kill("web")
     await until(world, ident, lambda now: now.state == "exited")
     await world.containers.remove(ident)
-    for _ in range(100):
+    for _ in range(600):
         if len(heard) >= 3:
             break
         await asyncio.sleep(0.05)

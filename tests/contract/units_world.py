@@ -26,7 +26,7 @@ from tests.fakes import drive
 from tests.fakes.store import FakeStore
 from tests.fakes.units import FakeUnits
 
-PATIENCE = 15.0
+PATIENCE = 60.0
 
 
 class World(Protocol):

@@ -166,7 +166,7 @@ class Plane:
     def __init__(self, client: Client, device: str = DEVICE) -> None:
         self.client = client
         self.device = device
-        self.js = client.jetstream(timeout=5)
+        self.js = client.jetstream(timeout=20)
 
     async def make_buckets(self, *names: str, replicas: int = 1) -> None:
         for bucket in names or BUCKETS:

@@ -98,7 +98,7 @@ class SimulatedDevice:
             {"last_by_subj": kv_subject(DESIRED, f"{self.name}.{deployment}")}
         ).encode()
         answer = await self.client.request(
-            f"$JS.API.STREAM.MSG.GET.KV_{DESIRED}", request, timeout=5
+            f"$JS.API.STREAM.MSG.GET.KV_{DESIRED}", request, timeout=30
         )
         message = json.loads(answer.data).get("message")
         if message is None or ("hdrs" in message and "data" not in message):

@@ -74,4 +74,4 @@ def test_says_why_it_did_not_start(tmp_path: Path) -> None:
     started = time.monotonic()
     with pytest.raises(NatsServerFailed, match="unknown field"):
         NatsServer(tmp_path, config="no_such_option: 1").start()
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 30

@@ -231,7 +231,7 @@ async def test_killed_at_random_moments(nats_server: NatsServer, tmp_path: Path)
             assert status == before
             began = time.monotonic()
             assert await agents.end(signal.SIGTERM) == 0
-            assert time.monotonic() - began < 10
+            assert time.monotonic() - began < 30
     finally:
         watcher.end()
         looking.join()

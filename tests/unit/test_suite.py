@@ -1,8 +1,8 @@
-"""Which failures are run once more."""
+"""Which failures are run once more, and what is said on the way."""
 
 import pytest
 
-from tests.suite import AT_MOST, again
+from tests.suite import AT_MOST, EVERY, Progress, again
 
 DEVICE = "tests/device/test_file.py::test_modes[bookworm]"
 UNIT = "tests/unit/engine/test_work_queue.py::test_order"
@@ -31,3 +31,18 @@ def test_only_a_few_failures_on_real_machines_are_run_again(
     code: int, failed: list[str], expected: bool
 ) -> None:
     assert again(code, failed) is expected
+
+
+def test_progress_is_said_by_folder_each_minute_and_when_one_is_done() -> None:
+    said: list[str] = []
+    now = [1000.0]
+    progress = Progress(said.append, lambda: now[0])
+    other = "tests/unit/core/test_order.py::test_b"
+    progress.collected([UNIT, other, DEVICE, DEVICE + "x"])
+    progress.ended(UNIT)
+    assert said == []
+    now[0] += EVERY
+    progress.ended(DEVICE)
+    assert said == ["[1 min] device 1/2; unit 1/2"]
+    progress.ended(other)
+    assert said[1:] == ["[1 min] unit is done; device 1/2; unit 2/2"]

@@ -142,7 +142,7 @@ def test_a_journal_that_hangs_stops_nobody_and_is_used_again(
     began = time.monotonic()
     for index in range(5000):
         handler.emit(record("%s", "x" * 200 + str(index)))
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30
     journal.setblocking(False)
     with contextlib.suppress(BlockingIOError):
         while journal.recv(65536):
@@ -242,7 +242,7 @@ async def test_the_watchdog_is_fed_three_times_a_period_and_only_while_nothing_i
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(sd_notify.feed_watchdog, lambda: stuck, environ)
             for _ in range(3):
-                with anyio.fail_after(5):
+                with anyio.fail_after(30):
                     assert await asyncio.get_running_loop().sock_recv(manager, 100) == b"WATCHDOG=1"
             stuck = "the queue"
             await anyio.sleep(0.3)
@@ -255,7 +255,7 @@ async def test_the_watchdog_is_fed_three_times_a_period_and_only_while_nothing_i
             with pytest.raises(BlockingIOError):
                 manager.recv(100)
             stuck = ""
-            with anyio.fail_after(5):
+            with anyio.fail_after(30):
                 assert await asyncio.get_running_loop().sock_recv(manager, 100) == b"WATCHDOG=1"
             tasks.cancel_scope.cancel()
     assert [record.getMessage() for record in caplog.records] == [
@@ -264,5 +264,5 @@ async def test_the_watchdog_is_fed_three_times_a_period_and_only_while_nothing_i
 
 
 async def test_without_a_watchdog_nothing_is_fed() -> None:
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         await sd_notify.feed_watchdog(lambda: "", {})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
 import functools
 import socket
@@ -18,13 +19,22 @@ from harmony_agent.adapters.clock import SystemClock, _Timex
 from harmony_agent.adapters.host import AlreadyRunning, StateLock
 
 
+async def listens(home: Path) -> None:
+    """Wait until somebody listens there."""
+    async with asyncio.timeout(60):
+        while True:
+            with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as peer:
+                peer.connect(str(home / status_socket.NAME))
+                return
+            await asyncio.sleep(0.005)
+
+
 @pytest.fixture
 async def answers(tmp_path: Path) -> AsyncIterator[list[object]]:
     """An agent that answers with the last of this list."""
     said: list[object] = [{"ok": True}]
     task = asyncio.create_task(status_socket.serve(tmp_path, lambda: said[-1]))
-    while not (tmp_path / status_socket.NAME).exists():
-        await asyncio.sleep(0)
+    await listens(tmp_path)
     yield said
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -67,7 +77,7 @@ async def test_the_socket_of_a_killed_agent_is_replaced_and_ours_goes_with_us(
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(tmp_path / status_socket.NAME))
     task = asyncio.create_task(status_socket.serve(tmp_path, lambda: 1))
-    await asyncio.sleep(0.05)
+    await listens(tmp_path)
     assert await asyncio.to_thread(status_socket.ask, tmp_path) == 1
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -143,18 +153,22 @@ def test_the_kernels_structure_has_its_size() -> None:
     assert ctypes.sizeof(_Timex) >= 208 - (0 if ctypes.sizeof(ctypes.c_long) == 8 else 80)
 
 
-async def test_the_socket_is_made_again_with_its_directory(tmp_path: Path) -> None:
+async def test_the_socket_is_made_again_with_its_directory(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     home, anew = tmp_path / "state", asyncio.Event()
     home.mkdir()
     task = asyncio.create_task(status_socket.serve(home, lambda: 1, anew))
-    await asyncio.sleep(0.05)
+    await listens(home)
     (home / status_socket.NAME).unlink()
     home.rmdir()
     anew.set()  # too early: there is nothing to listen in, and nobody is stopped by that
-    await asyncio.sleep(0.05)
+    async with asyncio.timeout(60):
+        while "cannot listen" not in caplog.text:
+            await asyncio.sleep(0.005)
     home.mkdir()
     anew.set()
-    await asyncio.sleep(0.05)
+    await listens(home)
     assert await asyncio.to_thread(status_socket.ask, home) == 1
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
