@@ -23,6 +23,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from harmony_agent.adapters import status_socket
+from harmony_agent.adapters.posix.atomic import AtomicWrite, in_directory
 from harmony_agent.settings import DEFAULT_PATH, Settings
 from scores.bundle import MAX_BYTES, Bundle, InvalidBundle, decode
 from scores.toml import read_toml
@@ -229,24 +230,17 @@ def _spelt(value: Any) -> str:
 
 
 def put(file: File, group: int) -> None:
-    """Write it beside, durably, with its owner, and rename. Raises OSError."""
+    """Write it atomically, with its owner. Raises OSError."""
     FOLDER.mkdir(mode=0o750, exist_ok=True)
-    folder = os.open(FOLDER, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    beside = f".{file.path.name}.new"
-    try:
-        fd = os.open(
-            beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600, dir_fd=folder
-        )
-        with os.fdopen(fd, "wb") as out:
-            out.write(file.data)
-            out.flush()
-            os.fchown(fd, 0, group)
-            os.fchmod(fd, _MODE)
-            os.fsync(fd)
-        os.replace(beside, file.path.name, src_dir_fd=folder, dst_dir_fd=folder)
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    with (
+        in_directory(str(FOLDER.parent)) as above,
+        in_directory(FOLDER.name, above) as folder,
+        AtomicWrite(folder, file.path.name) as new,
+    ):
+        new.write(file.data)
+        os.fchown(new.fd, 0, group)
+        os.fchmod(new.fd, _MODE)
+        new.replace()
 
 
 def _start(*, other_updater: bool) -> None:

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from harmony_agent.adapters.files.atomic_write import Changed
 from harmony_agent.adapters.files.local_files import LocalFiles
+from harmony_agent.adapters.files.node_write import Changed
 from harmony_agent.adapters.posix import executor
 from harmony_agent.adapters.posix.safe_path import Abandoned, Job, MissingParents, PathRefused
 from harmony_agent.core.reconciler import Key, OwnershipRecord

@@ -17,9 +17,10 @@ import pytest
 from harmony_agent.adapters.files import read as filelook
 from harmony_agent.adapters.files.local_files import LocalFiles
 from harmony_agent.adapters.posix import syscalls
+from harmony_agent.adapters.posix.atomic import temp_name
 from harmony_agent.adapters.posix.executor import BoundedExecutor
 from harmony_agent.adapters.posix.inotify import Watcher
-from harmony_agent.adapters.posix.safe_path import Job, temp_name
+from harmony_agent.adapters.posix.safe_path import Job
 from harmony_agent.core.errors import Transient
 from harmony_agent.topology.files import MAX_READ, Attributes, FileSpec, ObjectStat, PathQuery
 

@@ -13,12 +13,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
-from harmony_agent.adapters.files.atomic_write import Changed, check
+from harmony_agent.adapters.files.node_write import Changed, check
 from harmony_agent.adapters.files.read import open_file, read_digest
-from harmony_agent.adapters.posix.safe_path import Job, ParentDir, fingerprint, sync
+from harmony_agent.adapters.posix.atomic import (
+    AtomicWrite,
+    in_directory,
+    make_directory,
+    sync,
+    temp_name,
+)
+from harmony_agent.adapters.posix.safe_path import Job, ParentDir, fingerprint
 from harmony_agent.topology.files import StatFingerprint
 
-_CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_NAME: Final = "former"
+_FORMER_SUFFIX: Final = "~"
+"""Suffix of an unfinished copy of an older agent."""
 
 
 class Backups:
@@ -26,7 +35,7 @@ class Backups:
 
     def __init__(self, state_dir: str) -> None:
         self._state_dir = state_dir
-        self._directory = os.path.join(state_dir, "former")
+        self._directory = os.path.join(state_dir, _NAME)
 
     def has(self, backup: str) -> bool:
         """Return whether there is a copy of this name; "" names none."""
@@ -35,18 +44,25 @@ class Backups:
     def back_up(
         self, place: ParentDir, backup: str, digest: str, expect: StatFingerprint, job: Job
     ) -> None:
-        """Copy the file at `place`. Raises Changed where it isn't as expected, OSError; then there
-        is no new copy.
+        """Copy the file at `place`.
+
+        Raises Changed if it isn't as expected, and OSError. There is no new copy then.
         """
         status = check(place, expect)
-        source = open_file(place, status) if status is not None else -1
-        try:
-            self._copy(source, backup, digest, job)
+        if status is None:
+            raise Changed
+        source = open_file(place, status)
+
+        def unchanged() -> None:
             if fingerprint(os.fstat(source)) != expect:
                 raise Changed
-            with self._open() as directory:
-                os.rename(backup + "~", backup, src_dir_fd=directory, dst_dir_fd=directory)
-                sync(directory)
+
+        try:
+            with self._open() as directory, AtomicWrite(directory, backup) as copy:
+                if read_digest(source, job, copy.write) != digest:
+                    raise Changed
+                _may_give_back(source, copy.fd)
+                copy.replace(unchanged)
         finally:
             os.close(source)
 
@@ -54,16 +70,11 @@ class Backups:
         """Give a file to these and take it back: what can't be given couldn't be put back. Raises
         OSError.
         """
-        with self._open() as directory:
-            name = f"owner-{threading.get_ident()}~"
-            fd = os.open(name, _CREATE, 0o600, dir_fd=directory)
-            try:
-                ours = os.fstat(fd)
-                if (uid, gid) != (ours.st_uid, ours.st_gid):
-                    os.fchown(fd, uid, gid)
-            finally:
-                os.close(fd)
-                os.unlink(name, dir_fd=directory)
+        name = f"owner-{threading.get_ident()}"
+        with self._open() as directory, AtomicWrite(directory, name) as trial:
+            ours = os.fstat(trial.fd)
+            if (uid, gid) != (ours.st_uid, ours.st_gid):
+                os.fchown(trial.fd, uid, gid)
 
     def read(self, backup: str) -> int:
         """A descriptor to read the copy from."""
@@ -76,54 +87,17 @@ class Backups:
         if not os.path.isdir(self._directory):
             return
         with self._open() as directory:
-            for name in (backup + "~", backup):
+            for name in (temp_name(backup), backup + _FORMER_SUFFIX, backup):
                 with suppress(FileNotFoundError):
                     os.unlink(name, dir_fd=directory)
             sync(directory)
 
-    def _copy(self, source: int, backup: str, digest: str, job: Job) -> None:
-        with self._open() as directory:
-            with suppress(FileNotFoundError):
-                os.unlink(backup + "~", dir_fd=directory)
-            copy = os.open(backup + "~", _CREATE, 0o600, dir_fd=directory)
-            try:
-                _fill(copy, source, digest, job)
-                os.fsync(copy)
-            except BaseException:
-                with suppress(OSError):
-                    os.unlink(backup + "~", dir_fd=directory)
-                raise
-            finally:
-                os.close(copy)
-
     @contextmanager
     def _open(self) -> Iterator[int]:
-        with suppress(FileExistsError):
-            os.mkdir(self._directory, 0o700)
-            above = os.open(self._state_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                sync(above)
-            finally:
-                os.close(above)
-        directory = os.open(
-            self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-        )
-        try:
-            yield directory
-        finally:
-            os.close(directory)
-
-
-def _write(fd: int, piece: bytes) -> None:
-    view = memoryview(piece)
-    while view:
-        view = view[os.write(fd, view) :]
-
-
-def _fill(copy: int, source: int, digest: str, job: Job) -> None:
-    if read_digest(source, job, lambda piece: _write(copy, piece)) != digest:
-        raise Changed
-    _may_give_back(source, copy)
+        if not os.path.isdir(self._directory):
+            make_directory(self._directory, 0o700)
+        with in_directory(self._state_dir) as above, in_directory(_NAME, above) as inside:
+            yield inside
 
 
 def _may_give_back(source: int, copy: int) -> None:

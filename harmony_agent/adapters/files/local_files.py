@@ -15,11 +15,12 @@ from typing import Final, TypeVar
 
 import anyio
 
-from harmony_agent.adapters.files.atomic_write import AtomicWrite, Rename
 from harmony_agent.adapters.files.backups import Backups
+from harmony_agent.adapters.files.node_write import NodeWrite
 from harmony_agent.adapters.files.path_cache import PathCache
 from harmony_agent.adapters.files.write import Writer
 from harmony_agent.adapters.posix import syscalls
+from harmony_agent.adapters.posix.atomic import Rename
 from harmony_agent.adapters.posix.executor import BoundedExecutor
 from harmony_agent.adapters.posix.inotify import Watcher
 from harmony_agent.adapters.posix.safe_path import Job, RootedPaths
@@ -215,7 +216,7 @@ class LocalFiles:
             self._cache.swept(path, clean=not draft.left_over)
 
     async def _fill_from_stream(
-        self, draft: AtomicWrite, path: str, node: FileSpec, fetch: Fetch
+        self, draft: NodeWrite, path: str, node: FileSpec, fetch: Fetch
     ) -> None:
         hashed = hashlib.sha256()
         held = bytearray()

@@ -11,11 +11,11 @@ import stat
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 
-from harmony_agent.adapters.files import atomic_write
-from harmony_agent.adapters.files.atomic_write import AtomicWrite, Changed, Rename
 from harmony_agent.adapters.files.backups import Backups
+from harmony_agent.adapters.files.node_write import Changed, NodeWrite, check, set_attributes
 from harmony_agent.adapters.files.path_cache import PathCache
 from harmony_agent.adapters.files.read import open_file, read_digest
+from harmony_agent.adapters.posix.atomic import Rename, discard, remove
 from harmony_agent.adapters.posix.safe_path import (
     Job,
     MissingParents,
@@ -48,15 +48,15 @@ class Writer:
                 draft.write(node.content)
             self.finish(draft, path, node, expect, job)
 
-    def draft(self, path: str, node: FileSpec) -> AtomicWrite:
+    def draft(self, path: str, node: FileSpec) -> NodeWrite:
         """Begin one whose content comes bit by bit; `finish` puts it there, and it is to be closed
         in any case.
         """
-        return AtomicWrite(self._paths, path, node, self._rename)
+        return NodeWrite(self._paths, path, node, self._rename)
 
     def finish(
         self,
-        draft: AtomicWrite,
+        draft: NodeWrite,
         path: str,
         node: FileSpec,
         expect: StatFingerprint | None,
@@ -72,7 +72,7 @@ class Writer:
             self._cache.learn(path, draft.status, node.digest)
 
     @contextmanager
-    def _drafting(self, path: str, node: FileSpec) -> Generator[AtomicWrite, None, None]:
+    def _drafting(self, path: str, node: FileSpec) -> Generator[NodeWrite, None, None]:
         draft = self.draft(path, node)
         try:
             yield draft
@@ -80,7 +80,7 @@ class Writer:
             draft.close()
             self._cache.swept(path, clean=not draft.left_over)
 
-    def _fill_from_backup(self, draft: AtomicWrite, path: str, node: FileSpec, job: Job) -> None:
+    def _fill_from_backup(self, draft: NodeWrite, path: str, node: FileSpec, job: Job) -> None:
         lost = PathError(
             "FormerLost",
             f"cannot put back {path}: its copy former/{node.backup} isn't what was kept",
@@ -100,14 +100,14 @@ class Writer:
     ) -> None:
         """Change mode and owner."""
         with self._paths.parent(path) as place:
-            if not atomic_write.set_attributes(place, attributes, expect):
+            if not set_attributes(place, attributes, expect):
                 self._copy(place, attributes, expect, job)
 
     def _copy(
         self, place: ParentDir, attributes: Attributes, expect: StatFingerprint, job: Job
     ) -> None:
         """An inode of its own for a file whose other names belong to others."""
-        old = atomic_write.check(place, expect)
+        old = check(place, expect)
         if old is None:
             raise Changed
         node = FileSpec(
@@ -128,14 +128,14 @@ class Writer:
     def remove(self, path: str, expect: StatFingerprint) -> None:
         """Take away what is there; a directory only when it is empty."""
         with suppress(MissingParents), self._changing(path) as place:
-            status = atomic_write.check(place, expect)
+            status = check(place, expect)
             if status is not None:
-                atomic_write.erase(place, status)
+                remove(place.fd, place.name, status)
 
     def sweep(self, path: str) -> None:
         """Take away what is unfinished beside it."""
         with suppress(MissingParents), self._changing(path) as place:
-            atomic_write.discard(place, place.temp)
+            discard(place.fd, place.temp)
 
     def make_parent(self, path: str, _job: Job) -> None:
         """Make a directory where nothing stands yet."""

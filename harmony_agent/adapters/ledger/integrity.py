@@ -24,9 +24,9 @@ from harmony_agent.adapters.ledger.wal import (
     connect_read_only,
     count_of,
     durable_commits,
-    sync_directory,
     tidy,
 )
+from harmony_agent.adapters.posix.atomic import sync_directory
 from scores.canonical import canonical, digest
 
 T = TypeVar("T")
@@ -82,7 +82,7 @@ def create(path: Path, table: Table[T], rows: Sequence[T]) -> tuple[WalDatabase,
         database.execute(f"PRAGMA user_version = {_VERSION}")
         _insert(opened, table, rows)
     os.rename(new, path)
-    sync_directory(path.parent)
+    sync_directory(os.fspath(path.parent))
     return WalDatabase(path), list(rows)
 
 

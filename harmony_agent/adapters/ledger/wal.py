@@ -20,6 +20,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from harmony_agent.adapters.posix.atomic import sync_directory, temp_name
+
 _COUNT: Final = "-count"
 
 
@@ -35,7 +37,7 @@ def companions(path: Path) -> list[Path]:
 
 def beside(path: Path) -> Path:
     """Path of the new database before it is renamed to `path`."""
-    return _with(path, ".new")
+    return path.with_name(temp_name(path.name))
 
 
 def count_of(path: Path) -> Path:
@@ -48,11 +50,11 @@ def _with(path: Path, suffix: str) -> Path:
 
 
 def tidy(paths: Sequence[Path]) -> None:
-    """Take away what a crash while creating left beside them."""
+    """Remove the unfinished databases of a killed agent; older agents gave another name."""
     for path in paths:
-        new = beside(path)
-        for stale in (new, *companions(new)):
-            stale.unlink(missing_ok=True)
+        for new in (beside(path), _with(path, ".new")):
+            for stale in (new, *companions(new)):
+                stale.unlink(missing_ok=True)
 
 
 class WalDatabase:
@@ -109,7 +111,7 @@ class WalDatabase:
         if durable_commits(self._path) is None:
             self.counted(0)
             os.fsync(self._count)
-            sync_directory(self._path.parent)
+            sync_directory(os.fspath(self._path.parent))
         mode = self.database.execute("PRAGMA journal_mode = WAL").fetchone()[0]
         self._log = (
             mode == "wal"
@@ -178,12 +180,3 @@ def durable_commits(path: Path) -> int | None:
         return int(text, 16) if len(text) == len(_counted(0)) else None
     except (OSError, ValueError):
         return None
-
-
-def sync_directory(folder: Path) -> None:
-    """Make creations, renames and removals in a directory durable."""
-    directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)

@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 
 import anyio
 
-from harmony_agent.adapters.files.atomic_write import Changed
+from harmony_agent.adapters.files.node_write import Changed
 from harmony_agent.adapters.posix.safe_path import (
     Abandoned,
     Job,

@@ -18,7 +18,7 @@ from contextlib import suppress
 from typing import Final
 
 from harmony_agent.adapters.posix import syscalls
-from harmony_agent.adapters.posix.safe_path import is_temp
+from harmony_agent.adapters.posix.atomic import is_temp
 
 _log = logging.getLogger(__name__)
 _EVENT: Final = struct.Struct("iIII")

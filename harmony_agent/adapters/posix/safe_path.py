@@ -9,7 +9,6 @@ Nothing is changed here.
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import stat
 from collections.abc import Iterator, Sequence
@@ -18,7 +17,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from harmony_agent.adapters.posix import syscalls
-from harmony_agent.topology.files import TEMP_PREFIX, TEMP_SUFFIX, PathError, StatFingerprint
+from harmony_agent.adapters.posix.atomic import status_of, sync, temp_name
+from harmony_agent.topology.files import PathError, StatFingerprint
 
 _WALK: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LIST: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -70,43 +70,16 @@ class ParentDir:
 
     @property
     def temp(self) -> str:
-        """The name beside it under which something unfinished stands: always the same, so that it
-        is found again.
-        """
+        """The name of an unfinished object beside it."""
         return temp_name(self.path)
 
     def stat(self, name: str | None = None) -> os.stat_result | None:
         """Status of the object itself, links not followed. None if there is none."""
-        try:
-            return os.stat(name or self.name, dir_fd=self.fd, follow_symlinks=False)
-        except FileNotFoundError:
-            return None
+        return status_of(self.fd, name or self.name)
 
     def sync(self) -> None:
         """Make the directory's entries durable."""
         sync(self.fd)
-
-
-def sync(fd: int) -> None:
-    """fsync, where the descriptor and the file system let that be asked for."""
-    try:
-        os.fsync(fd)
-    except OSError as error:
-        if error.errno not in (
-            errno.EBADF,
-            errno.EINVAL,
-        ):  # O_PATH, as permissions allowed no more; no fsync there
-            raise
-
-
-def temp_name(path: str) -> str:
-    """The name for what is unfinished beside `path`."""
-    return TEMP_PREFIX + hashlib.sha256(os.fsencode(path)).hexdigest()[:16] + TEMP_SUFFIX
-
-
-def is_temp(name: str) -> bool:
-    """Return whether it is a name that only an agent gives."""
-    return name.startswith(TEMP_PREFIX) and name.endswith(TEMP_SUFFIX)
 
 
 def fingerprint(status: os.stat_result) -> StatFingerprint:

@@ -8,51 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
+from harmony_agent.adapters.posix.atomic import AtomicWrite, Check
 from harmony_agent.core.errors import Transient
 
-Check = Callable[[], None]
-"""Called before a change becomes visible; raises where it took too long to go on with it."""
-_UNFINISHED: Final = (".harmony-", ".new")
 _NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
-
-
-def is_unfinished(entry: str) -> bool:
-    """Return whether it is what a killed agent left half written."""
-    return entry.startswith(_UNFINISHED[0]) and entry.endswith(_UNFINISHED[1])
-
-
-def make_directory(path: str) -> None:
-    """Make a directory and those above it that are missing, durably."""
-    above = os.path.dirname(path)
-    if not os.path.isdir(above):
-        make_directory(above)
-    with contextlib.suppress(FileExistsError):
-        os.mkdir(path, 0o755)
-    with opened(above) as parent:
-        os.fsync(parent)
-
-
-def open_directory(path: str, within: int | None = None) -> int:
-    """A descriptor of a directory, by name within another where that is given."""
-    # The last component may be a link where it is the administrator's own choice of directory,
-    # never below that.
-    follow = 0 if within is None else os.O_NOFOLLOW
-    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | follow, dir_fd=within)
-
-
-@contextlib.contextmanager
-def opened(path: str, within: int | None = None) -> Iterator[int]:
-    """The same for a `with`."""
-    directory = open_directory(path, within)
-    try:
-        yield directory
-    finally:
-        os.close(directory)
 
 
 def names_in(path: str) -> list[str]:
@@ -77,53 +40,22 @@ def fingerprint_of(status: os.stat_result) -> tuple[int, ...]:
     return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
-def _unfinished(entry: str) -> str:
-    # Of a fixed length, for a unit's name may leave no room; the same every time, so that a
-    # leftover is found again.
-    return f"{_UNFINISHED[0]}{hashlib.sha256(entry.encode()).hexdigest()[:16]}{_UNFINISHED[1]}"
-
-
 def put_file(
     folder: int, entry: str, content: bytes, mode: int, check: Check, *, to_root: bool = False
 ) -> None:
-    """Write beside, give it to root if asked to, fsync, rename, fsync the directory. Leaves nothing
-    when it fails.
-    """
-    beside = _unfinished(entry)
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(beside, dir_fd=folder)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    try:
-        with open(os.open(beside, flags, 0o600, dir_fd=folder), "wb") as file:
-            file.write(content)
-            file.flush()
-            if to_root:
-                os.fchown(file.fileno(), 0, 0)
-            os.fchmod(file.fileno(), mode)
-            os.fsync(file.fileno())
-        check()
-        os.rename(beside, entry, src_dir_fd=folder, dst_dir_fd=folder)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(beside, dir_fd=folder)
-        raise
-    os.fsync(folder)
+    """Write a file atomically; with `to_root`, root owns it."""
+    with AtomicWrite(folder, entry) as file:
+        file.write(content)
+        if to_root:
+            os.fchown(file.fd, 0, 0)
+        os.fchmod(file.fd, mode)
+        file.replace(check)
 
 
 def put_link(folder: int, entry: str, target: str, check: Check) -> None:
-    """The same for a symbolic link."""
-    beside = _unfinished(entry)
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(beside, dir_fd=folder)
-    os.symlink(target, beside, dir_fd=folder)
-    try:
-        check()
-        os.rename(beside, entry, src_dir_fd=folder, dst_dir_fd=folder)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(beside, dir_fd=folder)
-        raise
-    os.fsync(folder)
+    """Make a symbolic link atomically."""
+    with AtomicWrite(folder, entry, "symlink", target) as link:
+        link.replace(check)
 
 
 @contextlib.contextmanager

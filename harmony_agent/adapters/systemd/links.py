@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from harmony_agent.adapters.systemd.disk import Check, make_directory, naming, opened, put_link
+from harmony_agent.adapters.posix.atomic import Check, in_directory, make_directory, sync_directory
+from harmony_agent.adapters.systemd.disk import naming, put_link
 
 LINK_DIRECTORIES: Final = (".wants", ".requires", ".upholds")
 _RACY_NS: Final = 100_000_000
@@ -69,14 +70,14 @@ class UnitLinks:
             with naming("remove", path), contextlib.suppress(FileNotFoundError):
                 check()
                 os.unlink(path)
-                _sync(os.path.dirname(path))
+                sync_directory(os.path.dirname(path))
         for path, target in links.items():
             folder, _, entry = path.rpartition("/")
             if now.get(path) == target or (os.path.lexists(path) and not os.path.islink(path)):
                 continue
             with naming("link", path):
                 make_directory(folder)
-                with opened(folder) as inside:
+                with in_directory(folder) as inside:
                     put_link(inside, entry, target, check)
         for folder in {os.path.dirname(path) for path in now.keys() - links.keys()}:
             if folder.endswith(LINK_DIRECTORIES):
@@ -108,8 +109,3 @@ class UnitLinks:
                 folder.about.setdefault(name, {})[entry.path] = target
         elif entry.name.endswith(LINK_DIRECTORIES):
             folder.folders.append(entry.path)
-
-
-def _sync(folder: str) -> None:
-    with opened(folder) as inside:
-        os.fsync(inside)

@@ -17,22 +17,27 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from harmony_agent.adapters.systemd.disk import (
+from harmony_agent.adapters.posix.atomic import (
     Check,
+    in_directory,
+    is_temp,
+    make_directory,
+    open_directory,
+    sync,
+    sync_directory,
+)
+from harmony_agent.adapters.systemd.disk import (
     failed,
     fingerprint_of,
-    is_unfinished,
-    make_directory,
     names_in,
     naming,
-    open_directory,
-    opened,
     put_file,
     put_link,
     read_file,
 )
 from harmony_agent.adapters.systemd.links import UnitLinks, pulls_in
 from harmony_agent.core.errors import Transient
+from harmony_agent.topology.files import TEMP_PREFIX
 from harmony_agent.topology.units import OTHER, UNREADABLE
 
 _MOST_DIGESTS: Final = 4096
@@ -165,7 +170,7 @@ class UnitFiles:
             if folder != self.directory and not folder.endswith(".d"):
                 continue
             for entry in names_in(folder):
-                if is_unfinished(entry):
+                if _is_unfinished(entry):
                     with contextlib.suppress(OSError):
                         os.unlink(f"{folder}/{entry}")
         self._swept = True
@@ -190,7 +195,7 @@ class UnitFiles:
             self._folder(place) as folder,
         ):
             os.unlink(os.path.basename(place), dir_fd=folder)
-            os.fsync(folder)
+            sync(folder)
         self._drop_empty(place)
 
     def keep(self, name: str, place: str, keep: str, check: Check) -> None:
@@ -215,7 +220,7 @@ class UnitFiles:
             if kind == "link":
                 put_link(folder, os.path.basename(place), value, check)
             else:
-                with opened(f"{self._keep}/{name}") as kept:
+                with in_directory(f"{self._keep}/{name}") as kept:
                     content, mode = read_file(value, kept), _mode(value, kept)
                 put_file(
                     folder, os.path.basename(place), content, mode, check, to_root=self._to_root
@@ -245,9 +250,9 @@ class UnitFiles:
     def _drop_empty(self, place: str) -> None:
         folder, slash, _ = place.rpartition("/")
         if slash:
-            with contextlib.suppress(OSError), opened(self.directory) as directory:
-                os.rmdir(folder, dir_fd=directory)
-                os.fsync(directory)
+            with contextlib.suppress(OSError), in_directory(self.directory) as top:
+                os.rmdir(folder, dir_fd=top)
+                sync(top)
 
     def _aside(self, name: str, place: str, keep: str, check: Check) -> None:
         if not keep:
@@ -259,14 +264,11 @@ class UnitFiles:
             value = hashlib.sha256(content).hexdigest()
             if f"sha256:{value}" != keep:
                 raise Transient("ChangedMeanwhile", f"cannot keep {place}: it was changed just now")
-            os.makedirs(f"{self._keep}/{name}", mode=0o700, exist_ok=True)
-            with opened(f"{self._keep}/{name}") as kept:
-                put_file(
-                    kept, value, content, mode, check
-                )  # behind a directory that only the agent may enter
-            for above in (self._keep, os.path.dirname(self._keep)):
-                with opened(above) as parent:
-                    os.fsync(parent)
+            make_directory(f"{self._keep}/{name}", 0o700)
+            with in_directory(f"{self._keep}/{name}") as kept:
+                # Its mode stays: only the agent may enter the directory.
+                put_file(kept, value, content, mode, check)
+            sync_directory(os.path.dirname(self._keep))  # an agent that was killed made it, perhaps
 
     @contextlib.contextmanager
     def _folder(self, place: str, *, make: bool = False) -> Iterator[int]:
@@ -275,19 +277,25 @@ class UnitFiles:
         """
         if make and not os.path.isdir(self.directory):
             make_directory(self.directory)
-        with opened(self.directory) as directory:
+        with in_directory(self.directory) as top:
             folder, slash, _ = place.rpartition("/")
             if not slash:
-                yield directory
+                yield top
                 return
             if make:
                 with contextlib.suppress(FileExistsError):
-                    os.mkdir(folder, 0o755, dir_fd=directory)
+                    os.mkdir(folder, 0o755, dir_fd=top)
                     if self._to_root:
-                        os.chown(folder, 0, 0, dir_fd=directory, follow_symlinks=False)
-                    os.fsync(directory)
-            with opened(folder, directory) as inside:
+                        os.chown(folder, 0, 0, dir_fd=top, follow_symlinks=False)
+                    sync(top)
+            with in_directory(folder, top) as inside:
                 yield inside
+
+
+def _is_unfinished(entry: str) -> bool:
+    """Return whether a killed agent left it half written; older agents gave another name."""
+    former = entry.startswith(TEMP_PREFIX) and entry.endswith(".new")
+    return former or is_temp(entry)
 
 
 def _mode(entry: str, folder: int) -> int:

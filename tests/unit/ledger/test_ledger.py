@@ -283,3 +283,11 @@ def test_after_any_history_the_ledger_holds_what_it_should(
 
     asyncio.run(write())
     assert known(place) == ([], [model[name] for name in sorted(model)])
+
+
+def test_what_an_older_agent_left_unfinished_goes(tmp_path: Path) -> None:
+    place = build(tmp_path)
+    for name in ("ledger.db.new", "ledger.db.new-wal", "manifests.db.new"):
+        (place / name).write_bytes(b"half")
+    assert known(place) == (MANIFESTS, RECORDS)
+    assert not list(place.glob("*.new*"))
