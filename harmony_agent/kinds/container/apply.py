@@ -1,15 +1,15 @@
 """Container: takes the steps that the plan asks for, each safe to repeat, and records what later
 steps lean on.
 
-What is recorded before a step says that it may have been taken; see the facts in
-`harmony_agent.kinds.container`.
+What is recorded before a step says that it may have been taken; see `facts`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, assert_never
+from dataclasses import replace
+from typing import assert_never
 
 from harmony_agent.core.errors import Transient
 from harmony_agent.kinds.container import payload as made_of
@@ -31,7 +31,8 @@ from harmony_agent.kinds.container.actions import (
     Unpause,
 )
 from harmony_agent.kinds.container.create import Creator
-from harmony_agent.kinds.container.facts import ContainerFacts
+from harmony_agent.kinds.container.facts import InitProgress, PreviousContainer
+from harmony_agent.kinds.container.records import ContainerRecords
 from harmony_agent.topology.containers import Containers, ContainerState, EngineRefused
 
 
@@ -39,14 +40,10 @@ class Applier:
     """Changes one device's containers."""
 
     def __init__(
-        self, containers: Containers, creator: Creator, facts_of: ContainerFacts, boot_id: str
+        self, containers: Containers, creator: Creator, records: ContainerRecords, boot_id: str
     ) -> None:
-        self._containers, self._creator, self._facts, self._boot_id = (
-            containers,
-            creator,
-            facts_of,
-            boot_id,
-        )
+        self._containers, self._creator, self._records = containers, creator, records
+        self._boot_id = boot_id
         self._mended: set[str] = set()
 
     def batch_end(self, name: str) -> None:
@@ -66,6 +63,7 @@ class Applier:
             raise Transient(reason, f"cannot {verb} {action.name}: {words}") from None
 
     async def _apply(self, action: ContainerAction) -> None:  # noqa: PLR0912  # one case an action
+        facts = self._records.facts(action.name)
         match action:
             case EnsureImage(name=name, image=image):
                 await self._creator.ensure_image(name, image)
@@ -74,22 +72,23 @@ class Applier:
             case Remember(name=name, id=ident):
                 await self._creator.remember(name, ident)
             case Conclude(name=name, run=run):
-                await self._facts.note(name, concluded=run)
+                await self._records.note(name, replace(facts, concluded=run))
             case Start():
                 await self._start(action)
             case Restart(name=name, id=ident, run=run):
-                await self._facts.note(name, token=self._facts.token(name), **{"from": run})
-                await self._containers.restart(ident, self._facts.grace(name))
+                token = self._records.token(name)
+                await self._records.note(name, replace(facts, token=token, restart_from_run=run))
+                await self._containers.restart(ident, self._records.grace(name))
             case Stop(name=name, id=ident, paused=paused):
-                await self._stop(ident, self._facts.grace(name), paused=paused)
+                await self._stop(ident, self._records.grace(name), paused=paused)
             case Unpause(id=ident):
                 await self._containers.unpause(ident)
             case Rename(name=name, id=ident):
                 await self._containers.rename(ident, name)
             case Remove(name=name, id=ident, paused=paused):
-                await self._remove(ident, self._facts.grace(name), paused=paused)
+                await self._remove(ident, self._records.grace(name), paused=paused)
             case RunInit(name=name, init=init, id=ident):
-                await self._facts.note(name, boot=self._boot_id)
+                await self._records.note(name, replace(facts, boot=self._boot_id))
                 await self._creator.run_init(name, init, ident)
             case EndInit():
                 await self._end_init(action)
@@ -102,17 +101,17 @@ class Applier:
 
     async def restart(self, name: str) -> None:
         """Restart it for its liveness probe, counted first."""
-        facts = self._facts.facts(name)
+        facts = self._records.facts(name)
         try:
-            await self._facts.note(name, restarts=facts.get("restarts", 0) + 1)
-            await self._containers.restart(self._facts.id(name), self._facts.grace(name))
+            await self._records.note(name, replace(facts, restarts=(facts.restarts or 0) + 1))
+            await self._containers.restart(self._records.id(name), self._records.grace(name))
         except EngineRefused as refusal:
             words = await self._words(name, refusal)
             raise Transient("RestartFailed", f"cannot restart {name}: {words}") from None
 
     async def _words(self, name: str, refusal: EngineRefused) -> str:
         """Podman's words, where it is known what they must not repeat."""
-        spec = self._facts.spec(name)
+        spec = self._records.spec(name)
         if spec is None:
             return f"podman refused (status {refusal.status}); its own log says why"
         try:
@@ -124,19 +123,17 @@ class Applier:
     # Running.
 
     async def _start(self, action: Start) -> None:
-        name, facts = action.name, self._facts.facts(action.name)
-        changes: dict[str, Any] = {
-            "boot": self._boot_id,
-            "token": self._facts.token(name),
-            "from": action.run,
-        }
-        if action.ended and facts.get("ended") != action.ended:
-            changes |= {
-                "restarts": facts.get("restarts", 0) + 1,
-                "ended": action.ended,
-                "exit_code": action.exit_code,
-            }
-        await self._facts.note(name, **changes)
+        name, facts = action.name, self._records.facts(action.name)
+        token = self._records.token(name)
+        new = replace(facts, boot=self._boot_id, token=token, restart_from_run=action.run)
+        if action.ended and facts.ended != action.ended:
+            new = replace(
+                new,
+                restarts=(facts.restarts or 0) + 1,
+                ended=action.ended,
+                exit_code=action.exit_code,
+            )
+        await self._records.note(name, new)
         try:
             await self._containers.start(action.id)
         except EngineRefused as refusal:
@@ -172,7 +169,9 @@ class Applier:
 
     async def _end_init(self, action: EndInit) -> None:
         if not action.failure:
-            await self._facts.note(action.name, inits={"main": action.main, "done": action.done})
+            facts = self._records.facts(action.name)
+            inits = InitProgress(action.main, action.done)
+            await self._records.note(action.name, replace(facts, inits=inits))
         await self._remove(action.id, 0, paused=False)
         if action.failure:
             raise Transient(
@@ -185,29 +184,32 @@ class Applier:
         state = await self._containers.inspect(action.id)
         if state is None:
             return
-        former = self._facts.facts(action.name).get("former") or {}
-        if former.get("id") != action.id or former.get("back"):
-            await self._facts.note(action.name, former=former_facts(state))
+        facts = self._records.facts(action.name)
+        if facts.owed != action.id:
+            await self._records.note(action.name, replace(facts, former=previous(state)))
         await self._stop(action.id, state.stop_timeout, paused=state.state == "paused")
         await self._containers.rename(action.id, made_of.former_name(action.name, action.id))
 
     async def _restore(self, name: str) -> None:
-        former = self._facts.facts(name).get("former") or {}
-        state = await self._containers.inspect(former["id"]) if former else None
+        former = self._records.facts(name).former
+        if former is None:
+            return
+        state = await self._containers.inspect(former.id)
         if state is not None:
             if state.name != name:
                 await self._containers.rename(state.id, name)
-            if former["running"] and state.state in ("created", "exited"):
+            if former.running and state.state in ("created", "exited"):
                 await self._containers.start(state.id)
-            elif not former["running"] and state.state not in ("created", "exited"):
+            elif not former.running and state.state not in ("created", "exited"):
                 await self._stop(state.id, state.stop_timeout, paused=state.state == "paused")
         # Its id stays recorded: with our labels, it would be taken for ours at the next look.
-        await self._facts.note(name, former={**former, "back": True} if former else None)
+        facts = self._records.facts(name)
+        await self._records.note(name, replace(facts, former=replace(former, back=True)))
 
 
-def former_facts(state: ContainerState) -> dict[str, Any]:
+def previous(state: ContainerState) -> PreviousContainer:
     """Collect the facts of an adopted container."""
-    return {"id": state.id, "running": state.state in ("running", "paused", "stopping")}
+    return PreviousContainer(state.id, state.state in ("running", "paused", "stopping"))
 
 
 _FAILURES: Mapping[type, tuple[str, str]] = {

@@ -1,21 +1,23 @@
 """Container: gets images, reads env files and creates containers, so that a crash between any two
 steps is seen later.
 
-An id is known only after the creation: before it, `id` is recorded as "", and what then has our
+An id is known only after the creation: before it, the id is recorded as "", and what then has our
 labels is ours.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from harmony_agent.core.errors import Transient
 from harmony_agent.core.reconciler import Desired
 from harmony_agent.kinds.container import payload as made_of
-from harmony_agent.kinds.container.facts import ContainerFacts
+from harmony_agent.kinds.container.facts import Pulled
 from harmony_agent.kinds.container.plan import WATCHED
 from harmony_agent.kinds.container.policy import MountGuard
+from harmony_agent.kinds.container.records import ContainerRecords
 from harmony_agent.topology.containers import (
     Containers,
     ContainerState,
@@ -33,24 +35,25 @@ class Creator:
         self,
         containers: Containers,
         env_files: EnvFiles,
-        facts_of: ContainerFacts,
+        records: ContainerRecords,
         guard: MountGuard,
         *,
         device: str,
         pull_timeout: float,
     ) -> None:
-        self._containers, self._env_files, self._facts = containers, env_files, facts_of
+        self._containers, self._env_files, self._records = containers, env_files, records
         self._guard, self._device, self._pull_timeout = guard, device, pull_timeout
 
     async def ensure_image(self, name: str, image: str) -> None:
         """Have `image` here, as `pull` says; ``always`` means once for a spec, not for each
         container made of it.
         """
-        desired: Desired[Container] | None = self._facts.store.desired(name)
+        desired = self._records.desired(name)
         if desired is None:
             return
-        pulled = self._facts.facts(name).get("pulled") or {}
-        images = pulled.get("images", []) if pulled.get("digest") == desired.digest else []
+        pulled = self._records.facts(name).pulled
+        known = pulled is not None and pulled.digest == desired.digest
+        images = pulled.images if pulled is not None and known else ()
         fresh = desired.spec.pull == "always" and image not in images
         if not fresh and await self._containers.image(image) is not None:
             return
@@ -64,9 +67,8 @@ class Creator:
                 "PullFailed", f"cannot pull {image}: podman said no error, but there is no image"
             )
         if desired.spec.pull == "always":
-            await self._facts.note(
-                name, pulled={"digest": desired.digest, "images": [*images, image]}
-            )
+            done = Pulled(desired.digest, (*images, image))
+            await self._records.note(name, replace(self._records.facts(name), pulled=done))
 
     async def _image(self, image: str) -> Image:
         found = await self._containers.image(image)
@@ -103,7 +105,7 @@ class Creator:
 
     async def create(self, name: str) -> None:
         """Create the container that is wanted; its name must be free."""
-        desired: Desired[Container] | None = self._facts.store.desired(name)
+        desired = self._records.desired(name)
         if desired is None:
             return
         spec = desired.spec
@@ -111,15 +113,22 @@ class Creator:
         digests, variables = await self.read_env(spec)
         label = made_of.spec_label(spec, digests)
         image = await self._image(spec.image)
-        fresh: Mapping[str, Any] = {}
-        if self._facts.facts(name).get("label") != label:
-            fresh = {"restarts": 0, "exit_code": None, "ended": None}
-        token = {"token": desired.restart_token, "from": ""}
-        await self._facts.note(name, id="", label=label, made=None, inits=None, **token, **fresh)
+        await self._note_creation(name, desired, label)
         made = made_of.payload(spec, self._labels(desired, label), image, variables)
         ident = await self._create_once(name, made)
         state = await self._containers.inspect(ident)
-        await self._facts.note(name, id=ident, made=_made(spec, state))
+        await self._records.note(
+            name, replace(self._records.facts(name), id=ident, made=_made(spec, state))
+        )
+
+    async def _note_creation(self, name: str, desired: Desired[Container], label: str) -> None:
+        """Record that one is about to be created; of another spec, nothing was counted yet."""
+        facts = self._records.facts(name)
+        if facts.label != label:
+            facts = replace(facts, restarts=0, exit_code=None, ended=None)
+        token = desired.restart_token
+        facts = replace(facts, id="", label=label, made=None, inits=None, token=token)
+        await self._records.note(name, replace(facts, restart_from_run=""))
 
     async def _create_once(self, name: str, payload: Mapping[str, Any]) -> str:
         """Create; where only the storage still holds the name, clear that once."""
@@ -141,14 +150,18 @@ class Creator:
 
     async def remember(self, name: str, ident: str) -> None:
         """It is ours by its labels, and made from the wanted spec."""
-        state, spec = await self._containers.inspect(ident), self._facts.spec(name)
-        if state is not None and spec is not None:
-            label = state.labels.get(made_of.SPEC)
-            await self._facts.note(name, id=ident, label=label, made=_made(spec, state))
+        state, spec = await self._containers.inspect(ident), self._records.spec(name)
+        if state is None or spec is None:
+            return
+        facts = self._records.facts(name)
+        label = state.labels.get(made_of.SPEC)
+        await self._records.note(
+            name, replace(facts, id=ident, label=label, made=_made(spec, state))
+        )
 
     async def run_init(self, name: str, init: str, ident: str) -> None:
         """Create the init container, unless it is `ident`, and start it."""
-        desired: Desired[Container] | None = self._facts.store.desired(name)
+        desired = self._records.desired(name)
         wanted = (
             [one for one in desired.spec.init_containers if one.name == init]
             if desired is not None

@@ -1,58 +1,115 @@
-"""Container: what the ledger says of one, and what is wanted of it, as the steps need it."""
+"""Facts of a container in the ledger, as JSON and typed. Ids, digests and numbers; never a value of
+its environment.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
-from harmony_agent.core.errors import Transient
-from harmony_agent.core.reconciler import KindView
-from scores.container import Container
+from harmony_agent.core.reconciler import Facts, OwnershipRecord
 
 DEFAULT_GRACE: Final = 10
 
 
+@dataclass(frozen=True, slots=True)
+class PreviousContainer:
+    """The container that was adopted, and whether it ran. `back`: it was put back."""
+
+    id: str
+    running: bool
+    back: bool = False
+
+    def json(self) -> dict[str, Any]:
+        """As the ledger keeps it."""
+        return {"id": self.id, "running": self.running} | ({"back": True} if self.back else {})
+
+
+@dataclass(frozen=True, slots=True)
+class InitProgress:
+    """Number of init containers that ended well for the container `main`."""
+
+    main: str
+    done: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """The images that ``pull: always`` has fetched for the spec of this digest."""
+
+    digest: str
+    images: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ContainerFacts:
-    """The store, in the words of this kind."""
+    """The ledger's facts. None is a fact that isn't known.
 
-    def __init__(self, store: KindView) -> None:
-        self.store = store
+    `id` is "" while the container is being created: what then has our labels is ours. `label` is
+    what it was made from, `made` its changeable fields right after that. `boot` is the one in which
+    it was last started. `restarts` counts, and `exit_code` and `ended` name the run that was
+    counted last; `concluded` is the run that was its last. `token` is the restart token that was
+    acted on, and `restart_from_run` the run that was there then: while it still is, the restart did
+    not happen. `grace` is in seconds, for removal.
+    """
 
-    def facts(self, name: str) -> dict[str, Any]:
-        """Facts of `name` in the ledger."""
-        record = self.store.record(name)
-        return dict(record.facts) if record is not None else {}
+    id: str | None = None
+    label: str | None = None
+    made: Mapping[str, str] | None = None
+    boot: str | None = None
+    restarts: int | None = None
+    exit_code: int | None = None
+    ended: str | None = None
+    concluded: str | None = None
+    token: str = ""
+    restart_from_run: str = ""
+    inits: InitProgress | None = None
+    grace: int | None = None
+    former: PreviousContainer | None = None
+    pulled: Pulled | None = None
 
-    async def note(self, name: str, **changes: Any) -> None:
-        """Record changes, unless they are recorded already; None takes a fact away."""
-        facts = self.facts(name)
-        changed = {key: value for key, value in (facts | changes).items() if value is not None}
-        if changed != facts:
-            await self.store.note(name, changed)
+    @property
+    def owed(self) -> str | None:
+        """The id of a container that was adopted and is still to be put back."""
+        return self.former.id if self.former is not None and not self.former.back else None
 
-    def id(self, name: str) -> str:
-        """Return the recorded id. Raises Transient if there is none."""
-        ident = str(self.facts(name).get("id", ""))
-        if not ident:
-            raise Transient(
-                "NoContainer", f"cannot find a container of ours for {name}: it isn't made yet"
-            )
-        return ident
+    @property
+    def former_id(self) -> str | None:
+        """The id of the container that was adopted, put back or not."""
+        return self.former.id if self.former is not None else None
 
-    def spec(self, name: str) -> Container | None:
-        """Desired spec of `name`."""
-        desired = self.store.desired(name)
-        return None if desired is None else desired.spec
 
-    def token(self, name: str) -> str:
-        """The restart token that is wanted of `name`."""
-        desired = self.store.desired(name)
-        return "" if desired is None else desired.restart_token
+_PLAIN: Final = ("id", "label", "boot", "restarts", "exit_code", "ended", "concluded", "grace")
 
-    def grace(self, name: str) -> int:
-        """Seconds to stop in: the wanted ones, else those that were wanted last."""
-        spec = self.spec(name)
-        return (
-            spec.stop_grace_seconds
-            if spec is not None
-            else int(self.facts(name).get("grace", DEFAULT_GRACE))
-        )
+
+def read(record: OwnershipRecord | None) -> ContainerFacts:
+    """The facts in a record; unknown keys of another version are left out."""
+    raw = record.facts if record is not None else {}
+    made, inits, former, pulled = (raw.get(key) for key in ("made", "inits", "former", "pulled"))
+    return ContainerFacts(
+        **{key: raw.get(key) for key in _PLAIN},
+        token=raw.get("token", ""),
+        restart_from_run=raw.get("from", ""),
+        made=made,
+        inits=InitProgress(inits["main"], inits["done"]) if inits else None,
+        former=PreviousContainer(**former) if former else None,
+        pulled=Pulled(pulled["digest"], tuple(pulled["images"])) if pulled else None,
+    )
+
+
+def write(facts: ContainerFacts) -> Facts:
+    """The facts that `read` reads, as JSON gives them back."""
+    inits, former, pulled = facts.inits, facts.former, facts.pulled
+    found: dict[str, Any] = {key: getattr(facts, key) for key in _PLAIN}
+    found |= {
+        "token": facts.token,
+        "from": facts.restart_from_run,
+        "made": None if facts.made is None else dict(facts.made),
+        "inits": None if inits is None else {"main": inits.main, "done": inits.done},
+        "former": None if former is None else former.json(),
+        "pulled": None
+        if pulled is None
+        else {"digest": pulled.digest, "images": list(pulled.images)},
+    }
+    return {key: value for key, value in found.items() if value is not None}

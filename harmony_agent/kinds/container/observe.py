@@ -13,6 +13,8 @@ from typing import Final
 
 from harmony_agent.core.errors import Transient
 from harmony_agent.core.reconciler import Desired, Key, KindView, Mark, OwnershipRecord
+from harmony_agent.kinds.container.facts import read
+from harmony_agent.kinds.container.observed import Observed
 from harmony_agent.kinds.container.payload import (
     DEPLOYMENT,
     DEVICE,
@@ -21,7 +23,7 @@ from harmony_agent.kinds.container.payload import (
     damaged,
     init_name,
 )
-from harmony_agent.kinds.container.plan import WATCHED, Observed, owed
+from harmony_agent.kinds.container.plan import WATCHED
 from harmony_agent.topology.containers import (
     Containers,
     ContainerState,
@@ -156,7 +158,7 @@ class Observer:
         desired, record = self._store.desired(name), self._store.record(name)
         found = sort_out(name, states, desired, record, self._device)
         nothing = found.main is None and found.holder is None and not found.inits
-        if nothing and not (record is not None and owed(record.facts)):
+        if nothing and not read(record).owed:
             return None
         if desired is None:
             return found
@@ -177,8 +179,7 @@ def sort_out(
     device: str,
 ) -> Observed:
     """Tell our container in `states` from one that only has our name. Pure."""
-    facts = record.facts if record is not None else {}
-    ident, former = facts.get("id"), (facts.get("former") or {}).get("id")
+    facts = read(record)
     deployments = {record.deployment if record else None, desired.deployment if desired else None}
 
     def labelled(state: ContainerState) -> bool:
@@ -188,12 +189,12 @@ def sort_out(
         return (
             ours
             and (record is None or labels.get(DEPLOYMENT) in deployments)
-            and state.id != former
+            and state.id != facts.former_id
         )
 
     def is_main(state: ContainerState) -> bool:
-        if ident:
-            return bool(state.id == ident)
+        if facts.id:
+            return state.id == facts.id
         return state.name == name and labelled(state) and INIT not in state.labels
 
     main = next((state for state in states if is_main(state)), None)

@@ -1,5 +1,5 @@
-"""Container: the reconciler that the engine drives; it hands each question to `look`, `plan` or
-`act`.
+"""Container: the reconciler that the engine drives; it hands each question to `observe`, `plan` or
+`apply`.
 """
 
 from __future__ import annotations
@@ -13,13 +13,16 @@ from harmony_agent.core.errors import Transient
 from harmony_agent.core.paths import PathSet
 from harmony_agent.core.reconciler import Desired, Facts, KindView, Mark
 from harmony_agent.kinds.container.actions import ContainerAction, Create
-from harmony_agent.kinds.container.apply import Applier, former_facts
+from harmony_agent.kinds.container.apply import Applier, previous
 from harmony_agent.kinds.container.create import Creator
-from harmony_agent.kinds.container.facts import ContainerFacts
+from harmony_agent.kinds.container.facts import ContainerFacts, read, write
 from harmony_agent.kinds.container.observe import Observer, marks_of
-from harmony_agent.kinds.container.payload import DEVICE, RESOURCE, init_name, known_signal
-from harmony_agent.kinds.container.plan import ContainerPlan, Observed, decide
-from harmony_agent.kinds.container.policy import MountGuard, binds
+from harmony_agent.kinds.container.observed import Observed
+from harmony_agent.kinds.container.payload import DEVICE, RESOURCE, init_name
+from harmony_agent.kinds.container.plan import plan
+from harmony_agent.kinds.container.policy import ContainerPolicy, MountGuard
+from harmony_agent.kinds.container.records import ContainerRecords
+from harmony_agent.kinds.container.running import ContainerPlan
 from harmony_agent.topology.containers import Containers, EngineRefused, EnvFiles, State
 from scores.container import Container
 from scores.manifest import FieldError
@@ -62,30 +65,21 @@ class ContainerReconciler:
         pull_timeout: float = 600.0,
     ) -> None:
         self._containers, self._store = containers, store
-        self._device, self._boot_id, self._env_roots = device, boot_id, tuple(env_roots)
+        self._device, self._boot_id = device, boot_id
+        self._policy = ContainerPolicy(env_roots, PathSet(closed_files), PathSet(closed_mounts))
         self._observer = Observer(containers, env_files, store, device, now)
-        self._facts = ContainerFacts(store)
-        self._closed_files, self._closed_mounts = PathSet(closed_files), PathSet(closed_mounts)
+        self._records = ContainerRecords(store)
         guard = MountGuard(env_files, closed_mounts)
         creator = Creator(
-            containers, env_files, self._facts, guard, device=device, pull_timeout=pull_timeout
+            containers, env_files, self._records, guard, device=device, pull_timeout=pull_timeout
         )
-        self._applier = Applier(containers, creator, self._facts, boot_id)
+        self._applier = Applier(containers, creator, self._records, boot_id)
 
     def admit(self, spec: Container) -> Iterable[FieldError]:
         """Env files outside the roots, files and mounts of what is closed, and signals that Linux
         doesn't have.
         """
-        for index, path in enumerate(spec.env_files):
-            if not any(path.startswith(f"{root.rstrip('/')}/") for root in self._env_roots):
-                yield FieldError(f"env_files[{index}]", "PathOutsideRoots")
-            elif self._closed_files.touched_by(path):
-                yield FieldError(f"env_files[{index}]", "PathForbidden")
-        for field, source in binds(spec):
-            if self._closed_mounts.touched_by(source):
-                yield FieldError(field, "MountForbidden")
-        if spec.stop_signal is not None and not known_signal(spec.stop_signal):
-            yield FieldError("stop_signal", "UnknownSignal")
+        return self._policy.violations(spec)
 
     def claims(self, spec: Container) -> frozenset[str]:
         """Its name, those of its init containers, and its ports of the device."""
@@ -108,7 +102,7 @@ class ContainerReconciler:
         self, name: str, desired: Desired[Container] | None, observed: Observed | None
     ) -> ContainerPlan:
         """Plan the next actions."""
-        return decide(name, desired, self._store.record(name), observed, self._boot_id)
+        return plan(name, desired, self._store.record(name), observed, self._boot_id)
 
     async def apply(self, action: ContainerAction) -> None:
         """Take one step."""
@@ -119,18 +113,17 @@ class ContainerReconciler:
         are none.
         """
         record = self._store.record(name)
-        facts = dict(record.facts) if record is not None else {}
-        facts["grace"] = desired.spec.stop_grace_seconds
-        if not (facts.get("token") and desired.restart_token):
+        facts = replace(read(record), grace=desired.spec.stop_grace_seconds)
+        if not (facts.token and desired.restart_token):
             # The first token that is seen comes with the container as it is: no restart.
-            facts["token"], facts["from"] = desired.restart_token, ""
+            facts = replace(facts, token=desired.restart_token, restart_from_run="")
         if record is None and observed is not None:
-            self._first_facts(facts, name, desired, observed)
-        return facts
+            facts = self._first_facts(facts, name, desired, observed)
+        return write(facts)
 
     def _first_facts(
-        self, facts: dict[str, object], name: str, desired: Desired[Container], observed: Observed
-    ) -> None:
+        self, facts: ContainerFacts, name: str, desired: Desired[Container], observed: Observed
+    ) -> ContainerFacts:
         """A container with our labels but no record is taken as it is where it is as wanted, else
         set aside.
 
@@ -138,22 +131,22 @@ class ContainerReconciler:
         """
         main = observed.main
         if observed.holder is not None:
-            facts["former"] = former_facts(observed.holder)
-        elif main is not None:
-            plan = decide(name, desired, None, observed, self._boot_id)
-            differs = any(isinstance(action, Create) for action in getattr(plan, "actions", ()))
-            if differs or desired.spec.adopt:
-                facts["former"] = former_facts(main)
-            if not differs:
-                facts["id"] = main.id
+            return replace(facts, former=previous(observed.holder))
+        if main is None:
+            return facts
+        would = plan(name, desired, None, observed, self._boot_id)
+        differs = any(isinstance(action, Create) for action in getattr(would, "actions", ()))
+        if differs or desired.spec.adopt:
+            facts = replace(facts, former=previous(main))
+        return facts if differs else replace(facts, id=main.id)
 
     def detail(self, name: str, observed: Observed | None) -> Detail | None:
         """As the status shows it. `ready` is podman's own health check's word; probes are the
         engine's.
         """
         main = observed.main if observed is not None else None
-        facts = self._facts.facts(name)
-        restarts, last = int(facts.get("restarts", 0)), facts.get("exit_code")
+        facts = read(self._store.record(name))
+        restarts, last = facts.restarts or 0, facts.exit_code
         if main is None:
             return ContainerDetail(state="Absent", restarts=restarts, exit_code=last)
         ended = main.state == "exited"
@@ -194,7 +187,7 @@ class ContainerReconciler:
     async def exec_probe(self, name: str, argv: Sequence[str], timeout: float) -> int:
         """Run an argument list in the container and return its exit code."""
         try:
-            return await self._containers.exec(self._facts.id(name), argv, timeout)
+            return await self._containers.exec(self._records.id(name), argv, timeout)
         except EngineRefused as refusal:
             text = f"cannot run the probe in {name} (status {refusal.status}): is it running?"
             raise Transient("ProbeFailed", text) from None
@@ -214,13 +207,13 @@ class ContainerReconciler:
         record = self._store.record(mark.key.name)
         if record is None:
             return self._store.desired(mark.key.name) is not None
-        former = record.facts.get("former") or {}
-        return mark.facts["id"] in (record.facts.get("id", mark.facts["id"]), former.get("id"))
+        facts, ident = read(record), mark.facts["id"]
+        return facts.id is None or ident in (facts.id, facts.former_id)
 
     async def logs(self, name: str, lines: int) -> list[str]:
         """The last lines that the container wrote."""
         try:
-            return list(await self._containers.logs(self._facts.id(name), lines))
+            return list(await self._containers.logs(self._records.id(name), lines))
         except EngineRefused as refusal:
             text = f"cannot read the logs of {name} (status {refusal.status}): is there such a container?"
             raise Transient("LogsFailed", text) from None
