@@ -18,7 +18,7 @@ from harmony_fleet.authority.authority_store import Authority
 from harmony_fleet.authority.enroll import EnrollOptions
 from harmony_fleet.authority.setup import ServerRequest
 from harmony_fleet.context import Context, load_context
-from harmony_fleet.manifests import signing
+from harmony_fleet.manifests import signing_keys
 from scores.bundle import Bundle
 from tests.natsserver import NatsServer, free_ports
 
@@ -34,7 +34,7 @@ class GuardedServer(NatsServer):
         self.home.mkdir(parents=True)
         wanted = ServerRequest("fleet", folder / "nats", ("localhost",), objects=(OBJECTS,))
         setup.init(self.home, setup.checked(wanted))
-        signing.new(self.home)
+        signing_keys.new(self.home)
         self._made = (folder / "nats" / "server.conf").read_text()
 
     @property
@@ -128,7 +128,7 @@ class GuardedCluster:
                 ServerRequest("fleet", folder / "nats", hosts, port=port, route_port=route_port)
             ),
         )
-        signing.new(self.home)
+        signing_keys.new(self.home)
         self.servers = [
             _Node(
                 folder / node.name,

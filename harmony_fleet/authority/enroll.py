@@ -16,7 +16,7 @@ from typing import Any
 
 from harmony_fleet.authority.authority_store import FOREVER, Authority, Issued
 from harmony_fleet.errors import Conflict, InvalidInput, Refused
-from harmony_fleet.manifests import signing
+from harmony_fleet.manifests import signing_keys
 from harmony_fleet.storage import durable
 from scores.bundle import Bundle
 from scores.canonical import canonical
@@ -141,11 +141,11 @@ def _trusted(home: Path) -> list[str]:
     """Raises Refused where no key signs: a device that is told of none believes whoever writes to
     its NATS.
     """
-    keys = signing.trusted_keys(home)
+    keys = signing_keys.trusted_keys(home)
     if not keys:
         raise Refused(
             "NoSigningKey",
-            f"cannot make the bundle: there is no signing key in {signing.keys_folder(home)}",
+            f"cannot make the bundle: there is no signing key in {signing_keys.keys_folder(home)}",
             "restore it from a backup, or make one: harmony fleet key new",
         )
     return keys

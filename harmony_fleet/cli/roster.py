@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -187,26 +187,11 @@ def deployment_set(
     from harmony_fleet.commands import roster
     from harmony_fleet.roster.edit import UNSET
 
-    values = selection(device_class, any_class, select or [], no_select or [])
+    values = roster.selection(device_class, any_class, select or [], no_select or [])
     if file is not None:
         gone: roster.Values = {(key,): UNSET for key in ("scores", "file", "digest")}
         values |= gone | roster.flat(roster.source(common, file, inline=inline))
     return roster.set_items(common, "deployments", [name], values, generation)
-
-
-def selection(
-    device_class: str | None, any_class: bool, select: list[str], no_select: list[str]
-) -> dict[tuple[str, ...], Any]:
-    """Return the changes of a selector, as paths and values."""
-    from harmony_fleet.commands import roster
-    from harmony_fleet.observe.state import parse_selectors
-    from harmony_fleet.roster.edit import UNSET
-
-    values: roster.Values = {("select", "labels", name): UNSET for name in no_select}
-    values |= {("select", "labels", name): value for name, value in parse_selectors(select).items()}
-    if any_class or device_class:
-        values["select", "class"] = device_class or UNSET
-    return values
 
 
 @schedule.command("add")
@@ -282,7 +267,7 @@ def schedule_set(
     from harmony_fleet.commands import roster
     from harmony_fleet.roster.edit import UNSET
 
-    values = selection(device_class, any_class, select or [], no_select or [])
+    values = roster.selection(device_class, any_class, select or [], no_select or [])
     bounds = {
         "cron": cron,
         "deadline": deadline,

@@ -10,7 +10,7 @@ from harmony_fleet.commands.common import Common, hint, note, run, write
 from harmony_fleet.context import load_lineage
 from harmony_fleet.errors import ExitCode, InvalidInput
 from harmony_fleet.manifests.load import load
-from harmony_fleet.manifests.signing import load as load_signing
+from harmony_fleet.manifests.signing_keys import load as load_signing
 from harmony_fleet.nats.kv import Store
 from harmony_fleet.observe.state import check_name, choose_devices
 from harmony_fleet.output import render, tables

@@ -13,7 +13,8 @@ from harmony_fleet.observe.state import Device
 from harmony_fleet.output import fleet_tables, render
 from harmony_fleet.output.render import Output
 from harmony_fleet.rollout.copies import admit
-from harmony_fleet.rollout.drift import Finding, classify
+from harmony_fleet.rollout.drift import classify
+from harmony_fleet.rollout.finding import Finding
 from harmony_fleet.rollout.fleet_apply import (
     collecting_later,
     read_fleet,

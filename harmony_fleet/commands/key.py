@@ -6,7 +6,8 @@ from typing import Any
 
 from harmony_fleet.commands.common import Common, note, write
 from harmony_fleet.errors import ExitCode
-from harmony_fleet.manifests import signing
+from harmony_fleet.manifests import signing_keys
+from harmony_fleet.manifests.signing import Key, State
 from harmony_fleet.output import render
 from harmony_fleet.output.render import Output, plain
 
@@ -14,12 +15,12 @@ from harmony_fleet.output.render import Output, plain
 def new(common: Common) -> ExitCode:
     """`harmony fleet key new`."""
     home = common.context().home
-    made = signing.new(home)
+    made = signing_keys.new(home)
     if common.output is not Output.TABLE:
         write(_told(made), common.output)
         return ExitCode.DONE
     note(
-        f"made key {made.id}; its private half is in {signing.keys_folder(home)}: keep a copy of it off this machine"
+        f"made key {made.id}; its private half is in {signing_keys.keys_folder(home)}: keep a copy of it off this machine"
     )
     note(f"devices trust it once this stands in [trust] keys of their configuration: {made.spelt}")
     note("harmony fleet apply signs with it")
@@ -28,7 +29,7 @@ def new(common: Common) -> ExitCode:
 
 def show(common: Common) -> ExitCode:
     """`harmony fleet key list`."""
-    found = signing.all_keys(common.context().home)
+    found = signing_keys.all_keys(common.context().home)
     if common.output is not Output.TABLE:
         write([_told(key) for key in found], common.output)
     elif found:
@@ -49,8 +50,8 @@ def show(common: Common) -> ExitCode:
 def retire(common: Common, name: str, *, undo: bool) -> ExitCode:
     """`harmony fleet key retire`, and with `undo` the way back."""
     home = common.context().home
-    state: signing.State = "active" if undo else "retired"
-    changed = signing.turn(home, name, state)
+    state: State = "active" if undo else "retired"
+    changed = signing_keys.turn(home, name, state)
     if common.output is not Output.TABLE:
         write({"key": name, "state": state, "changed": changed}, common.output)
     elif not changed:
@@ -62,5 +63,5 @@ def retire(common: Common, name: str, *, undo: bool) -> ExitCode:
     return ExitCode.DONE
 
 
-def _told(key: signing.Key) -> dict[str, Any]:
+def _told(key: Key) -> dict[str, Any]:
     return {"key": key.id, "state": key.state, "public": key.spelt}

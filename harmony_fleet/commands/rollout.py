@@ -20,7 +20,8 @@ from harmony_fleet.rollout.apply import Refusal, Result, Run, Show
 from harmony_fleet.rollout.controller import Controller
 from harmony_fleet.rollout.copies import admit, claim, confirm, take_over
 from harmony_fleet.rollout.copies import pull as pull_roster
-from harmony_fleet.rollout.drift import Fleet, classify
+from harmony_fleet.rollout.drift import classify
+from harmony_fleet.rollout.fleet import Fleet
 from harmony_fleet.rollout.fleet_apply import (
     collecting_later,
     read_fleet,
@@ -33,12 +34,10 @@ from harmony_fleet.rollout.fleet_plan import (
     FleetPlan,
     Scope,
     check_refusals,
-    check_saved,
     plan_fleet,
     refused_code,
-    save,
-    saved_scope,
 )
+from harmony_fleet.rollout.saved_plan import check_saved, save, saved_scope
 from harmony_fleet.roster.model import Roster
 from harmony_fleet.storage.durable import replace
 from scores.keys import DeploymentKey

@@ -144,3 +144,14 @@ def nested(section: str, values: Mapping[str, Any]) -> Values:
 def flat(values: Mapping[str, Any]) -> Values:
     """Return the fields that were given."""
     return {(name,): value for name, value in values.items() if value is not None}
+
+
+def selection(
+    device_class: str | None, any_class: bool, select: list[str], no_select: list[str]
+) -> Values:
+    """Return the changes of a selector, as paths and values."""
+    values: Values = {("select", "labels", name): UNSET for name in no_select}
+    values |= {("select", "labels", name): value for name, value in parse_selectors(select).items()}
+    if any_class or device_class:
+        values["select", "class"] = device_class or UNSET
+    return values

@@ -12,7 +12,7 @@ from harmony_fleet.authority.setup import ServerRequest
 from harmony_fleet.commands.common import Common, note, write
 from harmony_fleet.context import Context
 from harmony_fleet.errors import ExitCode
-from harmony_fleet.manifests import signing
+from harmony_fleet.manifests import signing_keys
 from harmony_fleet.output.render import Output
 
 
@@ -20,11 +20,11 @@ def init(common: Common, wanted: ServerRequest) -> ExitCode:
     """`harmony server init`."""
     home = common.home()
     signs = bool(
-        signing.trusted_keys(home)
+        signing_keys.trusted_keys(home)
     )  # a key that can't be used is told before anything is made
     made = setup.init(home, wanted)
     if not signs:
-        signing.new(home)
+        signing_keys.new(home)
     if common.output is not Output.TABLE:
         write(
             {
@@ -35,7 +35,7 @@ def init(common: Common, wanted: ServerRequest) -> ExitCode:
         )
         return ExitCode.DONE
     note(
-        f"the authority is in {home / FOLDER}, the manifests' signing key in {signing.keys_folder(home)}:"
+        f"the authority is in {home / FOLDER}, the manifests' signing key in {signing_keys.keys_folder(home)}:"
     )
     note("keep a copy of both off this machine; whoever has them has the fleet")
     note(f"{home / setup.CONTEXT} says where the servers are, so harmony needs no --server")

@@ -13,7 +13,7 @@ from rich.text import Text
 from harmony_fleet.commands.common import Common, note, run, write
 from harmony_fleet.commands.roster import roster_file, selector
 from harmony_fleet.errors import ExitCode, InvalidInput
-from harmony_fleet.manifests.signing import load as load_signing
+from harmony_fleet.manifests.signing_keys import load as load_signing
 from harmony_fleet.nats.kv import Store
 from harmony_fleet.observe.state import Device, check_name, list_devices
 from harmony_fleet.output import render

@@ -1,6 +1,5 @@
 """The fleet's view over HTTP, on loopback: a page for people, metrics for Prometheus. Reads only,
 and tells codes only.
 
-`data` makes what is told of a view (pure); `metrics` and `page` give it a form, `http` answers,
-`serve` puts all together.
+`metrics` and `page` give the view a form (pure), `http` answers, `serve` puts all together.
 """

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable
 
 from harmony_fleet.dashboard import metrics, page
-from harmony_fleet.dashboard.data import dashboard
 from harmony_fleet.dashboard.http import LIMIT, Answer, Pages, handler
 from harmony_fleet.errors import InvalidInput
 from harmony_fleet.nats.kv import Store
@@ -22,7 +21,9 @@ def pages_of(store: Store, seen: view.FleetView) -> Pages:
         return shown
 
     async def told() -> Answer:
-        return page.data(dashboard(seen, await server_time(store), connected=store.connected))
+        return page.answered(
+            page.dashboard(seen, await server_time(store), connected=store.connected)
+        )
 
     async def scraped() -> Answer:
         text = metrics.exposition(seen, await server_time(store), connected=store.connected)

@@ -16,7 +16,7 @@ from harmony_fleet.observe.status import age, heartbeat_state
 from harmony_fleet.observe.view import DeploymentCounts
 from harmony_fleet.output.render import Row, grid, plain
 from harmony_fleet.output.tables import change_lines, refusals
-from harmony_fleet.rollout.drift import RESPONSES, Finding, codes
+from harmony_fleet.rollout.finding import RESPONSES, Finding, codes
 from harmony_fleet.rollout.fleet_plan import FleetPlan
 from harmony_fleet.rollout.plan import Plan
 from harmony_fleet.roster.model import Roster

@@ -12,18 +12,17 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from harmony_fleet.errors import Conflict, HarmonyError
-from harmony_fleet.manifests.signing import load as load_signing
+from harmony_fleet.manifests.signing_keys import load as load_signing
 from harmony_fleet.nats.kv import Store
 from harmony_fleet.observe.state import Device, list_devices
 from harmony_fleet.rollout.apply import Run
 from harmony_fleet.rollout.copies import admit, claim, confirm
-from harmony_fleet.rollout.drift import Fleet
+from harmony_fleet.rollout.fleet import Fleet
 from harmony_fleet.rollout.fleet_apply import read_fleet, write_fleet
 from harmony_fleet.rollout.fleet_plan import Scope, check_refusals, plan_fleet
 from harmony_fleet.rollout.runs import store as kept_runs
 from harmony_fleet.rollout.runs.follow import step, tidy
-from harmony_fleet.rollout.runs.plan import freeze
-from harmony_fleet.rollout.runs.schedule import due, request
+from harmony_fleet.rollout.runs.plan import due, freeze, request
 from harmony_fleet.roster.file import RosterFile
 from harmony_fleet.roster.mark import Behind
 from harmony_fleet.roster.model import Roster

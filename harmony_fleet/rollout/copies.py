@@ -8,17 +8,16 @@ stands alone.
 
 from __future__ import annotations
 
-import base64
-import os
-import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Final
 
 from harmony_fleet.errors import Conflict, InvalidInput, Refused
-from harmony_fleet.manifests import signing
+from harmony_fleet.manifests import signing_keys
+from harmony_fleet.manifests.signing import Key
 from harmony_fleet.nats.kv import Store
 from harmony_fleet.roster import text
+from harmony_fleet.roster.copy import ROOM, Copy, header_of, opened, sealed
 from harmony_fleet.roster.file import RosterFile
 from harmony_fleet.roster.mark import (
     PULL,
@@ -32,15 +31,10 @@ from harmony_fleet.roster.mark import (
 )
 from harmony_fleet.roster.model import Roster
 from harmony_fleet.roster.seal import Version
-from harmony_fleet.storage.regular import read_regular
-from scores.canonical import NotCanonical, canonical, read
+from scores.canonical import NotCanonical, read
 from scores.keys import FLEET
 from scores.manifest import MAX_MANIFEST, InvalidManifest, validate
 
-_MOST: Final = 64 * MAX_MANIFEST
-"""Bytes of a copy once it is unpacked."""
-_ROOM: Final = 900 * 1024
-"""Bytes of a sealed copy: what one message carries. A larger roster has no copy."""
 _MARKS: Final = "roster"
 
 
@@ -50,15 +44,6 @@ class Standing:
 
     mark: Mark | None = None
     revision: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Copy:
-    """A roster as it was applied elsewhere, with the files of Scores that lie beside it."""
-
-    roster: bytes = field(repr=False)
-    files: dict[str, bytes] = field(repr=False)
-    mark: Mark
 
 
 def _key(kind: str, lineage: str) -> str:
@@ -97,7 +82,7 @@ async def admit(
     if not follows(mark, history):
         raise behind(mark, history, _differs(roster, await _copy(store, file, mark)))
     if not any_keys:
-        check_keys(mark, [key.id for key in signing.all_keys(file.folder.parent)])
+        check_keys(mark, [key.id for key in signing_keys.all_keys(file.folder.parent)])
     return standing
 
 
@@ -111,7 +96,7 @@ async def claim(store: Store, file: RosterFile, roster: Roster, standing: Standi
     """Have the mark say that `roster` is applied from now on; its revision. Raises Behind where
     somebody was faster.
     """
-    keys = signing.all_keys(file.folder.parent)
+    keys = signing_keys.all_keys(file.folder.parent)
     active = [key.id for key in keys if key.state == "active"]
     mark = mark_of(roster.lineage, file.history(), active)
     if standing.mark is not None and (standing.mark.version, standing.mark.keys) == (
@@ -146,7 +131,7 @@ def _overtaken() -> Behind:
 
 
 async def _keep_copy(
-    store: Store, file: RosterFile, roster: Roster, mark: Mark, keys: Sequence[signing.Key]
+    store: Store, file: RosterFile, roster: Roster, mark: Mark, keys: Sequence[Key]
 ) -> None:
     """Write the sealed copy unless it stands. Whoever comes later mends what a kill or a race left
     here.
@@ -160,10 +145,10 @@ async def _keep_copy(
         "content": mark.content,
         "keys": sorted(one.id for one in keys),
     }
-    if _header(entry.value) == wanted:
+    if header_of(entry.value) == wanted:
         return
-    data = _sealed(file, roster, wanted, keys)
-    if len(data) > _ROOM:
+    data = sealed(file, roster, wanted, keys)
+    if len(data) > ROOM:
         return
     try:
         await store.put(FLEET, key, data, entry.revision)
@@ -171,95 +156,10 @@ async def _keep_copy(
         return  # another copy of this home is at it: the mark says which one is right
 
 
-def _header(data: bytes | None) -> dict[str, Any] | None:
-    value = _json(data)
-    if not isinstance(value, dict) or not isinstance(value.get("keys"), dict):
-        return None
-    return {
-        "generation": value.get("generation"),
-        "content": value.get("content"),
-        "keys": sorted(value["keys"]),
-    }
-
-
-def _json(data: bytes | None) -> Any:
-    try:
-        return read(data or b"", MAX_MANIFEST)
-    except NotCanonical:
-        return None
-
-
-def _sealed(
-    file: RosterFile, roster: Roster, header: dict[str, Any], keys: Sequence[signing.Key]
-) -> bytes:
-    """The copy: packed, closed by a key of its own, and that closed by each key of the home."""
-    from nacl.secret import SecretBox  # noqa: PLC0415 - only where there are keys
-
-    plain = read_regular(file.path, text.MAX_ROSTER)
-    files = {name: _coded(read_regular(file.folder / name, _MOST)) for name in beside(roster)}
-    packed = zlib.compress(canonical({"roster": _coded(plain), "files": files}), 9)
-    once = os.urandom(SecretBox.KEY_SIZE)
-    box = _coded(bytes(SecretBox(once).encrypt(packed)))
-    return canonical(
-        {**header, "keys": {key.id: _coded(key.seal(once)) for key in keys}, "box": box}
-    )
-
-
-def beside(roster: Roster) -> list[str]:
-    """The files of Scores that lie in the roster's own folder; others are their owner's to
-    bring.
-    """
-    names = [deployment.file for deployment in roster.deployments if deployment.file is not None]
-    return sorted(
-        {name for name in names if not name.startswith("/") and ".." not in name.split("/")}
-    )
-
-
-def _coded(data: bytes) -> str:
-    return base64.b64encode(data).decode("ascii")
-
-
 async def _copy(store: Store, file: RosterFile, mark: Mark) -> Copy | None:
     """Open the copy that the mark names. None if this home can't open one."""
-    value = _json((await store.get(FLEET, _key("copy", mark.lineage))).value)
-    for key in signing.all_keys(file.folder.parent):
-        try:
-            packed = _opened(key, value)
-            plain = read(packed, _MOST) if packed is not None else None
-            if plain is None:
-                continue
-            roster = base64.b64decode(plain["roster"], validate=True)
-            files = {
-                str(name): base64.b64decode(data, validate=True)
-                for name, data in plain["files"].items()
-            }
-        except (KeyError, TypeError, ValueError, AttributeError, zlib.error):
-            continue
-        parsed = text.parse(roster, "the copy")
-        if (parsed.lineage, parsed.generation, parsed.content_digest()) == (
-            mark.lineage,
-            *mark.version,
-        ):
-            return Copy(roster, files, mark)
-    return None
-
-
-def _opened(key: signing.Key, value: Any) -> bytes | None:
-    """The packed content, where `key` opens it. Raises KeyError, TypeError, ValueError,
-    zlib.error.
-    """
-    from nacl.exceptions import CryptoError  # noqa: PLC0415 - only where there are keys
-    from nacl.secret import SecretBox  # noqa: PLC0415
-
-    once = key.unseal(base64.b64decode(value["keys"][key.id], validate=True))
-    if once is None:
-        return None
-    try:
-        packed = SecretBox(once).decrypt(base64.b64decode(value["box"], validate=True))
-    except CryptoError:
-        return None
-    unpacked = zlib.decompressobj()
-    return unpacked.decompress(packed, _MOST)
+    entry = await store.get(FLEET, _key("copy", mark.lineage))
+    return opened(signing_keys.all_keys(file.folder.parent), entry.value, mark)
 
 
 async def lineage_of(store: Store, file: RosterFile) -> str:

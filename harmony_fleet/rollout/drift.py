@@ -1,22 +1,18 @@
-"""Differences between the fleet and its roster: findings with stable codes, and a safe response to
-each. Pure.
-
-A finding holds codes, names and digests, never a value.
-"""
+"""Find the differences between the fleet and its roster. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, Final, Literal
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from harmony_fleet.manifests.shared import content_of
-from harmony_fleet.manifests.signing import UNSIGNED, Signing
+from harmony_fleet.manifests.signing import Signing
 from harmony_fleet.observe.capabilities import kind_problem
-from harmony_fleet.observe.state import Actual, Deployment, Desired, Device
-from harmony_fleet.rollout.plan import believed, implausible
-from harmony_fleet.roster.model import RUN_PREFIX, Roster
+from harmony_fleet.observe.state import Deployment, Device
+from harmony_fleet.rollout.finding import Code, Finding
+from harmony_fleet.rollout.fleet import Fleet, stray, there
+from harmony_fleet.rollout.guards import believed, implausible
+from harmony_fleet.roster.model import RUN_PREFIX
 from harmony_fleet.roster.projection import Projection
 from scores.base import Score
 from scores.canonical import digest
@@ -26,142 +22,9 @@ from scores.manifest import Manifest
 from scores.status import ContainerDetail, ResourceStatus, UnitDetail
 from scores.systemd_unit import SystemdUnit
 
-Code = Literal[
-    "roster-behind",
-    "projection-differs",
-    "projection-missing",
-    "not-converged",
-    "missing",
-    "unexpected",
-    "disabled-running",
-    "unmanaged",
-    "ownership-mismatch",
-    "fenced",
-    "signature-refused",
-    "trust-differs",
-    "heartbeat-stale",
-    "capability-missing",
-    "device-implausible",
-]
-RESPONSES: Final[Mapping[Code, str]] = {
-    "roster-behind": "another copy of this home was applied, and apply is refused here: harmony fleet pull takes its "
-    "roster; harmony fleet apply --take-over makes this one the fleet's",
-    "projection-differs": "look with harmony fleet plan, then harmony fleet apply writes it from the roster",
-    "projection-missing": "look with harmony fleet plan, then harmony fleet apply writes it from the roster",
-    "not-converged": "wait, or see harmony status --resources: the device repairs by itself what it can",
-    "missing": "see why with harmony logs; harmony fleet apply where the projection differs too",
-    "unexpected": "see who started it; harmony fleet apply stops it where the projection differs, else the agent does",
-    "disabled-running": "harmony fleet apply stops it: disabled wins over running",
-    "unmanaged": "left alone: it is never adopted, renamed or removed; ask whose it is",
-    "ownership-mismatch": "left alone, and holds apply up; to own it from now on: harmony fleet apply --take-over",
-    "fenced": "somebody else wrote: see harmony status, then apply again with the right roster",
-    "signature-refused": "where the projection differs too, harmony fleet apply signs it; else put the key of "
-    "harmony fleet key list into [trust] keys there; one that nobody here wrote: see who writes to NATS",
-    "trust-differs": "set [trust] keys there as harmony fleet key list shows them, and restart the agent; before a key "
-    "is retired every device has to trust its successor",
-    "heartbeat-stale": "look at the device and its network; its manifests wait for it",
-    "capability-missing": "on the device, harmony-agent check says how to mend it; it gets nothing new until then",
-    "device-implausible": "what the device says can't be so, or can't be read: it is passed over, and the others go "
-    "on; look at the device, and at who has its credentials",
-}
 _FENCED: Final = frozenset({"StaleGeneration", "LineageChanged", "GenerationReused"})
 _DISTRUSTED: Final = frozenset({"SignatureMissing", "SignatureUnknownKey", "SignatureInvalid"})
 _UP: Final = frozenset({"active", "activating", "reloading", "refreshing"})
-
-
-MAX_STRAYS: Final = 50
-"""Deployments of which nothing but a device's own status is left, as after the loss of NATS."""
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Finding:
-    """One difference. `detail` is made of codes, generations and digests."""
-
-    device: str
-    deployment: str
-    resource: str
-    code: Code
-    detail: str = ""
-
-    def as_json(self) -> dict[str, Any]:
-        """The value that ``-o json`` shows."""
-        place = {
-            "device": self.device or None,
-            "deployment": self.deployment or None,
-            "resource": self.resource or None,
-        }
-        return {"code": self.code, **place, "detail": self.detail, "response": RESPONSES[self.code]}
-
-
-@dataclass(frozen=True, slots=True)
-class Fleet:
-    """State that was read: the roster with its projections, and the buckets.
-
-    `now` is the server's time.
-    """
-
-    roster: Roster
-    projections: Mapping[DeploymentKey, Projection]
-    deployments: Mapping[DeploymentKey, Deployment]
-    devices: Mapping[str, Device]
-    now: datetime
-    signing: Signing = UNSIGNED
-
-    def found(self, key: DeploymentKey) -> Deployment:
-        """Both sides of a deployment; empty where the buckets hold nothing."""
-        return self.deployments.get(key) or Deployment(key, Desired(), Actual())
-
-    def device(self, name: str) -> Device:
-        """A device as it told of itself, or as one that never did."""
-        return self.devices.get(name) or Device(name, None)
-
-    def expected(self) -> Iterator[tuple[DeploymentKey, Projection]]:
-        """The projections that are to be there: those of disabled devices only where something
-        is.
-        """
-        for key, projection in self.projections.items():
-            if not projection.only_there or there(self.found(key)):
-                yield key, projection
-
-    def crowded(self) -> dict[str, list[DeploymentKey]]:
-        """Devices with more strays than may be believed, and those: anybody can say anything of
-        their own device.
-        """
-        found: dict[str, list[DeploymentKey]] = {}
-        for key, deployment in self.deployments.items():
-            if key not in self.projections and stray(deployment):
-                found.setdefault(key.device, []).append(key)
-        return {name: keys for name, keys in found.items() if len(keys) > MAX_STRAYS}
-
-    def ours(self, found: Deployment) -> bool:
-        """Return whether the roster's lineage wrote what is desired there, or else what is
-        enforced.
-        """
-        standing, status = found.desired.manifest, found.actual.status
-        if standing is not None:
-            return standing.lineage == self.roster.lineage
-        return status is not None and status.lineage == self.roster.lineage
-
-
-def there(found: Deployment) -> bool:
-    """Return whether anything is desired or enforced."""
-    status, standing = found.actual.status, found.desired.manifest
-    return (standing is not None and not standing.removed) or (
-        status is not None and status.phase != "Removed"
-    )
-
-
-def stray(found: Deployment) -> bool:
-    """Return whether a device's word is all there is of it."""
-    return (
-        found.desired.manifest is None
-        and not found.desired.problem
-        and _says_something(found.actual)
-    )
-
-
-def _says_something(actual: Actual) -> bool:
-    return bool(actual.problem) or (actual.status is not None and actual.status.phase != "Removed")
 
 
 def classify(fleet: Fleet) -> list[Finding]:
@@ -389,11 +252,3 @@ def _lineage(found: Deployment) -> str:
 
 def _short(manifest: Manifest) -> str:
     return digest(content_of(manifest))[:19]
-
-
-def codes(findings: Iterable[Finding]) -> dict[Code, int]:
-    """Count the findings of each code."""
-    counted: dict[Code, int] = {}
-    for finding in findings:
-        counted[finding.code] = counted.get(finding.code, 0) + 1
-    return counted

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Final
 
 from harmony_fleet.errors import HarmonyError, InvalidInput
-from harmony_fleet.manifests.signing import load as load_signing
+from harmony_fleet.manifests.signing_keys import load as load_signing
 from harmony_fleet.nats.bounded import gather_bounded
 from harmony_fleet.nats.kv import Store
 from harmony_fleet.observe.state import list_deployments, list_devices
 from harmony_fleet.rollout.apply import Result, Run, purge, wait_all, write_all
-from harmony_fleet.rollout.drift import Finding, Fleet
+from harmony_fleet.rollout.finding import Finding
+from harmony_fleet.rollout.fleet import Fleet
 from harmony_fleet.rollout.fleet_plan import FleetPlan, check_refusals
 from harmony_fleet.roster.model import Roster
 from harmony_fleet.roster.projection import project

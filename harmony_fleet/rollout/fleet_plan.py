@@ -11,23 +11,20 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from harmony_fleet.errors import (
-    Conflict,
     DeviceFailed,
     ExitCode,
     HarmonyError,
-    InvalidInput,
     Refused,
     worst,
 )
 from harmony_fleet.observe.state import Deployment
-from harmony_fleet.rollout.drift import Fleet, stray, there
+from harmony_fleet.rollout.fleet import Fleet, stray, there
 from harmony_fleet.rollout.plan import ApplyRequest, Plan, plan
 from harmony_fleet.roster.model import RUN_PREFIX
-from scores.canonical import NotCanonical, canonical, digest, read
+from scores.canonical import digest
 from scores.keys import DeploymentKey
 from scores.manifest import Manifest
 
-_MAX_PLAN: Final = 256 * 1024 * 1024
 _TOLD: Final = 20
 
 
@@ -130,7 +127,7 @@ def plan_fleet(fleet: Fleet, scope: Scope) -> FleetPlan:
         found = fleet.found(key)
         standing = found.desired.manifest
         if manifest.removed and standing is not None and _standing_removal(found):
-            if gone(found):
+            if removal_done(found):
                 purges.append((key, found.desired.revision))
                 continue
             if not fleet.signing.problem(standing):
@@ -244,7 +241,7 @@ def _standing_removal(found: Deployment) -> bool:
     return standing is not None and standing.removed and standing.generation == found.generation()
 
 
-def gone(found: Deployment) -> bool:
+def removal_done(found: Deployment) -> bool:
     """Return whether the device says of the removal that stands that it is done."""
     standing, status = found.desired.manifest, found.actual.status
     if standing is None or status is None:
@@ -279,39 +276,3 @@ def check_refusals(made: FleetPlan) -> None:
 def refused_code(made: FleetPlan) -> ExitCode:
     """The refusals' share in the exit code."""
     return worst(error.share if error.alone else error.exit_code for _, error in made.refusals)
-
-
-def save(made: FleetPlan) -> bytes:
-    """The plan as a file."""
-    return canonical(made.as_json()) + b"\n"
-
-
-def saved_scope(data: bytes) -> Scope:
-    """The scope that a saved plan was made for. Raises InvalidInput where `data` is no plan."""
-    try:
-        value = read(data, _MAX_PLAN)
-        scope = value["scope"]
-        words = (scope["take_over"], scope["allow_prune"], scope["allow_removals"], scope["follow"])
-        made = Scope(frozenset(scope["devices"]), *words)
-        known = value["kind"] == "FleetPlan"
-    except (NotCanonical, KeyError, TypeError):
-        known = False
-    if not known:
-        raise InvalidInput(
-            "NotAPlan", "cannot use this as a plan", "make one with: harmony fleet plan -o FILE"
-        )
-    return made
-
-
-def check_saved(data: bytes, made: FleetPlan) -> None:
-    """Raise where the plan in `data` isn't exactly the one that would be made now."""
-    saved, now = read(data, _MAX_PLAN), read(save(made), _MAX_PLAN)
-    if saved == now:
-        return
-    same_roster = all(saved.get(name) == now[name] for name in ("lineage", "generation", "content"))
-    what = "the buckets" if same_roster else f"the roster, now at generation {now['generation']},"
-    raise Conflict(
-        "PlanStale",
-        f"cannot apply the plan: {what} moved on since it was made",
-        "make a new one: harmony fleet plan -o FILE",
-    )

@@ -6,26 +6,21 @@ tells sooner.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Final, Literal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
 
-from harmony_fleet.errors import Conflict, DeviceFailed, InvalidInput, Refused
+from harmony_fleet.errors import Conflict, DeviceFailed, InvalidInput
 from harmony_fleet.manifests.diff import Change, diff_by_digest
 from harmony_fleet.manifests.shared import bind_shared, content_of, diff_shared
 from harmony_fleet.manifests.signing import UNSIGNED, Signing
 from harmony_fleet.observe.capabilities import check_kinds, check_trust
-from harmony_fleet.observe.state import Actual, Deployment, Desired, Device
-from scores.keys import DeploymentKey
+from harmony_fleet.observe.state import Deployment, Device
+from harmony_fleet.rollout.guards import believed, check_prune, implausible
 from scores.manifest import FieldError, Manifest, WireManifest
 from scores.names import MAX_GENERATION
-from scores.status import DeploymentStatus
 
 Action = Literal["create", "update", "remove", "unchanged"]
-MAX_JUMP: Final = 1_000_000
-"""Generations by which a device's word may be ahead of what stands: an honest one is ahead where
-buckets were lost.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +86,7 @@ def plan(request: ApplyRequest, found: Deployment, device: Device) -> Plan:
     )
     check_kinds(wire, device)
     check_trust(wire, device)
-    _check_prune(wire, found)
+    check_prune(wire, found)
     return Plan(
         _action(wire, found),
         wire,
@@ -117,31 +112,6 @@ def _warnings(wire: WireManifest, found: Deployment, device: Device) -> Iterator
         )
     elif content_of(wire) == content_of(standing) and wire.signatures != standing.signatures:
         yield f"{found.key} is signed anew; nothing else changes"
-
-
-def believed(found: Deployment, device: Device, signing: Signing) -> Deployment:
-    """Without what stands in ``desired-state``, where the device, by its own word, can't have
-    accepted it.
-
-    What no trusted key signed is nobody's: its generation and lineage are no reason to refuse the
-    right one.
-    """
-    desired, told = found.desired, device.info.trust if device.info is not None else None
-    if (
-        not signing.keys
-        or told is None
-        or not told.require
-        or (desired.manifest is None and not desired.problem)
-    ):
-        return found
-    if desired.manifest is not None and not signing.problem(
-        desired.manifest
-    ):  # signed by every active key
-        return found
-    value = desired.manifest.wire() if desired.manifest is not None else desired.raw
-    if not signing.forged(value, told.keys):
-        return found
-    return replace(found, desired=Desired(revision=desired.revision, created=desired.created))
 
 
 def _action(wire: WireManifest, found: Deployment) -> Action:
@@ -215,13 +185,6 @@ def _check_plausible(found: Deployment, request: ApplyRequest) -> None:
     )
 
 
-def implausible(found: Deployment) -> bool:
-    """Return whether what the device says is further ahead of what stands than any history of this
-    deployment explains.
-    """
-    return found.generation() - found.desired.generation() > MAX_JUMP
-
-
 def _authority(manifest: Manifest, found: Deployment, request: ApplyRequest) -> str | None:
     """The lineage to supersede; None where nobody else's is in the way. Raises Conflict without
     consent.
@@ -288,65 +251,6 @@ def _respelt(standing: WireManifest, found: Deployment) -> bool:
         and newer.generation == standing.generation
         and newer.reason in ("GenerationReused", "SignatureInvalid", "NotCanonical")
     )
-
-
-def pruned(wire: WireManifest, found: Deployment) -> tuple[list[str], int]:
-    """The resources that this generation would take off the device, and how many it owns now."""
-    standing, status = found.desired.manifest, found.actual.status
-    if status is not None and status.generation is not None and status.phase != "Removed":
-        owned = set(status.resources) | _coming(standing, status)
-    else:
-        owned = {score.key for score in standing.scores} if standing is not None else set()
-    orphaned = {
-        score.key for score in (standing.scores if standing else ()) if score.on_remove == "orphan"
-    }
-    return sorted(owned - {score.key for score in wire.scores} - orphaned), len(owned)
-
-
-def _coming(standing: WireManifest | None, status: DeploymentStatus) -> set[str]:
-    """The resources of a generation that the device hasn't answered for yet: it may have begun with
-    it.
-    """
-    newest = max(
-        status.generation or 0,
-        (status.rejected.generation or 0) if status.rejected is not None else 0,
-    )
-    return (
-        {score.key for score in standing.scores}
-        if standing is not None and standing.generation > newest
-        else set()
-    )
-
-
-def _check_prune(wire: WireManifest, found: Deployment) -> None:
-    if wire.removed:
-        return
-    going, owned = pruned(wire, found)
-    if len(going) <= 1 or len(going) * 2 <= owned or len(going) <= (wire.allow_prune or 0):
-        return
-    raise Refused(
-        "PruneGuard",
-        f"cannot apply {found.key.deployment} to {found.key.device}: "
-        f"it would remove {len(going)} of {owned} resources: {_some(going)}",
-        f"if that is meant: --allow-prune {len(going)}",
-        [FieldError("allow_prune", "PruneGuard")],
-        alone=not _prunes_what_stands(wire, found.desired.manifest),
-    )
-
-
-def _prunes_what_stands(wire: WireManifest, standing: WireManifest | None) -> bool:
-    """Return whether the guard holds it by what was written alone, whatever the device says that it
-    has.
-    """
-    going, owned = pruned(
-        wire, Deployment(DeploymentKey(wire.device, wire.deployment), Desired(standing), Actual())
-    )
-    return len(going) > 1 and len(going) * 2 > owned
-
-
-def _some(keys: Sequence[str], most: int = 20) -> str:
-    shown = ", ".join(keys[:most])
-    return shown + (f" and {len(keys) - most} more" if len(keys) > most else "")
 
 
 def _changes(wire: WireManifest, found: Deployment) -> tuple[Change, ...]:

@@ -17,7 +17,7 @@ import pytest
 from harmony_fleet.authority import setup
 from harmony_fleet.authority.setup import ServerRequest
 from harmony_fleet.cli import main
-from harmony_fleet.manifests import signing
+from harmony_fleet.manifests import signing_keys
 from tests.device.lab import ServedLan
 from tests.device.network import NATS_HOST
 
@@ -29,7 +29,7 @@ class Authority:
         self.folder, self.home, self._lan = folder, folder / "home", lan
         self.home.mkdir(parents=True)
         setup.init(self.home, setup.checked(ServerRequest("fleet", folder / "nats", (NATS_HOST,))))
-        signing.new(self.home)
+        signing_keys.new(self.home)
         lan.nats.stop()
         shutil.copyfile(folder / "nats" / "server.conf", lan.nats.folder / "nats.conf")
         lan.nats.start()

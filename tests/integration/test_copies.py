@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from harmony_fleet.context import Context
-from harmony_fleet.manifests import signing
+from harmony_fleet.manifests import signing_keys
 from harmony_fleet.nats.kv import Store
 from scores.keys import DESIRED, FLEET
 from tests.integration.operator import Operator, Ran, a_file
@@ -59,7 +59,7 @@ async def copies(nats_server: NatsServer, tmp_path: Path) -> AsyncIterator[Copie
         await store.ensure_buckets()
         async with SimFleet(client, NAMES, beat=0.5):
             made = Copies(nats_server, tmp_path, store)
-            signing.new(made.first.home)
+            signing_keys.new(made.first.home)
             await made.run(made.first, "init")
             await made.change(made.first, "device", "add", *NAMES, "--class", "web")
             await deploy(made, made.first, "web", "one")

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from harmony_agent.core.signatures import Trust
-from harmony_fleet.manifests import signing
+from harmony_fleet.manifests import signing_keys
 from scores.keys import DESIRED
 from scores.manifest import decode
 from scores.names import MAX_GENERATION
@@ -299,7 +299,7 @@ class Site:
         """What the device's configuration has, from its next start on."""
         keys = {
             key.id: read_key(key.spelt)
-            for key in signing.all_keys(self.operator.home)
+            for key in signing_keys.all_keys(self.operator.home)
             if key.id in ids
         }
         assert len(keys) == len(ids)
@@ -466,7 +466,7 @@ async def test_whoever_writes_a_manifest_signs_it(
             await site("upgrade", "start", "--all", "--deadline", "60s", "--max-unavailable", "1")
             await site("fleet", "deployment", "remove", "web", "-g", "5")
             await site("fleet", "reconcile")
-        keys = {key.id: read_key(key.spelt) for key in signing.all_keys(operator.home)}
+        keys = {key.id: read_key(key.spelt) for key in signing_keys.all_keys(operator.home)}
         assert {key.partition(".")[2].partition("-")[0] for key, _ in seen} == {
             "one",
             "web",

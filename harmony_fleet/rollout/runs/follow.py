@@ -17,7 +17,7 @@ from harmony_fleet.manifests.signing import Signing
 from harmony_fleet.nats.bounded import gather_bounded
 from harmony_fleet.nats.kv import Store
 from harmony_fleet.observe.state import Deployment, read_deployment, read_device
-from harmony_fleet.rollout.fleet_plan import gone
+from harmony_fleet.rollout.fleet_plan import removal_done
 from harmony_fleet.rollout.plan import ApplyRequest, plan
 from harmony_fleet.rollout.runs.advance import ACTIVE, ENDED, Evidence, advance
 from harmony_fleet.rollout.runs.plan import manifest_of
@@ -140,7 +140,7 @@ async def tidy(store: Store, run: TaskRun, signing: Signing) -> bool:
         standing = found.desired.manifest
         if standing is None:
             return True
-        if not standing.removed or (signing.problem(standing) and not gone(found)):
+        if not standing.removed or (signing.problem(standing) and not removal_done(found)):
             await _write(
                 store,
                 run,
@@ -160,7 +160,7 @@ async def tidy(store: Store, run: TaskRun, signing: Signing) -> bool:
 
 
 async def _purged(store: Store, found: Deployment) -> bool:
-    if not gone(found):
+    if not removal_done(found):
         return False
     try:
         await store.purge(DESIRED, str(found.key), found.desired.revision)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from cronsim import CronSim
+
 from harmony_fleet.errors import InvalidInput, Refused
+from harmony_fleet.manifests.duration import seconds
 from harmony_fleet.observe.capabilities import kind_problem
 from harmony_fleet.observe.state import Device
-from harmony_fleet.roster.model import RUN_PREFIX
+from harmony_fleet.roster.model import RUN_PREFIX, Schedule
 from scores.manifest import FieldError, Manifest
 from scores.names import format_time
 from scores.system_upgrade import SystemUpgrade
@@ -141,3 +145,24 @@ def manifest_of(run: TaskRun, target: TaskTarget) -> Manifest:
 
 def _score(attempt: str, run_uid: str, expires: str) -> SystemUpgrade:
     return SystemUpgrade(name=RESOURCE, attempt_id=attempt, run_uid=run_uid, expires_at=expires)
+
+
+GRACE: Final = timedelta(minutes=15)
+"""Longest delay of a run. A run that was missed for longer waits for the schedule's next time."""
+
+
+def due(schedule: Schedule, now: datetime) -> datetime | None:
+    """The time that has come, not longer ago than `GRACE`. `now` is the server's, in UTC."""
+    if not schedule.enabled:
+        return None
+    last = next(CronSim(schedule.cron, now + timedelta(microseconds=1), reverse=True), None)
+    return last if last is not None and now - last <= GRACE else None
+
+
+def request(schedule: Schedule, lineage: str, at: datetime) -> Request:
+    """Return the request of a schedule for the time `at`."""
+    uid = uuid.uuid5(uuid.UUID(lineage), f"{schedule.name} {format_time(at)}")
+    span = timedelta(seconds=seconds(schedule.deadline) or 0)
+    return Request(
+        str(uid), lineage, span, schedule.max_unavailable, schedule.canary, schedule.name
+    )

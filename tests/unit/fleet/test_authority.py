@@ -25,7 +25,8 @@ from harmony_fleet.cli import main
 from harmony_fleet.commands import device as commands
 from harmony_fleet.context import Context, load_context
 from harmony_fleet.errors import Conflict, InvalidInput, Refused
-from harmony_fleet.manifests import signing
+from harmony_fleet.manifests import signing_keys
+from harmony_fleet.manifests.signing import Key
 from harmony_fleet.storage import durable
 from scores.bundle import Bundle
 
@@ -37,7 +38,7 @@ def home(tmp_path: Path) -> Path:
     home = tmp_path / "home"
     home.mkdir()
     setup.init(home, setup.checked(ServerRequest("fleet", tmp_path / "nats", ("localhost",))))
-    signing.new(home)
+    signing_keys.new(home)
     return home
 
 
@@ -204,7 +205,7 @@ def test_what_cannot_be_read_or_written_is_told(
 
 
 def test_no_device_is_enrolled_to_believe_whatever_is_unsigned(home: Path) -> None:
-    for path in signing.keys_folder(home).iterdir():
+    for path in signing_keys.keys_folder(home).iterdir():
         path.unlink()
     with pytest.raises(Refused, match="signing key"):
         enroll.enroll(Authority.load(home), home, "pi-01", PLAIN)
@@ -263,11 +264,11 @@ def test_the_lock_is_held_until_a_write_that_outlives_its_command_is_done(
 
 def test_keys_are_turned_by_one_at_a_time(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two that retire a key each, and both saw the other's, would leave none that signs."""
-    first, _second = signing.load(home).keys[0], signing.new(home)
-    read, tries = signing.all_keys, list[str]()
+    first, _second = signing_keys.load(home).keys[0], signing_keys.new(home)
+    read, tries = signing_keys.all_keys, list[str]()
 
-    def while_another_tries(place: Path) -> list[signing.Key]:
-        fd = os.open(signing.keys_folder(place), os.O_RDONLY)
+    def while_another_tries(place: Path) -> list[Key]:
+        fd = os.open(signing_keys.keys_folder(place), os.O_RDONLY)
         try:
             with pytest.raises(BlockingIOError):
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -276,8 +277,8 @@ def test_keys_are_turned_by_one_at_a_time(home: Path, monkeypatch: pytest.Monkey
             os.close(fd)
         return read(place)
 
-    monkeypatch.setattr(signing, "all_keys", while_another_tries)
-    assert signing.turn(home, first.id, "retired")
+    monkeypatch.setattr(signing_keys, "all_keys", while_another_tries)
+    assert signing_keys.turn(home, first.id, "retired")
     assert tries == ["refused"]
     monkeypatch.undo()
-    assert len(signing.load(home).keys) == 1
+    assert len(signing_keys.load(home).keys) == 1

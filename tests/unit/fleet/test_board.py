@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from harmony_fleet.dashboard import metrics, page
-from harmony_fleet.dashboard.data import dashboard
 from harmony_fleet.dashboard.http import Answer, address, answer
+from harmony_fleet.dashboard.page import dashboard
 from harmony_fleet.errors import InvalidInput
 from harmony_fleet.nats.consumer import Entry
 from harmony_fleet.observe.view import FleetView
@@ -157,4 +157,4 @@ def test_the_page_runs_nothing_but_itself() -> None:
     assert "default-src 'none'" in shown.policy
     assert shown.policy.count("'sha256-") == 2
     assert not re.search(r"https?://|innerHTML|insertAdjacent|document\.write|\son\w+=", text)
-    assert page.data({"x": HOSTILE}).kind == "application/json"
+    assert page.answered({"x": HOSTILE}).kind == "application/json"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from harmony_fleet.cli import main
-from harmony_fleet.rollout.drift import RESPONSES
+from harmony_fleet.rollout.finding import RESPONSES
 from harmony_fleet.roster.file import RosterFile
 
 ITEMS = ("device", "deployment", "schedule")

@@ -13,16 +13,16 @@ import pytest
 
 from harmony_fleet.errors import Conflict, InvalidInput, Refused
 from harmony_fleet.observe.state import Actual, Deployment, Desired, Device
-from harmony_fleet.rollout.drift import RESPONSES, Fleet, classify
+from harmony_fleet.rollout.drift import classify
+from harmony_fleet.rollout.finding import RESPONSES
+from harmony_fleet.rollout.fleet import Fleet
 from harmony_fleet.rollout.fleet_plan import (
     Scope,
     check_refusals,
-    check_saved,
     plan_fleet,
     refused_code,
-    save,
-    saved_scope,
 )
+from harmony_fleet.rollout.saved_plan import check_saved, save, saved_scope
 from harmony_fleet.roster.model import Roster, check
 from harmony_fleet.roster.projection import project
 from scores import Manifest, SystemdUnit

@@ -8,7 +8,8 @@ import pytest
 
 from harmony_fleet.errors import Conflict, ExitCode, HarmonyError, InvalidInput
 from harmony_fleet.observe.state import Actual, Deployment, Desired, Device
-from harmony_fleet.rollout.plan import MAX_JUMP, ApplyRequest, Plan, plan
+from harmony_fleet.rollout.guards import MAX_JUMP
+from harmony_fleet.rollout.plan import ApplyRequest, Plan, plan
 from scores import Manifest, SystemdUnit, SystemUpgrade
 from scores.names import MAX_GENERATION
 from scores.status import UpdaterInfo

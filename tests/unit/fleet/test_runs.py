@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from harmony_fleet.errors import HarmonyError, Refused
 from harmony_fleet.rollout.runs.advance import ACTIVE, ENDED, FAILED, Evidence, advance, cancel
-from harmony_fleet.rollout.runs.plan import Request, freeze, manifest_of, split
-from harmony_fleet.rollout.runs.schedule import GRACE, due, request
+from harmony_fleet.rollout.runs.plan import GRACE, Request, due, freeze, manifest_of, request, split
 from harmony_fleet.roster.model import Schedule
 from scores.canonical import read
 from scores.manifest import MAX_MANIFEST, InvalidManifest, validate

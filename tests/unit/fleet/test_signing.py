@@ -14,7 +14,7 @@ import pytest
 
 from harmony_fleet.cli import main
 from harmony_fleet.errors import HarmonyError
-from harmony_fleet.manifests import signing
+from harmony_fleet.manifests import signing_keys
 from harmony_fleet.manifests.signing import UNSIGNED, Signing
 from harmony_fleet.nats.consumer import Entry
 from harmony_fleet.observe.state import Deployment, to_desired
@@ -51,7 +51,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def private_halves(home: Path) -> list[str]:
     """What must be nowhere else."""
     return [
-        path.read_text().strip().partition(":")[2] for path in signing.keys_folder(home).iterdir()
+        path.read_text().strip().partition(":")[2]
+        for path in signing_keys.keys_folder(home).iterdir()
     ]
 
 
@@ -68,46 +69,48 @@ def believes(keys: Signing, made: WireManifest, *, among: int = 0) -> bool:
 
 
 def test_a_key_is_private_and_whole(home: Path) -> None:
-    assert signing.load(home) == UNSIGNED
-    assert signing.trusted_keys(home) == []
-    made = signing.new(home)
-    folder = signing.keys_folder(home)
+    assert signing_keys.load(home) == UNSIGNED
+    assert signing_keys.trusted_keys(home) == []
+    made = signing_keys.new(home)
+    folder = signing_keys.keys_folder(home)
     [path] = folder.iterdir()
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert (path.name, stat.S_IMODE(path.stat().st_mode)) == (f"{made.id}.key", 0o600)
-    assert signing.trusted_keys(home) == [made.spelt]
+    assert signing_keys.trusted_keys(home) == [made.spelt]
     assert read_key(made.spelt) == made.public
-    assert private_halves(home)[0] not in repr((made, signing.load(home)))
+    assert private_halves(home)[0] not in repr((made, signing_keys.load(home)))
 
 
 def test_the_same_manifest_is_signed_to_the_same_bytes(home: Path) -> None:
-    signing.new(home)
-    once, again = (signing.load(home).sign(wire(file())) for _ in range(2))
-    assert once.canonical() == again.canonical() == signing.sign(home, wire(file())).canonical()
+    signing_keys.new(home)
+    once, again = (signing_keys.load(home).sign(wire(file())) for _ in range(2))
+    assert (
+        once.canonical() == again.canonical() == signing_keys.sign(home, wire(file())).canonical()
+    )
     assert decode(once.canonical(), device="pi-01", deployment="web") == once
-    assert signing.load(home).problem(once) == ""
-    assert signing.load(home).sign(once).canonical() == once.canonical()
+    assert signing_keys.load(home).problem(once) == ""
+    assert signing_keys.load(home).sign(once).canonical() == once.canonical()
     assert UNSIGNED.sign(wire(file())) == wire(file())
 
 
 def test_every_active_key_signs_and_a_retired_one_does_not(home: Path) -> None:
-    first = signing.new(home)
-    old = signing.load(home).sign(wire(file()))
-    second = signing.new(home)
-    both = signing.load(home)
+    first = signing_keys.new(home)
+    old = signing_keys.load(home).sign(wire(file()))
+    second = signing_keys.new(home)
+    both = signing_keys.load(home)
     assert both.problem(old) == f"SignatureMissing {second.id}"
     made = both.sign(wire(file()))
     assert believes(both, made, among=0)
     assert believes(both, made, among=1)
-    assert signing.turn(home, first.id, "retired")
-    assert not signing.turn(home, first.id, "retired")
-    only = signing.load(home)
+    assert signing_keys.turn(home, first.id, "retired")
+    assert not signing_keys.turn(home, first.id, "retired")
+    only = signing_keys.load(home)
     assert ([key.id for key in only.keys], list(only.retired)) == ([second.id], [first.id])
-    assert signing.trusted_keys(home) == [second.spelt]
+    assert signing_keys.trusted_keys(home) == [second.spelt]
     assert only.problem(made) == f"SignatureUnknownKey {' '.join(sorted((first.id, second.id)))}"
     assert only.problem(old) == f"SignatureMissing {second.id}"
-    assert signing.turn(home, first.id, "active")
-    assert signing.load(home).problem(made) == ""
+    assert signing_keys.turn(home, first.id, "active")
+    assert signing_keys.load(home).problem(made) == ""
 
 
 def refusal(work: Any) -> tuple[str, int]:
@@ -121,7 +124,7 @@ def refusal(work: Any) -> tuple[str, int]:
 def test_of_many_that_make_a_key_at_once_as_many_do_as_a_manifest_carries(home: Path) -> None:
     def one(_number: int) -> str:
         try:
-            signing.new(home)
+            signing_keys.new(home)
         except HarmonyError as error:
             return error.code
         return ""
@@ -129,28 +132,28 @@ def test_of_many_that_make_a_key_at_once_as_many_do_as_a_manifest_carries(home: 
     with ThreadPoolExecutor(8) as pool:
         ends = list(pool.map(one, range(8)))
     assert sorted(ends) == [""] * MAX_SIGNATURES + ["TooManyKeys"] * (8 - MAX_SIGNATURES)
-    assert len(signing.load(home).keys) == MAX_SIGNATURES
+    assert len(signing_keys.load(home).keys) == MAX_SIGNATURES
 
 
 def test_what_is_refused(home: Path) -> None:
-    first = signing.new(home)
-    assert refusal(lambda: signing.turn(home, first.id, "retired")) == ("LastKey", 5)
-    assert refusal(lambda: signing.turn(home, "0" * 16, "retired")) == ("NotFound", 2)
-    assert refusal(lambda: signing.turn(home, "../lineage", "retired")) == ("NotFound", 2)
+    first = signing_keys.new(home)
+    assert refusal(lambda: signing_keys.turn(home, first.id, "retired")) == ("LastKey", 5)
+    assert refusal(lambda: signing_keys.turn(home, "0" * 16, "retired")) == ("NotFound", 2)
+    assert refusal(lambda: signing_keys.turn(home, "../lineage", "retired")) == ("NotFound", 2)
     for _ in range(MAX_SIGNATURES - 1):
-        signing.new(home)
-    assert refusal(lambda: signing.new(home)) == ("TooManyKeys", 5)
-    signing.turn(home, first.id, "retired")
-    signing.new(home)
-    assert refusal(lambda: signing.turn(home, first.id, "active")) == ("TooManyKeys", 5)
+        signing_keys.new(home)
+    assert refusal(lambda: signing_keys.new(home)) == ("TooManyKeys", 5)
+    signing_keys.turn(home, first.id, "retired")
+    signing_keys.new(home)
+    assert refusal(lambda: signing_keys.turn(home, first.id, "active")) == ("TooManyKeys", 5)
 
 
 def test_a_file_that_cannot_be_used_stops_everything(home: Path) -> None:
-    made = signing.new(home)
-    path = signing.keys_folder(home) / f"{made.id}.key"
+    made = signing_keys.new(home)
+    path = signing_keys.keys_folder(home) / f"{made.id}.key"
     right = path.read_text()
     path.chmod(0o640)
-    assert refusal(lambda: signing.load(home)) == ("KeyExposed", 3)
+    assert refusal(lambda: signing_keys.load(home)) == ("KeyExposed", 3)
     path.chmod(0o600)
     for text in (
         "",
@@ -160,15 +163,15 @@ def test_a_file_that_cannot_be_used_stops_everything(home: Path) -> None:
         "\xe9",
     ):
         path.write_text(text, encoding="latin-1")
-        assert refusal(lambda: signing.load(home)) == ("KeyInvalid", 2), text
+        assert refusal(lambda: signing_keys.load(home)) == ("KeyInvalid", 2), text
     path.write_text(right)
     elsewhere = home / "elsewhere"
     path.rename(elsewhere)
     path.symlink_to(elsewhere)
-    assert refusal(lambda: signing.load(home)) == ("KeyUnreadable", 2)
+    assert refusal(lambda: signing_keys.load(home)) == ("KeyUnreadable", 2)
     path.unlink()
     os.mkfifo(path, 0o600)
-    assert refusal(lambda: signing.load(home))[0] in ("KeyExposed", "KeyInvalid")
+    assert refusal(lambda: signing_keys.load(home))[0] in ("KeyExposed", "KeyInvalid")
 
 
 def test_commands(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -177,7 +180,7 @@ def test_commands(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["fleet", "key", "list"]) == 0
     assert main(["fleet", "key", "new"]) == 0
     assert main(["fleet", "key", "new", "-o", "json"]) == 0
-    first, second = signing.all_keys(home)
+    first, second = signing_keys.all_keys(home)
     assert main(["fleet", "key", "retire", first.id]) == 0
     assert main(["fleet", "key", "retire", first.id, "-o", "json"]) == 0
     assert main(["fleet", "key", "retire", second.id]) == 5
@@ -201,9 +204,9 @@ def test_no_private_half_is_told(home: Path, capsys: pytest.CaptureFixture[str])
         ["retire", "x"],
     ):
         main(["fleet", "key", *words])
-    [first, second] = signing.all_keys(home)
+    [first, second] = signing_keys.all_keys(home)
     main(["fleet", "key", "retire", first.id])
-    (signing.keys_folder(home) / f"{second.id}.key").write_text(
+    (signing_keys.keys_folder(home) / f"{second.id}.key").write_text(
         "ed25519-private:" + private_halves(home)[0] + "x\n"
     )
     main(["fleet", "key", "list"])
@@ -217,8 +220,8 @@ def test_no_private_half_is_told(home: Path, capsys: pytest.CaptureFixture[str])
 
 @pytest.fixture
 def keys(home: Path) -> Signing:
-    signing.new(home)
-    return signing.load(home)
+    signing_keys.new(home)
+    return signing_keys.load(home)
 
 
 def planned(
@@ -401,7 +404,12 @@ def test_devices_that_trust_other_keys_are_named(home: Path, keys: Signing) -> N
             at=type(device())("pi-01", told, NOW),
         )
         made = type(made)(
-            made.roster, made.projections, made.deployments, made.devices, NOW, signing.load(home)
+            made.roster,
+            made.projections,
+            made.deployments,
+            made.devices,
+            NOW,
+            signing_keys.load(home),
         )
         return [item.detail for item in classify(made) if item.code == "trust-differs"]
 
@@ -409,10 +417,10 @@ def test_devices_that_trust_other_keys_are_named(home: Path, keys: Signing) -> N
     assert differs() == []
     assert differs(old) == []
     assert differs(old, ROSTER.id) == []  # somebody else's key is nobody's business here
-    new = signing.new(home).id
+    new = signing_keys.new(home).id
     assert differs(old) == [f"lacks {new}"]
     assert differs(old, new) == []
-    signing.turn(home, old, "retired")
+    signing_keys.turn(home, old, "retired")
     assert differs(old, new) == [f"still trusts {old}"]
     assert differs(new) == []
 

@@ -1,0 +1,79 @@
+"""A difference between the fleet and its roster: a stable code, and a safe response to it. Pure.
+
+A finding holds codes, names and digests, never a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+Code = Literal[
+    "roster-behind",
+    "projection-differs",
+    "projection-missing",
+    "not-converged",
+    "missing",
+    "unexpected",
+    "disabled-running",
+    "unmanaged",
+    "ownership-mismatch",
+    "fenced",
+    "signature-refused",
+    "trust-differs",
+    "heartbeat-stale",
+    "capability-missing",
+    "device-implausible",
+]
+
+
+RESPONSES: Final[Mapping[Code, str]] = {
+    "roster-behind": "another copy of this home was applied, and apply is refused here: harmony fleet pull takes its "
+    "roster; harmony fleet apply --take-over makes this one the fleet's",
+    "projection-differs": "look with harmony fleet plan, then harmony fleet apply writes it from the roster",
+    "projection-missing": "look with harmony fleet plan, then harmony fleet apply writes it from the roster",
+    "not-converged": "wait, or see harmony status --resources: the device repairs by itself what it can",
+    "missing": "see why with harmony logs; harmony fleet apply where the projection differs too",
+    "unexpected": "see who started it; harmony fleet apply stops it where the projection differs, else the agent does",
+    "disabled-running": "harmony fleet apply stops it: disabled wins over running",
+    "unmanaged": "left alone: it is never adopted, renamed or removed; ask whose it is",
+    "ownership-mismatch": "left alone, and holds apply up; to own it from now on: harmony fleet apply --take-over",
+    "fenced": "somebody else wrote: see harmony status, then apply again with the right roster",
+    "signature-refused": "where the projection differs too, harmony fleet apply signs it; else put the key of "
+    "harmony fleet key list into [trust] keys there; one that nobody here wrote: see who writes to NATS",
+    "trust-differs": "set [trust] keys there as harmony fleet key list shows them, and restart the agent; before a key "
+    "is retired every device has to trust its successor",
+    "heartbeat-stale": "look at the device and its network; its manifests wait for it",
+    "capability-missing": "on the device, harmony-agent check says how to mend it; it gets nothing new until then",
+    "device-implausible": "what the device says can't be so, or can't be read: it is passed over, and the others go "
+    "on; look at the device, and at who has its credentials",
+}
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Finding:
+    """One difference. `detail` is made of codes, generations and digests."""
+
+    device: str
+    deployment: str
+    resource: str
+    code: Code
+    detail: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """The value that ``-o json`` shows."""
+        place = {
+            "device": self.device or None,
+            "deployment": self.deployment or None,
+            "resource": self.resource or None,
+        }
+        return {"code": self.code, **place, "detail": self.detail, "response": RESPONSES[self.code]}
+
+
+def codes(findings: Iterable[Finding]) -> dict[Code, int]:
+    """Count the findings of each code."""
+    counted: dict[Code, int] = {}
+    for finding in findings:
+        counted[finding.code] = counted.get(finding.code, 0) + 1
+    return counted
