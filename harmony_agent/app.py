@@ -73,7 +73,9 @@ def _file(parts: KindContext) -> ComposedKind:
 
     settings = parts.settings
     roots = settings.files.roots
-    files = LocalFiles(roots, settings.agent.state_dir, parts.clock)
+    # Whoever owns a directory can rename what is in it, also what is root's.
+    owner = (0, 0) if settings.systemd.scope == "system" else (None, None)
+    files = LocalFiles(roots, settings.agent.state_dir, parts.clock, parents_owner=owner)
     forbidden, allow_setuid = protected_paths(settings).files, settings.files.setuid
     return ComposedKind(
         FileReconciler(

@@ -174,7 +174,10 @@ class Files(Protocol):
         ...
 
     async def make_parents(self, paths: Sequence[str]) -> None:
-        """Make these directories (0755), outermost first; what is there already stays as it is."""
+        """Make these directories (0755), outermost first; what is there already stays as it is.
+
+        Their owner is the agent, or root in the system profile.
+        """
         ...
 
     async def drop_parents(self, paths: Sequence[str]) -> Sequence[str]:

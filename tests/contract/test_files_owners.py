@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from harmony_agent.adapters.clock import SystemClock
+from harmony_agent.adapters.files.local_files import LocalFiles
 from harmony_agent.adapters.posix.safe_path import fingerprint
 from harmony_agent.core.errors import Transient
 from harmony_agent.core.reconciler import Converged
@@ -73,6 +75,19 @@ async def test_owner_and_group_are_given_and_kept(disk: Disk) -> None:
     os.link(path, disk.path("b"))
     await disk.files.set_attributes(path, Attributes(uid=15), (await disk.seen()).fingerprint)
     assert (owner(path), owner(disk.path("b"))) == ((15, 13, 0o2755), (14, 13, 0o2755))
+
+
+async def test_parents_have_the_owner_that_the_profile_says(disk: Disk) -> None:
+    """Whoever has a directory can put another thing in the place of what is in it."""
+    files = LocalFiles([str(disk.root)], str(disk.state), SystemClock(), parents_owner=(21, 22))
+    disk.root.joinpath("x").mkdir(mode=0o700)
+    await files.make_parents([disk.path("x"), disk.path("x/y"), disk.path("x/y/z")])
+    assert [owner(disk.path(name)) for name in ("x", "x/y", "x/y/z")] == [
+        (0, 0, 0o700),
+        (21, 22, 0o755),
+        (21, 22, 0o755),
+    ]
+    await files.close()
 
 
 async def test_a_link_has_an_owner_of_its_own(disk: Disk) -> None:

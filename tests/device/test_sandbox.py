@@ -487,6 +487,40 @@ def test_in_the_system_profile_a_workload_manages_nothing(system: Site) -> None:
 
 
 @pytest.mark.timeout(300)
+def test_in_the_system_profile_no_workload_swaps_what_is_roots(system: Site) -> None:
+    """A script that root runs: neither it nor a directory above it can be put aside, and none of
+    them can be there before it.
+    """
+    device = system.device
+    script = File(
+        name="script",
+        path="/srv/tools/bin/run.sh",
+        parents=True,
+        content="#!/bin/sh\n",
+        owner="root",
+        group="root",
+        mode="0755",
+    )
+    system.converge(script, deployment="tools")
+    moves = [
+        ("mv", "/srv/tools", "/srv/away"),
+        ("mv", "/srv/tools/bin", "/srv/tools/away"),
+        ("mv", "/srv/tools/bin/run.sh", "/srv/tools/bin/away"),
+        ("cp", "/bin/true", "/srv/tools/bin/run.sh"),
+        ("mkdir", "/srv/first"),
+    ]
+    for move in moves:
+        said = system.as_workload(*move, check=False)
+        assert "Permission denied" in said, (move, said)
+    system.as_workload("cp", "/bin/true", f"{FOLDER}/true")  # it runs, and may write what is its
+    for path in ("/srv", "/srv/tools", "/srv/tools/bin", "/srv/tools/bin/run.sh"):
+        assert (device.stat(path).owner, device.stat(path).group) == ("root", "root"), path
+        assert not device.stat(path).mode & 0o022, path
+    system.remove("tools")
+    assert not device.exists("/srv/tools")
+
+
+@pytest.mark.timeout(300)
 def test_root_would_succeed_in_all_of_it(user: Site) -> None:
     """So that each refusal is one: last, for it restarts things."""
     found = user.attack("root", ALL)

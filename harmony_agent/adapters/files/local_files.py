@@ -61,13 +61,14 @@ class LocalFiles:
         state_dir: str,
         clock: Clock,
         *,
+        parents_owner: tuple[int | None, int | None] = (None, None),
         rename: Rename = syscalls.renameat2,
     ) -> None:
         self._paths = RootedPaths(roots)
         self._backups = Backups(state_dir)
         self._watcher = Watcher()
         self._cache = PathCache(self._paths, self._backups, self._watcher, clock)
-        self._writer = Writer(self._paths, self._backups, self._cache, rename)
+        self._writer = Writer(self._paths, self._backups, self._cache, rename, parents_owner)
         self._threads = BoundedExecutor()
         self._clock = clock
         self._putting: set[str] = set()

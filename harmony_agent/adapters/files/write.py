@@ -32,12 +32,18 @@ class Writer:
     """
 
     def __init__(
-        self, tree: RootedPaths, backups: Backups, path_states: PathCache, rename: Rename
+        self,
+        tree: RootedPaths,
+        backups: Backups,
+        path_states: PathCache,
+        rename: Rename,
+        parents_owner: tuple[int | None, int | None],
     ) -> None:
         self._paths = tree
         self._backups = backups
         self._cache = path_states
         self._rename = rename
+        self._parents_owner = parents_owner
 
     def put(self, path: str, node: FileSpec, expect: StatFingerprint | None, job: Job) -> None:
         """Put the node there, with the content that it holds or that was kept."""
@@ -139,7 +145,8 @@ class Writer:
 
     def make_parent(self, path: str, _job: Job) -> None:
         """Make a directory where nothing stands yet."""
-        draft = self.draft(path, FileSpec(type="directory", mode=0o755))
+        uid, gid = self._parents_owner
+        draft = self.draft(path, FileSpec(type="directory", mode=0o755, uid=uid, gid=gid))
         try:
             with suppress(Changed):  # something is there already
                 draft.finish(None, Job())
