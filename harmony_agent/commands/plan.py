@@ -13,7 +13,7 @@ from harmony_agent import app
 from harmony_agent.adapters.ledger.ledger import read_only
 from harmony_agent.core.admission import NotAccepted
 from harmony_agent.core.decide import Execute, Hold, Now, Release, Report
-from harmony_agent.core.reconciler import Key, OwnershipRecord
+from harmony_agent.core.resources import Key, OwnershipRecord
 from harmony_agent.engine.desired.enforcing import enforce_if_accepted
 from harmony_agent.engine.kind_instance import KindInstance
 from harmony_agent.engine.reconcile.rehearse import Foreseen, Rehearsal

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from harmony_agent.core.decide import NAMED, DecisionInput, Hold
-from harmony_agent.core.reconciler import Facts, Key, OwnershipRecord
+from harmony_agent.core.resources import Facts, Key, OwnershipRecord
 
 
 def claimed(case: DecisionInput, facts: Facts) -> OwnershipRecord:

@@ -12,18 +12,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 from harmony_agent.core import drift
+from harmony_agent.core.actions import Act, Action, Converged, Plan, Wait
 from harmony_agent.core.backoff import CrashLoop
 from harmony_agent.core.dependencies import in_the_way, outlives, unmet
-from harmony_agent.core.reconciler import (
-    Act,
-    Action,
-    Converged,
-    Desired,
-    Key,
-    OwnershipRecord,
-    Plan,
-    Wait,
-)
+from harmony_agent.core.resources import Desired, Key, OwnershipRecord
 from harmony_agent.core.status import Outcome
 from scores.manifest import FieldError
 from scores.status import ResourcePhase, ResourceStatus

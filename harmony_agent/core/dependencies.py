@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from harmony_agent.core.reconciler import Key, OwnershipRecord
+from harmony_agent.core.resources import Key, OwnershipRecord
 from scores.status import SETTLED, ResourceStatus
 
 

@@ -7,7 +7,7 @@ import marshal
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from harmony_agent.core.reconciler import Desired, Key
+from harmony_agent.core.resources import Desired, Key
 from scores.base import Score
 from scores.canonical import canonical, digest
 from scores.manifest import WireManifest

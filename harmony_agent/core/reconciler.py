@@ -1,4 +1,4 @@
-"""The heart: what a reconciler is, what it decides with, and what its plans say.
+"""The heart: what a reconciler is, and how it sees the engine's state.
 
 Pure types; no I/O. A kind is one implementation of `Reconciler`; the engine drives them all in the
 same way:
@@ -13,180 +13,20 @@ from what is observed.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
+from harmony_agent.core.actions import Action, Plan
+from harmony_agent.core.resources import Desired, Facts, Key, OwnershipRecord
 from scores.base import Score
 from scores.manifest import FieldError
-from scores.names import Digest
-from scores.status import Detail, ResourcePhase
-
-Facts = Mapping[str, Any]
-"""Facts of a kind about a resource, in the ledger.
-
-A small JSON object of names, ids and digests; never content.
-"""
-
-
-_UNDOING: Final = "-"
-"""Behind `OwnershipRecord.applied`: taking it off has begun."""
-
-
-class Key(NamedTuple):
-    """One resource on this device."""
-
-    kind: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.kind}/{self.name}"
-
-    @classmethod
-    def parse(cls, text: str) -> Key:
-        """``File/motd`` in its parts; the wire's models have checked its form."""
-        kind, _, name = text.partition("/")
-        return cls(kind, name)
-
+from scores.status import Detail
 
 S = TypeVar("S", bound=Score)
 O = TypeVar("O")  # noqa: E741  # observed
-A = TypeVar("A", bound="Action")
+A = TypeVar("A", bound=Action)
 O_co = TypeVar("O_co", covariant=True)
 O_contra = TypeVar("O_contra", contravariant=True)
-S_co = TypeVar("S_co", bound=Score, covariant=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Desired(Generic[S_co]):
-    """A spec with its context from the manifest.
-
-    `generation` is the one in which this spec last changed. `restart_token` and `reload_token` are
-    digests of the specs that `restart_on` and `reload_on` name ("" if they name none). A different
-    token asks for one more restart or reload.
-    """
-
-    spec: S_co
-    digest: Digest
-    generation: int
-    deployment: str
-    restart_token: str = ""
-    reload_token: str = ""
-
-    @property
-    def version(self) -> str:
-        """Value of `applied` after all of this has converged."""
-        return "+".join((self.digest, self.restart_token, self.reload_token)).rstrip("+")
-
-
-@dataclass(frozen=True, slots=True)
-class OwnershipRecord:
-    """Entry of the ledger for a resource that this agent owns.
-
-    It is durable before anything is done to the resource.
-
-    `claims` are the device's objects that the resource occupies (``path:/srv/a``,
-    ``unit:web.service``, ``container:web``, ``port:tcp:8080``); two records never share one.
-
-    `applied` is the `Desired.version` that last converged, "" before the first time. A later
-    difference under the same spec is drift. `facts` belong to the kind. `needs` are the keys of
-    resources that must outlive this one. `ready` is the last instance known to be ready.
-    """
-
-    kind: str
-    name: str
-    deployment: str
-    spec_digest: str
-    generation: int
-    on_remove: str
-    claims: frozenset[str]
-    applied: str = ""
-    facts: Facts = field(default_factory=dict)
-    needs: tuple[str, ...] = ()
-    ready: str = ""
-
-    @property
-    def key(self) -> Key:
-        """Key of the resource."""
-        return Key(self.kind, self.name)
-
-    @property
-    def reached(self) -> str:
-        """Version that last converged, also after removal has begun: it may still be there in
-        part.
-        """
-        return self.applied.removesuffix(_UNDOING)
-
-    def undoing(self) -> OwnershipRecord:
-        """The same from when taking it off begins: what is missing is no drift then, if it is
-        wanted again.
-        """
-        return (
-            replace(self, applied=self.applied + _UNDOING)
-            if self.applied == self.reached != ""
-            else self
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Action:
-    """One step towards the desired state, idempotent. Kinds subclass it.
-
-    `reason` is for people: what differs, as ``content differs`` or ``the unit is inactive``; never
-    a value. `is_disruptive` is whether it changes or stops something that was there before: such an
-    action is never taken on an object that the ledger doesn't show as ours, unless the Score says
-    `adopt`. Mark content `field(repr=False)`.
-    """
-
-    name: str
-    reason: str
-    is_disruptive: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Converged:
-    """Nothing to do: the device is as wanted (with `desired` None: the resource is gone)."""
-
-    phase: ResourcePhase = "Ready"
-    holds: frozenset[str] = frozenset()
-    """claims besides its spec's, kept until another resource takes them over"""
-
-
-@dataclass(frozen=True, slots=True)
-class Act(Generic[A]):
-    """Actions to take next, in this order.
-
-    `fields` are the names of the Score's fields that differ.
-
-    `is_restart`: this starts anew what had ended by itself, so the engine paces it (10 s doubling
-    to 300 s). `drift` False: this is in the order of things (what ended as it should is recorded,
-    what a reboot stopped is started), so it is done where drift is only reported, too, and counts
-    as none. `ahead`: this clears the way for another resource, so it waits for nothing that its own
-    spec needs.
-    """
-
-    actions: tuple[A, ...]
-    fields: tuple[str, ...] = ()
-    is_restart: bool = False
-    drift: bool = True
-    ahead: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """Nothing can be done now; look again after `seconds`, or when an event comes.
-
-    `phase` Progressing: it is on its way. Degraded: it failed and is being retried. Blocked: an
-    outside cause, named in `message`. Failed: it ended badly, and only another spec can help.
-    `reason` is a code of ``docs/reasons/``.
-    """
-
-    reason: str
-    message: str = ""
-    phase: ResourcePhase = "Progressing"
-    seconds: float = 1.0
-
-
-Plan = Converged | Act[A] | Wait
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from harmony_agent.core.errors import ResourceError
-from harmony_agent.core.reconciler import Key
+from harmony_agent.core.resources import Key
 from harmony_agent.engine.kind_instance import KindInstance
 from harmony_agent.engine.state.device_state import DeviceState
 

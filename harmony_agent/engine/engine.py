@@ -12,7 +12,7 @@ import anyio
 
 from harmony_agent.core.admission import KindRules
 from harmony_agent.core.errors import ResourceError
-from harmony_agent.core.reconciler import Key
+from harmony_agent.core.resources import Key
 from harmony_agent.core.signatures import Trust
 from harmony_agent.engine.commands import Commands
 from harmony_agent.engine.context import Times

@@ -15,9 +15,7 @@ from harmony_agent.core.errors import Terminal
 from harmony_agent.core.reconciler import (
     Batches,
     Closes,
-    Desired,
     EndsPasses,
-    Facts,
     Logs,
     Mark,
     Marks,
@@ -29,6 +27,7 @@ from harmony_agent.core.reconciler import (
     Takes,
     Watches,
 )
+from harmony_agent.core.resources import Desired, Facts
 
 AnyReconciler = Reconciler[Any, Any, Any]
 

@@ -12,17 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from harmony_agent.core.actions import Act, Action, Converged, Plan, Wait
 from harmony_agent.core.errors import Terminal, Transient
-from harmony_agent.core.reconciler import (
-    Act,
-    Action,
-    Converged,
-    Desired,
-    Facts,
-    KindView,
-    Plan,
-    Wait,
-)
+from harmony_agent.core.reconciler import KindView
+from harmony_agent.core.resources import Desired, Facts
 from harmony_agent.topology import Clock
 from harmony_agent.topology.updater import Ask, Attempt, Updater, UpdaterRefused
 from scores.manifest import FieldError

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from dataclasses import dataclass
 from typing import Protocol
 
-from harmony_agent.core.reconciler import Key, OwnershipRecord
+from harmony_agent.core.resources import Key, OwnershipRecord
 
 
 class Unreachable(Exception):

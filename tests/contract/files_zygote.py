@@ -23,8 +23,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from harmony_agent.adapters.files.local_files import LocalFiles
+from harmony_agent.core.actions import Converged
 from harmony_agent.core.errors import ResourceError
-from harmony_agent.core.reconciler import Converged, Facts, OwnershipRecord
+from harmony_agent.core.resources import Facts, OwnershipRecord
 from harmony_agent.kinds.file import FileReconciler
 from scores.file import File
 from tests.fakes import drive

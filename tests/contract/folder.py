@@ -19,7 +19,7 @@ from harmony_agent.adapters.files.local_files import LocalFiles
 from harmony_agent.adapters.files.node_write import Changed
 from harmony_agent.adapters.posix import executor
 from harmony_agent.adapters.posix.safe_path import Abandoned, Job, MissingParents, PathRefused
-from harmony_agent.core.reconciler import Key, OwnershipRecord
+from harmony_agent.core.resources import Key, OwnershipRecord
 from harmony_agent.engine.state.device_state import DeviceState
 from harmony_agent.kinds.file import FileReconciler
 from harmony_agent.topology.control_plane import StoredManifest

@@ -24,7 +24,7 @@ from typing import Any
 
 import pytest
 
-from harmony_agent.core.reconciler import OwnershipRecord
+from harmony_agent.core.resources import OwnershipRecord
 from tests.contract.files_zygote import Agent, unpack
 
 pytestmark = [

@@ -13,8 +13,8 @@ import pytest
 from harmony_agent.adapters.clock import SystemClock
 from harmony_agent.adapters.files.local_files import LocalFiles
 from harmony_agent.adapters.posix.safe_path import fingerprint
+from harmony_agent.core.actions import Converged
 from harmony_agent.core.errors import Transient
-from harmony_agent.core.reconciler import Converged
 from harmony_agent.kinds.file import FileReconciler
 from harmony_agent.topology.files import Attributes, FileSpec, PathQuery
 from scores.file import File

@@ -10,8 +10,8 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 
+from harmony_agent.core.actions import Act, Converged, Wait
 from harmony_agent.core.errors import Transient
-from harmony_agent.core.reconciler import Act, Converged, Wait
 from harmony_agent.topology.units import MASK
 from scores.systemd_unit import SystemdUnit
 from tests.contract.units_world import World, gone, seen, settle, want

@@ -18,7 +18,7 @@ import traceback
 from pathlib import Path
 from typing import Any, Protocol
 
-from harmony_agent.core.reconciler import Converged, Wait
+from harmony_agent.core.actions import Converged, Wait
 from harmony_agent.kinds.systemd_unit import UnitReconciler
 from harmony_agent.topology.units import MASK, Unit, Units
 from scores.systemd_unit import SystemdUnit

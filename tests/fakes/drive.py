@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harmony_agent.core import claims, decide
+from harmony_agent.core.actions import Act, Converged, Plan, Wait
 from harmony_agent.core.decide import (
     Claim,
     DecisionInput,
@@ -25,7 +26,7 @@ from harmony_agent.core.decide import (
     RetryState,
     Settled,
 )
-from harmony_agent.core.reconciler import Act, Converged, Desired, Key, Plan, Wait
+from harmony_agent.core.resources import Desired, Key
 from harmony_agent.core.status import Outcome, resource_status
 from harmony_agent.engine.kind_instance import KindInstance
 from tests.fakes.store import FakeStore

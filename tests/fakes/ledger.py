@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Sequence
 
 from harmony_agent.core.errors import Transient
-from harmony_agent.core.reconciler import Key, OwnershipRecord
+from harmony_agent.core.resources import Key, OwnershipRecord
 from harmony_agent.topology.control_plane import StoredManifest
 
 

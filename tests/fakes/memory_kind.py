@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 
 import anyio
 
-from harmony_agent.core.reconciler import Act, Action, Converged, Desired, Facts, KindView, Plan
+from harmony_agent.core.actions import Act, Action, Converged, Plan
+from harmony_agent.core.reconciler import KindView
+from harmony_agent.core.resources import Desired, Facts
 from scores.canonical import digest
 from scores.file import File
 from scores.manifest import FieldError

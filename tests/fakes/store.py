@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from harmony_agent.core.reconciler import Desired, Facts, OwnershipRecord
+from harmony_agent.core.resources import Desired, Facts, OwnershipRecord
 from scores.base import Score
 
 

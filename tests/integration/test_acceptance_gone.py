@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 import pytest
 
-from harmony_agent.core.reconciler import Key
+from harmony_agent.core.resources import Key
 from scores.keys import ACTUAL, BUCKETS, DESIRED
 from tests.integration.agent import (
     LINEAGE,

@@ -14,7 +14,7 @@ import pytest
 from harmony_agent import app, cli
 from harmony_agent.adapters.ledger.ledger import SqliteLedger
 from harmony_agent.core.manifests import desired_of
-from harmony_agent.core.reconciler import Key, OwnershipRecord
+from harmony_agent.core.resources import Key, OwnershipRecord
 from harmony_agent.settings import load
 from harmony_agent.topology.control_plane import StoredManifest
 from scores.canonical import canonical

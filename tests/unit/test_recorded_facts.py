@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from harmony_agent.core.reconciler import Facts, OwnershipRecord
+from harmony_agent.core.resources import Facts, OwnershipRecord
 from harmony_agent.kinds.container import facts as container
 from harmony_agent.kinds.file import facts as file
 from harmony_agent.kinds.systemd_unit import facts as systemd_unit

@@ -28,7 +28,7 @@ from harmony_agent.adapters.ledger.integrity import (
 from harmony_agent.adapters.ledger.wal import exists, tidy
 from harmony_agent.adapters.posix.thread_pool import ThreadPool
 from harmony_agent.core.errors import Transient
-from harmony_agent.core.reconciler import Key, OwnershipRecord
+from harmony_agent.core.resources import Key, OwnershipRecord
 from harmony_agent.topology.control_plane import StoredManifest
 from scores.canonical import canonical
 

@@ -30,7 +30,7 @@ from harmony_agent.core.manifests import (
     reuse_validated,
     wire_fingerprint,
 )
-from harmony_agent.core.reconciler import Key
+from harmony_agent.core.resources import Key
 from harmony_agent.core.signatures import Trust
 from harmony_agent.engine.desired.enforcing import restore, view_of
 from harmony_agent.engine.desired.remains import Remains

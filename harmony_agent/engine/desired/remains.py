@@ -15,7 +15,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from harmony_agent.core.errors import ResourceError
-from harmony_agent.core.reconciler import Desired, Facts, Key, Mark, OwnershipRecord
+from harmony_agent.core.reconciler import Mark
+from harmony_agent.core.resources import Desired, Facts, Key, OwnershipRecord
 from harmony_agent.engine.kind_instance import KindInstance
 from harmony_agent.engine.state.device_state import DeviceState
 from harmony_agent.engine.state.lost import LOST, MESSAGE

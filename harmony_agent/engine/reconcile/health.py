@@ -17,7 +17,7 @@ import anyio.abc
 
 from harmony_agent.core.errors import ResourceError, Transient
 from harmony_agent.core.probes import ProbeCounter
-from harmony_agent.core.reconciler import Key
+from harmony_agent.core.resources import Key
 from harmony_agent.engine.context import HealthVerdict
 from harmony_agent.engine.kind_instance import KindInstance
 from harmony_agent.engine.loops import defect

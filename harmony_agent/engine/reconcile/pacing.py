@@ -9,7 +9,7 @@ from typing import Final
 from harmony_agent.core.backoff import RETRY, CrashLoop
 from harmony_agent.core.decide import Execute, Now, RetryState
 from harmony_agent.core.errors import ResourceError, Terminal, Transient
-from harmony_agent.core.reconciler import Key
+from harmony_agent.core.resources import Key
 from harmony_agent.core.status import Outcome
 from harmony_agent.engine.context import ReconcileContext, Times
 from harmony_agent.engine.loops import defect

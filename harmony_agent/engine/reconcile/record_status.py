@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from harmony_agent.core.reconciler import Desired, Key, OwnershipRecord
+from harmony_agent.core.resources import Desired, Key, OwnershipRecord
 from harmony_agent.core.status import Outcome, resource_status
 from harmony_agent.engine.context import Times
 from harmony_agent.engine.kind_instance import KindInstance

@@ -13,7 +13,7 @@ from typing import Final
 from harmony_agent.core import claims, decide
 from harmony_agent.core.decide import Claim, Execute, Hold, Now, RetryState, Settled, Step
 from harmony_agent.core.errors import ResourceError, Transient
-from harmony_agent.core.reconciler import Desired, Key
+from harmony_agent.core.resources import Desired, Key
 from harmony_agent.core.status import Outcome, resource_status
 from harmony_agent.engine.context import ReconcileContext
 from harmony_agent.engine.kind_instance import KindInstance

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from harmony_agent.core.errors import ResourceError
 from harmony_agent.core.pleg import events
-from harmony_agent.core.reconciler import Key
+from harmony_agent.core.resources import Key
 from harmony_agent.core.status import Outcome, resource_status
 from harmony_agent.engine.context import Times
 from harmony_agent.engine.kind_instance import KindInstance

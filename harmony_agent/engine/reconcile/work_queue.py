@@ -14,7 +14,7 @@ from typing import Final
 import anyio
 import anyio.abc
 
-from harmony_agent.core.reconciler import Key
+from harmony_agent.core.resources import Key
 from harmony_agent.topology import Clock
 
 WORKERS: Final = 32

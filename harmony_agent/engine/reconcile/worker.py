@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from harmony_agent.core import claims, decide
+from harmony_agent.core.actions import Act
 from harmony_agent.core.decide import (
     Claim,
     DecisionInput,
@@ -26,7 +27,7 @@ from harmony_agent.core.decide import (
     Step,
 )
 from harmony_agent.core.errors import ResourceError
-from harmony_agent.core.reconciler import Act, Desired, Key, OwnershipRecord
+from harmony_agent.core.resources import Desired, Key, OwnershipRecord
 from harmony_agent.core.status import Outcome
 from harmony_agent.engine.context import HealthTracker, HealthVerdict, ReconcileContext, Times
 from harmony_agent.engine.kind_instance import KindInstance

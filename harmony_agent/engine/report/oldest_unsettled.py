@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from harmony_agent.core.reconciler import Key
+from harmony_agent.core.resources import Key
 from harmony_agent.topology import Clock
 from scores.names import parse_time
 from scores.status import SETTLED, ResourceStatus

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from harmony_agent.core.admission import EnforcedVersion, NotAccepted
-from harmony_agent.core.reconciler import Key
+from harmony_agent.core.resources import Key
 from harmony_agent.core.status import Enforced
 from harmony_agent.topology.control_plane import StoredManifest
 

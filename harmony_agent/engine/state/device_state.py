@@ -16,7 +16,7 @@ import anyio
 from harmony_agent.core.admission import NotAccepted
 from harmony_agent.core.errors import ResourceError
 from harmony_agent.core.manifests import DesiredDigests, desired_of
-from harmony_agent.core.reconciler import Desired, Key, OwnershipRecord
+from harmony_agent.core.resources import Desired, Key, OwnershipRecord
 from harmony_agent.core.status import Outcome, resource_status
 from harmony_agent.engine.loops import Changes, Signal
 from harmony_agent.engine.state.deployment import Deployment

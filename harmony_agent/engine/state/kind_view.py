@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from harmony_agent.core.reconciler import Desired, Facts, Key, OwnershipRecord
+from harmony_agent.core.resources import Desired, Facts, Key, OwnershipRecord
 
 if TYPE_CHECKING:
     from harmony_agent.engine.state.device_state import DeviceState

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from harmony_agent.core.reconciler import Desired, Key, OwnershipRecord
+from harmony_agent.core.resources import Desired, Key, OwnershipRecord
 from scores.status import ResourceStatus
 
 LOST: Final = "LedgerLost"

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import anyio
 
-from harmony_agent.core.reconciler import Key
+from harmony_agent.core.resources import Key
 
 
 class Turns:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harmony_agent.core.reconciler import Action
+from harmony_agent.core.actions import Action
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

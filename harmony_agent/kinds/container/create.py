@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from harmony_agent.core.errors import Transient
-from harmony_agent.core.reconciler import Desired
+from harmony_agent.core.resources import Desired
 from harmony_agent.kinds.container import payload as made_of
 from harmony_agent.kinds.container.facts import Pulled
 from harmony_agent.kinds.container.plan import WATCHED

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from harmony_agent.core.reconciler import Facts, OwnershipRecord
+from harmony_agent.core.resources import Facts, OwnershipRecord
 
 DEFAULT_GRACE: Final = 10
 

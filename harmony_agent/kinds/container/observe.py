@@ -12,7 +12,8 @@ from datetime import datetime
 from typing import Final
 
 from harmony_agent.core.errors import Transient
-from harmony_agent.core.reconciler import Desired, Key, KindView, Mark, OwnershipRecord
+from harmony_agent.core.reconciler import KindView, Mark
+from harmony_agent.core.resources import Desired, Key, OwnershipRecord
 from harmony_agent.kinds.container.facts import read
 from harmony_agent.kinds.container.observed import Observed
 from harmony_agent.kinds.container.payload import (

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from harmony_agent.core.reconciler import Act, Desired, OwnershipRecord, Wait
+from harmony_agent.core.actions import Act, Wait
+from harmony_agent.core.resources import Desired, OwnershipRecord
 from harmony_agent.kinds.container.actions import (
     ContainerAction,
     Create,

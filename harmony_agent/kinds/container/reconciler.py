@@ -11,7 +11,8 @@ from typing import Final, Literal
 
 from harmony_agent.core.errors import Transient
 from harmony_agent.core.paths import PathSet
-from harmony_agent.core.reconciler import Desired, Facts, KindView, Mark
+from harmony_agent.core.reconciler import KindView, Mark
+from harmony_agent.core.resources import Desired, Facts
 from harmony_agent.kinds.container.actions import ContainerAction, Create
 from harmony_agent.kinds.container.apply import Applier, previous
 from harmony_agent.kinds.container.create import Creator

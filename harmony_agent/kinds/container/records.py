@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from harmony_agent.core.errors import Transient
-from harmony_agent.core.reconciler import Desired, KindView
+from harmony_agent.core.reconciler import KindView
+from harmony_agent.core.resources import Desired
 from harmony_agent.kinds.container.facts import DEFAULT_GRACE, ContainerFacts, read, write
 from scores.container import Container
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harmony_agent.core.reconciler import Act, Converged, Plan
+from harmony_agent.core.actions import Act, Converged, Plan
 from harmony_agent.kinds.container.actions import ContainerAction, Remove, Restore
 from harmony_agent.kinds.container.facts import ContainerFacts
 from harmony_agent.kinds.container.observed import Observed

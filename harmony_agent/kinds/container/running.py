@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harmony_agent.core.reconciler import Act, Converged, Desired, OwnershipRecord, Plan, Wait
+from harmony_agent.core.actions import Act, Converged, Plan, Wait
+from harmony_agent.core.resources import Desired, OwnershipRecord
 from harmony_agent.kinds.container.actions import (
     Conclude,
     ContainerAction,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from harmony_agent.core.reconciler import Action
+from harmony_agent.core.actions import Action
 from harmony_agent.kinds.file.facts import OwnedPath, PreviousNode
 from harmony_agent.topology.files import Attributes, NodeType, PathState, StatFingerprint
 from scores.file import File

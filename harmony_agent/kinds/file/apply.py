@@ -12,7 +12,8 @@ from functools import partial
 from typing import assert_never
 
 from harmony_agent.core.errors import Transient
-from harmony_agent.core.reconciler import Facts, KindView
+from harmony_agent.core.reconciler import KindView
+from harmony_agent.core.resources import Facts
 from harmony_agent.kinds.file import facts as ledger
 from harmony_agent.kinds.file.actions import (
     BackUp,

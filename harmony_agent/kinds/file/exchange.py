@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from harmony_agent.core.paths import parents
-from harmony_agent.core.reconciler import Desired, KindView
+from harmony_agent.core.reconciler import KindView
+from harmony_agent.core.resources import Desired
 from harmony_agent.kinds.file.facts import OwnedPath
 from harmony_agent.kinds.file.observe import PathIndex
 from harmony_agent.kinds.file.state import NONE, Ties

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
-from harmony_agent.core.reconciler import Facts, OwnershipRecord
+from harmony_agent.core.resources import Facts, OwnershipRecord
 from harmony_agent.topology.files import FileSpec, NodeType, ObjectStat
 from scores.file import File
 

@@ -10,7 +10,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from harmony_agent.core.paths import parents
-from harmony_agent.core.reconciler import Desired, KindView, OwnershipRecord
+from harmony_agent.core.reconciler import KindView
+from harmony_agent.core.resources import Desired, OwnershipRecord
 from harmony_agent.kinds.file import facts as ledger
 from harmony_agent.kinds.file.facts import Owned, OwnedPath
 from harmony_agent.kinds.file.state import FileState, FileTarget

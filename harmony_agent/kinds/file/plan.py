@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from harmony_agent.core.actions import Act, Converged, Plan, Wait
 from harmony_agent.core.paths import below
-from harmony_agent.core.reconciler import Act, Converged, Plan, Wait
 from harmony_agent.kinds.file.actions import (
     BackUp,
     Drop,

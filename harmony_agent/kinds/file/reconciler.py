@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, Literal
 
+from harmony_agent.core.actions import Converged, Plan
 from harmony_agent.core.paths import PathSet
-from harmony_agent.core.reconciler import Converged, Desired, Facts, KindView, Plan
+from harmony_agent.core.reconciler import KindView
+from harmony_agent.core.resources import Desired, Facts
 from harmony_agent.kinds.file import facts as ledger
 from harmony_agent.kinds.file.actions import FileAction
 from harmony_agent.kinds.file.apply import Applier

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from harmony_agent.core.reconciler import Act, Converged, Plan, Wait
+from harmony_agent.core.actions import Act, Converged, Plan, Wait
 from harmony_agent.kinds.file.actions import FileAction, Release
 from harmony_agent.kinds.file.facts import Owned, OwnedPath
 from harmony_agent.kinds.file.state import FileState

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from harmony_agent.core.reconciler import Action
+from harmony_agent.core.actions import Action
 from harmony_agent.kinds.systemd_unit.facts import UnitFacts
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from harmony_agent.core.reconciler import Desired, OwnershipRecord
+from harmony_agent.core.resources import Desired, OwnershipRecord
 from harmony_agent.topology.units import RUNNING, Unit
 from scores.canonical import canonical, digest
 from scores.systemd_unit import SystemdUnit

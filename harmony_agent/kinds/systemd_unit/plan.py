@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from harmony_agent.core.reconciler import Act, Converged, Desired, OwnershipRecord, Plan, Wait
+from harmony_agent.core.actions import Act, Converged, Plan, Wait
+from harmony_agent.core.resources import Desired, OwnershipRecord
 from harmony_agent.kinds.systemd_unit import running
 from harmony_agent.kinds.systemd_unit.actions import (
     Disable,

@@ -9,8 +9,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final, assert_never
 
+from harmony_agent.core.actions import Plan, Wait
 from harmony_agent.core.errors import Transient
-from harmony_agent.core.reconciler import Desired, Facts, KindView, Plan, Wait
+from harmony_agent.core.reconciler import KindView
+from harmony_agent.core.resources import Desired, Facts
 from harmony_agent.kinds.systemd_unit import actions as steps
 from harmony_agent.kinds.systemd_unit.actions import UnitAction
 from harmony_agent.kinds.systemd_unit.facts import UnitFacts, at_claim, read, wanted_files

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from harmony_agent.core.reconciler import Act, Converged, OwnershipRecord, Plan
+from harmony_agent.core.actions import Act, Converged, Plan
+from harmony_agent.core.resources import OwnershipRecord
 from harmony_agent.kinds.systemd_unit import running
 from harmony_agent.kinds.systemd_unit.actions import (
     Disable,

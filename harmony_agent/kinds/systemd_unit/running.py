@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from harmony_agent.core.reconciler import Act, Converged, Plan, Wait
+from harmony_agent.core.actions import Act, Converged, Plan, Wait
 from harmony_agent.kinds.systemd_unit.actions import (
     Note,
     ReloadUnit,

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from harmony_agent.core.reconciler import Converged, Plan, Wait
+from harmony_agent.core.actions import Converged, Plan, Wait
 from harmony_agent.kinds.container import ContainerReconciler
 from scores.container import Container
 from tests.fakes.containers import FakeContainers, FakeEnvFiles, Made

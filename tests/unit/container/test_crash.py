@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harmony_agent.core.actions import Act, Converged, Wait
 from harmony_agent.core.errors import Transient
-from harmony_agent.core.reconciler import Act, Converged, Wait
 from harmony_agent.kinds.container.observed import Observed
 from harmony_agent.kinds.container.plan import plan as decide
 from harmony_agent.topology.containers import ContainerState, State

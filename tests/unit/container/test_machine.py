@@ -15,7 +15,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from harmony_agent.core.reconciler import Converged
+from harmony_agent.core.actions import Converged
 from harmony_agent.kinds.container.payload import former_name
 from tests.fakes.containers import Made
 from tests.fakes.drive import Cut

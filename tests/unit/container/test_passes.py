@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from harmony_agent.core.actions import Act, Converged, Wait
 from harmony_agent.core.errors import Transient
-from harmony_agent.core.reconciler import Act, Converged, Wait
 from harmony_agent.kinds.container.actions import (
     Conclude,
     Create,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from harmony_agent.core.reconciler import OwnershipRecord
+from harmony_agent.core.resources import OwnershipRecord
 from scores.manifest import WireManifest
 from scores.status import ResourcePhase, ResourceStatus
 from tests.strategies import LINEAGE

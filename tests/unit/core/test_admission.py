@@ -21,7 +21,7 @@ from harmony_agent.core.admission import (
     admit_manifest,
     rejected,
 )
-from harmony_agent.core.reconciler import OwnershipRecord
+from harmony_agent.core.resources import OwnershipRecord
 from scores.base import Score
 from scores.container import Container
 from scores.file import File

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harmony_agent.core.dependencies import in_the_way, outlives, unmet
-from harmony_agent.core.reconciler import Key, OwnershipRecord
+from harmony_agent.core.resources import Key, OwnershipRecord
 from scores.status import ResourcePhase, ResourceStatus
 from tests.unit.core.make import DIGEST, OTHER, record, resource
 

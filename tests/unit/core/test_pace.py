@@ -15,7 +15,7 @@ from harmony_agent.core.backoff import CONTENDED, CRASH, CRASH_RESET, RETRY, Bac
 from harmony_agent.core.errors import ResourceError, Terminal, Transient
 from harmony_agent.core.pleg import events
 from harmony_agent.core.probes import ProbeCounter
-from harmony_agent.core.reconciler import Desired, Key
+from harmony_agent.core.resources import Desired, Key
 from scores import File, Probe, TcpProbe
 from tests.unit.core.make import DIGEST, LATER, NOW, OTHER, record
 

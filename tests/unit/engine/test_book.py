@@ -11,7 +11,7 @@ import pytest
 
 from harmony_agent.core.errors import Transient
 from harmony_agent.core.manifests import desired_of
-from harmony_agent.core.reconciler import Key
+from harmony_agent.core.resources import Key
 from harmony_agent.engine.state.device_state import DeviceState
 from harmony_agent.engine.state.group_commit import GroupCommit
 from harmony_agent.topology.control_plane import StoredManifest

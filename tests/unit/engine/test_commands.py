@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harmony_agent.core.errors import Transient
-from harmony_agent.core.reconciler import Key
+from harmony_agent.core.resources import Key
 from harmony_agent.engine.commands import DEFAULT_LINES, MAX_BYTES, MAX_LINES, Commands
 from harmony_agent.engine.kind_instance import KindInstance
 from harmony_agent.engine.state.device_state import DeviceState

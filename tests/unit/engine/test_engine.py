@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from harmony_agent.core.errors import Terminal, Transient
-from harmony_agent.core.reconciler import Key
+from harmony_agent.core.resources import Key
 from harmony_agent.topology.control_plane import Unreachable
 from scores.canonical import digest
 from scores.keys import ACTUAL, DESIRED

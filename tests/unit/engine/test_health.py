@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from harmony_agent.core.errors import Transient
-from harmony_agent.core.reconciler import Key
+from harmony_agent.core.resources import Key
 from harmony_agent.engine.reconcile.health import Health
 from scores.container import Container
 from scores.probes import HttpProbe, Probe, TcpProbe

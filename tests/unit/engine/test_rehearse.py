@@ -22,7 +22,7 @@ from harmony_agent.core.decide import (
     Settled,
     Step,
 )
-from harmony_agent.core.reconciler import Key
+from harmony_agent.core.resources import Key
 from harmony_agent.engine.desired.enforcing import enforce_if_accepted
 from harmony_agent.engine.kind_instance import KindInstance
 from harmony_agent.engine.reconcile.rehearse import Foreseen, Rehearsal

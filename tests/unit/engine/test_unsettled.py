@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from harmony_agent.core.reconciler import Key
+from harmony_agent.core.resources import Key
 from harmony_agent.engine.report.oldest_unsettled import OldestUnsettled
 from scores.names import format_time
 from scores.status import ResourcePhase, ResourceStatus

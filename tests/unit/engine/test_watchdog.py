@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import anyio
 
-from harmony_agent.core.reconciler import Key
+from harmony_agent.core.resources import Key
 from harmony_agent.engine.reconcile.relist import Relister
 from harmony_agent.engine.reconcile.watchdog import PERIODS, SLACK, Watchdog
 from harmony_agent.engine.reconcile.work_queue import WORKERS, WorkQueue

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 import anyio
 import pytest
 
-from harmony_agent.core.reconciler import Key
+from harmony_agent.core.resources import Key
 from harmony_agent.engine.reconcile.work_queue import WORKERS, WorkQueue
 from tests.fakes.clock import FakeClock
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
 from typing import Any
 
-from harmony_agent.core.reconciler import Key, OwnershipRecord
+from harmony_agent.core.resources import Key, OwnershipRecord
 from harmony_agent.engine.context import Times
 from harmony_agent.engine.engine import Engine, Intervals
 from harmony_agent.engine.state.device_state import DeviceState

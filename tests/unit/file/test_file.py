@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from harmony_agent.core.actions import Act, Converged, Wait
 from harmony_agent.core.errors import Transient
-from harmony_agent.core.reconciler import Act, Converged, Wait
 from harmony_agent.kinds.file import FileReconciler
 from harmony_agent.kinds.file.actions import (
     BackUp,

@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from harmony_agent.core.actions import Converged
 from harmony_agent.core.errors import Transient
-from harmony_agent.core.reconciler import Converged
 from tests.fakes.drive import Cut
 from tests.fakes.files import Thing
 from tests.unit.file.world import World

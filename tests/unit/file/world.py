@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from harmony_agent.core.reconciler import Act, Converged, Wait
+from harmony_agent.core.actions import Act, Converged, Wait
 from harmony_agent.kinds.file import FileReconciler
 from scores.file import File
 from tests.fakes import drive

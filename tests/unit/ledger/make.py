@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from harmony_agent.adapters.ledger.ledger import LedgerUnreadable, SqliteLedger
-from harmony_agent.core.reconciler import OwnershipRecord
+from harmony_agent.core.resources import OwnershipRecord
 from harmony_agent.topology.control_plane import StoredManifest
 from scores.canonical import canonical, digest
 

@@ -241,7 +241,7 @@ LOOP = textwrap.dedent(
     import asyncio, sys
     from pathlib import Path
     from harmony_agent.adapters.ledger.ledger import SqliteLedger
-    from harmony_agent.core.reconciler import Key
+    from harmony_agent.core.resources import Key
     from tests.unit.ledger.make import record, stored
 
     async def main():

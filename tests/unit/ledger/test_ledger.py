@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from harmony_agent.adapters.ledger import integrity
 from harmony_agent.adapters.ledger.ledger import LedgerUnreadable, SqliteLedger, read_only
 from harmony_agent.core.errors import Transient
-from harmony_agent.core.reconciler import Key
+from harmony_agent.core.resources import Key
 from tests import strategies
 from tests.unit.ledger.make import FILES, MANIFESTS, RECORDS, build, known, record, stored
 

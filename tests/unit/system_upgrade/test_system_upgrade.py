@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import pytest
 
+from harmony_agent.core.actions import Act, Converged, Wait
 from harmony_agent.core.errors import Terminal, Transient
-from harmony_agent.core.reconciler import Act, Converged, Wait
 from harmony_agent.kinds.system_upgrade import LINGER, SILENCE, Observed, SystemUpgradeReconciler
 from harmony_agent.topology.updater import ENDED
 from scores.system_upgrade import SystemUpgrade

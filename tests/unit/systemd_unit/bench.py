@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from harmony_agent.core.actions import Converged, Wait
 from harmony_agent.core.errors import ResourceError
-from harmony_agent.core.reconciler import Converged, OwnershipRecord, Wait
+from harmony_agent.core.resources import OwnershipRecord
 from harmony_agent.kinds.systemd_unit import UnitReconciler
 from scores.systemd_unit import SystemdUnit
 from tests.fakes import drive

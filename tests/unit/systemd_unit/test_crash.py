@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harmony_agent.core.reconciler import Converged
+from harmony_agent.core.actions import Converged
 from scores.systemd_unit import SystemdUnit
 from tests.fakes.drive import Cut
 from tests.unit.systemd_unit.bench import NAME, ONCE, SLEEP, Bench, web

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from harmony_agent.core.reconciler import Desired, Wait
+from harmony_agent.core.actions import Wait
+from harmony_agent.core.resources import Desired
 from harmony_agent.kinds.systemd_unit import UnitReconciler
 from harmony_agent.kinds.systemd_unit.policy import own, violations
 from harmony_agent.topology.units import Unit

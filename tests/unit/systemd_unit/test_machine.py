@@ -15,8 +15,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
+from harmony_agent.core.actions import Converged
 from harmony_agent.core.errors import Transient
-from harmony_agent.core.reconciler import Converged
 from harmony_agent.topology.units import MASK, RUNNING
 from tests.fakes.drive import Cut
 from tests.unit.systemd_unit.bench import NAME, SLEEP, Bench, web

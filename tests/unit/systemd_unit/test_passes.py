@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from harmony_agent.core.actions import Act, Converged, Wait
 from harmony_agent.core.errors import Terminal, Transient
-from harmony_agent.core.reconciler import Act, Converged, Wait
 from harmony_agent.kinds.systemd_unit.facts import read
 from harmony_agent.topology.units import MASK, OTHER, UNREADABLE, Unit
 from scores.systemd_unit import SystemdUnit

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from harmony_agent.core.reconciler import Act, Converged, Wait
+from harmony_agent.core.actions import Act, Converged, Wait
 from harmony_agent.kinds.systemd_unit.removal import removal
 from harmony_agent.topology.units import MASK, Unit
 from scores.systemd_unit import SystemdUnit

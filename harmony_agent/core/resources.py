@@ -1,0 +1,113 @@
+"""Resources as the agent knows them: their keys, what is wanted of them, and the ledger's records.
+
+Pure types; no I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+from scores.base import Score
+from scores.names import Digest
+
+Facts = Mapping[str, Any]
+"""Facts of a kind about a resource, in the ledger.
+
+A small JSON object of names, ids and digests; never content.
+"""
+
+
+_UNDOING: Final = "-"
+"""Behind `OwnershipRecord.applied`: taking it off has begun."""
+
+
+class Key(NamedTuple):
+    """One resource on this device."""
+
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}/{self.name}"
+
+    @classmethod
+    def parse(cls, text: str) -> Key:
+        """``File/motd`` in its parts; the wire's models have checked its form."""
+        kind, _, name = text.partition("/")
+        return cls(kind, name)
+
+
+S_co = TypeVar("S_co", bound=Score, covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Desired(Generic[S_co]):
+    """A spec with its context from the manifest.
+
+    `generation` is the one in which this spec last changed. `restart_token` and `reload_token` are
+    digests of the specs that `restart_on` and `reload_on` name ("" if they name none). A different
+    token asks for one more restart or reload.
+    """
+
+    spec: S_co
+    digest: Digest
+    generation: int
+    deployment: str
+    restart_token: str = ""
+    reload_token: str = ""
+
+    @property
+    def version(self) -> str:
+        """Value of `applied` after all of this has converged."""
+        return "+".join((self.digest, self.restart_token, self.reload_token)).rstrip("+")
+
+
+@dataclass(frozen=True, slots=True)
+class OwnershipRecord:
+    """Entry of the ledger for a resource that this agent owns.
+
+    It is durable before anything is done to the resource.
+
+    `claims` are the device's objects that the resource occupies (``path:/srv/a``,
+    ``unit:web.service``, ``container:web``, ``port:tcp:8080``); two records never share one.
+
+    `applied` is the `Desired.version` that last converged, "" before the first time. A later
+    difference under the same spec is drift. `facts` belong to the kind. `needs` are the keys of
+    resources that must outlive this one. `ready` is the last instance known to be ready.
+    """
+
+    kind: str
+    name: str
+    deployment: str
+    spec_digest: str
+    generation: int
+    on_remove: str
+    claims: frozenset[str]
+    applied: str = ""
+    facts: Facts = field(default_factory=dict)
+    needs: tuple[str, ...] = ()
+    ready: str = ""
+
+    @property
+    def key(self) -> Key:
+        """Key of the resource."""
+        return Key(self.kind, self.name)
+
+    @property
+    def reached(self) -> str:
+        """Version that last converged, also after removal has begun: it may still be there in
+        part.
+        """
+        return self.applied.removesuffix(_UNDOING)
+
+    def undoing(self) -> OwnershipRecord:
+        """The same from when taking it off begins: what is missing is no drift then, if it is
+        wanted again.
+        """
+        return (
+            replace(self, applied=self.applied + _UNDOING)
+            if self.applied == self.reached != ""
+            else self
+        )
