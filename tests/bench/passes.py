@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from harmony_agent.adapters.clock import SystemClock
 from harmony_agent.adapters.files.local_files import LocalFiles
-from harmony_agent.adapters.posix.safe_path import Job
+from harmony_agent.adapters.posix.executor import Job
 from harmony_agent.engine.context import Times
 from harmony_agent.engine.engine import Engine, Intervals
 from harmony_agent.engine.state.device_state import DeviceState

@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from harmony_agent.adapters.files.local_files import LocalFiles
-from harmony_agent.adapters.files.node_write import Changed
-from harmony_agent.adapters.posix import executor
-from harmony_agent.adapters.posix.safe_path import Abandoned, Job, MissingParents, PathRefused
+from harmony_agent.adapters.posix.executor import Job
+from harmony_agent.adapters.posix.path_errors import transient
 from harmony_agent.core.resources import Key, OwnershipRecord
 from harmony_agent.engine.state.device_state import DeviceState
 from harmony_agent.kinds.file import FileReconciler
@@ -53,7 +52,7 @@ class Knife:
 
 
 class InLoop:
-    """`threads.BoundedExecutor` without threads."""
+    """`BoundedExecutor` without threads."""
 
     def __init__(self, knife: Knife) -> None:
         self._knife = knife
@@ -65,8 +64,11 @@ class InLoop:
         await self._knife.step()
         try:
             return work(Job())
-        except (OSError, Changed, PathRefused, MissingParents, Abandoned) as error:
-            raise executor._transient(error, doing) from error  # what the real ones do
+        except Exception as error:
+            translated = transient(error, doing)  # what the real ones do
+            if translated is None:
+                raise
+            raise translated from error
 
 
 class CutLedger(FakeLedger):

@@ -18,9 +18,9 @@ from harmony_agent.adapters.files import read as filelook
 from harmony_agent.adapters.files.local_files import LocalFiles
 from harmony_agent.adapters.posix import syscalls
 from harmony_agent.adapters.posix.atomic import temp_name
-from harmony_agent.adapters.posix.executor import BoundedExecutor
+from harmony_agent.adapters.posix.executor import BoundedExecutor, Job
 from harmony_agent.adapters.posix.inotify import Watcher
-from harmony_agent.adapters.posix.safe_path import Job
+from harmony_agent.adapters.posix.path_errors import transient
 from harmony_agent.core.errors import Transient
 from harmony_agent.topology.files import MAX_READ, Attributes, FileSpec, ObjectStat, PathQuery
 
@@ -412,7 +412,7 @@ async def test_several_roots_at_one_glance(disk: Disk) -> None:
 
 
 async def test_a_disk_that_hangs_holds_up_nothing_else() -> None:
-    threads, release = BoundedExecutor(), threading.Event()
+    threads, release = BoundedExecutor(transient), threading.Event()
     changed: list[str] = []
 
     def hang(job: Job) -> None:

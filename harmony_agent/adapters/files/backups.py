@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
-from harmony_agent.adapters.files.node_write import Changed, check
+from harmony_agent.adapters.files.node_write import check
 from harmony_agent.adapters.files.read import open_file, read_digest
 from harmony_agent.adapters.posix.atomic import (
     AtomicWrite,
@@ -22,7 +22,9 @@ from harmony_agent.adapters.posix.atomic import (
     sync,
     temp_name,
 )
-from harmony_agent.adapters.posix.safe_path import Job, ParentDir, fingerprint
+from harmony_agent.adapters.posix.executor import Job
+from harmony_agent.adapters.posix.path_errors import Changed
+from harmony_agent.adapters.posix.safe_path import ParentDir, fingerprint
 from harmony_agent.topology.files import StatFingerprint
 
 _NAME: Final = "former"

@@ -21,9 +21,10 @@ from harmony_agent.adapters.files.path_cache import PathCache
 from harmony_agent.adapters.files.write import Writer
 from harmony_agent.adapters.posix import syscalls
 from harmony_agent.adapters.posix.atomic import Rename
-from harmony_agent.adapters.posix.executor import BoundedExecutor
+from harmony_agent.adapters.posix.executor import BoundedExecutor, Job
 from harmony_agent.adapters.posix.inotify import Watcher
-from harmony_agent.adapters.posix.safe_path import Job, RootedPaths
+from harmony_agent.adapters.posix.path_errors import transient
+from harmony_agent.adapters.posix.safe_path import RootedPaths
 from harmony_agent.core.errors import Transient
 from harmony_agent.topology import Clock
 from harmony_agent.topology.files import (
@@ -69,7 +70,7 @@ class LocalFiles:
         self._watcher = Watcher()
         self._cache = PathCache(self._paths, self._backups, self._watcher, clock)
         self._writer = Writer(self._paths, self._backups, self._cache, rename, parents_owner)
-        self._threads = BoundedExecutor()
+        self._threads = BoundedExecutor(transient)
         self._clock = clock
         self._putting: set[str] = set()
         self._heard: dict[str, float] = {}

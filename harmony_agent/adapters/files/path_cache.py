@@ -17,16 +17,10 @@ from zlib import crc32
 from harmony_agent.adapters.files.backups import Backups
 from harmony_agent.adapters.files.read import PathReader
 from harmony_agent.adapters.posix.accounts import Accounts
+from harmony_agent.adapters.posix.executor import Job
 from harmony_agent.adapters.posix.inotify import Watcher
-from harmony_agent.adapters.posix.safe_path import (
-    Job,
-    MissingParents,
-    ParentDir,
-    PathRefused,
-    RootedPaths,
-    fingerprint,
-    path_error,
-)
+from harmony_agent.adapters.posix.path_errors import MissingParents, PathRefused, path_error
+from harmony_agent.adapters.posix.safe_path import ParentDir, RootedPaths, fingerprint
 from harmony_agent.topology import Clock
 from harmony_agent.topology.files import ObjectStat, PathQuery, PathState, StatFingerprint
 

@@ -15,7 +15,8 @@ from collections.abc import Callable
 from typing import Final
 
 from harmony_agent.adapters.posix.accounts import Accounts
-from harmony_agent.adapters.posix.safe_path import Job, ParentDir, fingerprint
+from harmony_agent.adapters.posix.executor import Job
+from harmony_agent.adapters.posix.safe_path import ParentDir, fingerprint
 from harmony_agent.topology.files import MAX_READ, ObjectStat, ObjectType, StatFingerprint
 
 Known = Callable[[StatFingerprint], str | None]

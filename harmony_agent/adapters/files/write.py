@@ -12,17 +12,13 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 
 from harmony_agent.adapters.files.backups import Backups
-from harmony_agent.adapters.files.node_write import Changed, NodeWrite, check, set_attributes
+from harmony_agent.adapters.files.node_write import NodeWrite, check, set_attributes
 from harmony_agent.adapters.files.path_cache import PathCache
 from harmony_agent.adapters.files.read import open_file, read_digest
 from harmony_agent.adapters.posix.atomic import Rename, discard, remove
-from harmony_agent.adapters.posix.safe_path import (
-    Job,
-    MissingParents,
-    ParentDir,
-    PathRefused,
-    RootedPaths,
-)
+from harmony_agent.adapters.posix.executor import Job
+from harmony_agent.adapters.posix.path_errors import Changed, MissingParents, PathRefused
+from harmony_agent.adapters.posix.safe_path import ParentDir, RootedPaths
 from harmony_agent.topology.files import Attributes, FileSpec, PathError, StatFingerprint
 
 

@@ -16,7 +16,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final
 
-from harmony_agent.adapters.posix.safe_path import MissingParents, PathRefused, RootedPaths
+from harmony_agent.adapters.posix.path_errors import MissingParents, PathRefused
+from harmony_agent.adapters.posix.safe_path import RootedPaths
 
 MOST_BYTES: Final = 1024 * 1024
 MOST_KNOWN: Final = 4096

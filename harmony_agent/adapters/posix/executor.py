@@ -1,9 +1,8 @@
-"""Hops into worker threads for file work: each with its own time, and errors of the kernel turned
-into core.errors.
+"""Blocking work in threads: one piece for a key at a time, a few in each pool, each within a time.
 
-A thread that hangs in the kernel can't be ended. It is left alone, told not to change anything
-more, and its path is refused until it comes back; what hangs in one lane takes no thread from
-another.
+A thread that hangs in the kernel can't be ended. It is left alone and told to change nothing more,
+and its key is refused until it comes back. A pool that hangs takes no thread from another. The
+executor knows nothing of the work; a translator turns the errors of the work into the caller's.
 """
 
 from __future__ import annotations
@@ -17,21 +16,34 @@ from typing import Final, TypeVar
 
 import anyio
 
-from harmony_agent.adapters.files.node_write import Changed
-from harmony_agent.adapters.posix.safe_path import (
-    Abandoned,
-    Job,
-    MissingParents,
-    PathRefused,
-    path_error,
-)
 from harmony_agent.adapters.posix.thread_pool import ThreadPool
-from harmony_agent.core.errors import Transient
-from harmony_agent.topology.files import PathError
 
 T = TypeVar("T")
+Translate = Callable[[Exception, str], Exception | None]
+"""Turns an error, and what was being done, into the caller's error. None: it stays as it is."""
 _THREADS: Final = 4
-"""At once in one lane."""
+"""At once in one pool."""
+
+
+class TimedOut(Exception):
+    """The work didn't end in time; the message says why. A thread may still hang in it."""
+
+
+class Abandoned(Exception):
+    """The caller gave up on this work; it must change nothing more."""
+
+
+@dataclass(slots=True)
+class Job:
+    """One piece of work in a thread. Its caller may give up on it (a timeout, a shutdown)."""
+
+    abandoned: bool = False
+    running: bool = False
+
+    def check(self) -> None:
+        """Stop here if the caller gave up."""
+        if self.abandoned:
+            raise Abandoned
 
 
 @dataclass(slots=True)
@@ -43,9 +55,10 @@ class _Turn:
 
 
 class BoundedExecutor:
-    """Runs one piece of work for a key at a time, a few in each lane."""
+    """Runs work in threads. Its errors are those of `translate`."""
 
-    def __init__(self) -> None:
+    def __init__(self, translate: Translate) -> None:
+        self._translate = translate
         self._pools: dict[str, ThreadPool] = {}
         self._turns: dict[str, _Turn] = {}
         self._stuck: set[str] = set()
@@ -53,11 +66,7 @@ class BoundedExecutor:
     async def run(
         self, pool: str, key: str, doing: str, seconds: float, work: Callable[[Job], T]
     ) -> T:
-        """`work` in a thread of `lane`, which must end within `seconds`. `doing` is as ``write
-        /srv/a``.
-
-        Raises Transient alone.
-        """
+        """Run `work` in a thread of `pool`, within `seconds`. `doing` is as ``write /srv/a``."""
         turn = self._turns.setdefault(key, _Turn())
         turn.waiting += 1
         until = time.monotonic() + seconds
@@ -65,23 +74,25 @@ class BoundedExecutor:
             with anyio.fail_after(seconds) if turn.waiting > 1 else nullcontext():
                 await turn.lock.acquire()
             try:
-                return await self._in_thread(pool, key, doing, until, work)
+                return await self._in_thread(pool, key, until, work)
             finally:
                 turn.lock.release()
         except TimeoutError as error:
-            raise _timeout(doing, f"it took longer than {seconds:g} s") from error
-        except (OSError, Changed, PathRefused, MissingParents, Abandoned) as error:
-            raise _transient(error, doing) from error
+            late = TimedOut(f"it took longer than {seconds:g} s")
+            raise self._translate(late, doing) or late from error
+        except Exception as error:
+            translated = self._translate(error, doing)
+            if translated is None:
+                raise
+            raise translated from error
         finally:
             turn.waiting -= 1
             if not turn.waiting:
                 del self._turns[key]
 
-    async def _in_thread(
-        self, pool: str, key: str, doing: str, until: float, work: Callable[[Job], T]
-    ) -> T:
+    async def _in_thread(self, pool: str, key: str, until: float, work: Callable[[Job], T]) -> T:
         if key in self._stuck:
-            raise _timeout(doing, "an earlier attempt still hangs")
+            raise TimedOut("an earlier attempt still hangs")
         job = Job()
 
         def run() -> T:
@@ -93,10 +104,10 @@ class BoundedExecutor:
                 job.running = False
                 self._stuck.discard(key)
 
-        crew = self._pools.get(pool)
-        if crew is None:
-            crew = self._pools[pool] = ThreadPool(_THREADS)
-        done = crew.start(run)
+        threads = self._pools.get(pool)
+        if threads is None:
+            threads = self._pools[pool] = ThreadPool(_THREADS)
+        done = threads.start(run)
         # A timer on the future itself: a cancel scope for each hop costs as much as the hop.
         timer = asyncio.get_running_loop().call_later(until - time.monotonic(), _expire, done)
         try:
@@ -113,28 +124,3 @@ class BoundedExecutor:
 def _expire(done: asyncio.Future[T]) -> None:
     if not done.done():
         done.set_exception(TimeoutError())
-
-
-def _timeout(doing: str, why: str) -> Transient:
-    return Transient(
-        "Timeout", f"cannot {doing}: {why}; see whether its disk answers", phase="Unknown"
-    )
-
-
-def _transient(error: Exception, doing: str) -> Transient:
-    if isinstance(error, PathRefused):
-        return from_path_error(error.error)
-    if isinstance(error, MissingParents):
-        return Transient(
-            "ParentMissing", f"cannot {doing}: {error.paths[0]} isn't there", delay=1.0
-        )
-    if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
-        return from_path_error(path_error(error, doing))
-    message = f"cannot {doing}: it changed since it was looked at; looking again"
-    return Transient("ChangedMeanwhile", message, delay=0.2, phase="Progressing")
-
-
-def from_path_error(found: PathError) -> Transient:
-    """The error for it: retried at the pace of its outside cause, or with backoff."""
-    delay = found.seconds if found.phase == "Blocked" else None
-    return Transient(found.reason, found.message, delay=delay, phase=found.phase)

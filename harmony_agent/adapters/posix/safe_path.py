@@ -1,9 +1,8 @@
-"""Walking the file tree below the roots without following a symbolic link, and what its errors
-mean.
+"""Walk the file tree below the roots without following a symbolic link.
 
 Synchronous; called in worker threads. Every parent below a root is opened by its name in the
-directory above it, so that no rename or link that somebody makes meanwhile leads out of the root.
-Nothing is changed here.
+directory above it. A rename or link that somebody makes meanwhile can't lead out of the root.
+Changes nothing.
 """
 
 from __future__ import annotations
@@ -18,44 +17,12 @@ from typing import Final
 
 from harmony_agent.adapters.posix import syscalls
 from harmony_agent.adapters.posix.atomic import status_of, sync, temp_name
+from harmony_agent.adapters.posix.path_errors import MissingParents, PathRefused
 from harmony_agent.topology.files import PathError, StatFingerprint
 
 _WALK: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LIST: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _MOST_LINKS: Final = 40
-
-
-class PathRefused(Exception):
-    """The path can't be worked on; `path_error` says why."""
-
-    def __init__(self, trouble: PathError) -> None:
-        super().__init__(trouble.message)
-        self.error = trouble
-
-
-class MissingParents(Exception):
-    """These parents below the root don't exist, outermost first."""
-
-    def __init__(self, paths: Sequence[str]) -> None:
-        super().__init__("parents are missing")
-        self.paths = tuple(paths)
-
-
-class Abandoned(Exception):
-    """Whoever asked for this has given up on it; nothing more may be changed."""
-
-
-@dataclass(slots=True)
-class Job:
-    """One piece of work in a thread, which its caller may give up on (a timeout, a shutdown)."""
-
-    abandoned: bool = False
-    running: bool = False
-
-    def check(self) -> None:
-        """Stop here if the caller gave up."""
-        if self.abandoned:
-            raise Abandoned
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +87,7 @@ class RootedPaths:
 
     @contextmanager
     def parent(self, path: str) -> Iterator[ParentDir]:
-        """The open parent of `path`. Raises MissingParents, Obstacle, OSError."""
+        """The open parent of `path`. Raises MissingParents, PathRefused, OSError."""
         root = self.root_of(path)
         if root is None:
             raise PathRefused(
@@ -214,7 +181,7 @@ def _step(fd: int, part: str, root: str, names: Sequence[str], index: int) -> in
         raise MissingParents(
             [f"{root}/{'/'.join(names[: n + 1])}" for n in range(index, len(names))]
         ) from None
-    except (NotADirectoryError, OSError) as error:
+    except OSError as error:
         if error.errno not in (errno.ENOTDIR, errno.ELOOP):
             raise
         where = f"{root}/{'/'.join(names[: index + 1])}"
@@ -241,52 +208,3 @@ def _open_dir(name: str, dir_fd: int | None, walk_on: bool) -> int:
         except PermissionError:
             pass  # a directory that may be written but not listed
     return os.open(name, _WALK, dir_fd=dir_fd)
-
-
-_TROUBLES: Final = {
-    errno.ENOSPC: ("NoSpace", "Degraded", "the file system is full; free some space"),
-    errno.EDQUOT: ("NoSpace", "Degraded", "the quota is used up; free some space or raise it"),
-    errno.EROFS: (
-        "ReadOnlyFileSystem",
-        "Degraded",
-        "the file system is read-only; see why, and remount it",
-    ),
-    errno.EACCES: (
-        "PermissionDenied",
-        "Blocked",
-        "the agent's user may not; see the owner and mode of its directory",
-    ),
-    errno.EPERM: (
-        "PermissionDenied",
-        "Blocked",
-        "the agent's user may not, or an attribute such as +i forbids it",
-    ),
-    errno.ELOOP: ("SymlinkInPath", "Blocked", "a symbolic link is in the way; name the real path"),
-    errno.ENOTDIR: (
-        "NotADirectory",
-        "Blocked",
-        "something in the way is no directory; move it away",
-    ),
-    errno.ENOTEMPTY: ("DirectoryNotEmpty", "Blocked", "the directory holds something; empty it"),
-    errno.EBUSY: ("Busy", "Blocked", "something is mounted there or uses it; unmount it"),
-    errno.ENAMETOOLONG: (
-        "PathTooLong",
-        "Blocked",
-        "this file system takes no name of that length; shorten it",
-    ),
-}
-
-
-def path_error(error: OSError, doing: str) -> PathError:
-    """Translate an error of the kernel. `doing` is as ``write /srv/a``."""
-    reason, phase, advice = _TROUBLES.get(
-        error.errno or 0,
-        (
-            "IoError",
-            "Degraded",
-            f"{os.strerror(error.errno or errno.EIO).lower()}; see the kernel's log",
-        ),
-    )
-    return PathError(
-        reason, f"cannot {doing}: {advice}", "Blocked" if phase == "Blocked" else "Degraded"
-    )

@@ -8,8 +8,8 @@ import os
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
-from harmony_agent.adapters.posix.executor import BoundedExecutor
-from harmony_agent.adapters.posix.safe_path import Job
+from harmony_agent.adapters.posix.executor import BoundedExecutor, Job
+from harmony_agent.adapters.posix.path_errors import transient
 from harmony_agent.adapters.systemd.bus import MANAGER, PROPERTIES, ROOT, Bus, NoSuchUnit, Scope
 from harmony_agent.adapters.systemd.enablement import Enablement
 from harmony_agent.adapters.systemd.journal import cursor, finished, tail
@@ -44,7 +44,7 @@ class SystemdUnits:
         self._files = UnitFiles(
             directory, keep, runtime=_runtime_directory(scope), to_root=unprivileged
         )
-        self._threads = BoundedExecutor()
+        self._threads = BoundedExecutor(transient)
         self._bus = Bus(scope)
         self._links = Enablement(self._bus, directory, on_disk=unprivileged)
         self._observer = UnitObserver(self._bus, self._files, self._links, self._threads)
