@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, ValidationError
-from pydantic_core import InitErrorDetails, PydanticCustomError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    PlainSerializer,
+    ValidationError,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError
 
 from scores.canonical import canonical, digest
 from scores.names import ResourceName
+
+if TYPE_CHECKING:
+    from pydantic._internal._model_construction import ModelMetaclass
+else:
+    ModelMetaclass = type(BaseModel)  # has no public name
 
 
 def _whole(value: float) -> int | float:
@@ -22,7 +37,26 @@ WHOLE: Final = PlainSerializer(_whole, when_used="json")
 """
 
 
-class Model(BaseModel):
+class _Documented(ModelMetaclass):
+    """A model's `__doc__` has its fields below the docstring, so that `help` shows them first. It is
+    made when it is read: a device never asks.
+    """
+
+    def _with_fields(cls) -> str:
+        from scores.describe import fields_of  # noqa: PLC0415 - only people need it
+
+        model: Any = cls
+        return f"{cls.opening}\n\n{fields_of(model)}"
+
+    __doc__ = property(_with_fields)
+
+    @property
+    def opening(cls) -> str:
+        """The docstring as it was written."""
+        return inspect.cleandoc(vars(cls).get("__doc__") or "")
+
+
+class Model(BaseModel, metaclass=_Documented):
     """A strict, frozen model. On the wire is what was set, so that a new field with a default
     changes no digest.
     """
@@ -35,6 +69,15 @@ class Model(BaseModel):
         allow_inf_nan=False,
         defer_build=True,  # each schema costs memory; most are used only as part of another
     )
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        made = handler(schema)
+        described = handler.resolve_ref_schema(made)
+        described["description"] = cls.opening
+        return made
 
     def wire(self) -> dict[str, Any]:
         """The JSON value of what was set, ready for `canonical`."""
@@ -84,13 +127,20 @@ class Score(Model):
     """This kind has a process that `restart_on` can restart."""
 
     kind: str
-    name: ResourceName
+    name: ResourceName = Field(
+        description="Unique among this kind on its device; Kind/name is how others refer to it.",
+        examples=["web", "web.service"],
+    )
     after: Sequence[ResourceKey] = Field(
-        default=(), description="Resources of this manifest that must be Ready or Completed first."
+        default=(),
+        description="Resources of this manifest that must be Ready or Completed first.",
+        examples=[["File/motd"]],
     )
     restart_on: Sequence[ResourceKey] = Field(
         default=(),
-        description="When the spec of one of these changes, this one is restarted after it.",
+        description="When the spec of one of these changes, this one is restarted after it. "
+        "Only SystemdUnit and Container have it.",
+        examples=[["File/motd"]],
     )
     drift: Literal["enforce", "report"] = Field(
         default="enforce",
@@ -102,7 +152,8 @@ class Score(Model):
     )
     adopt: bool = Field(
         default=False,
-        description="Take over what exists already and isn't ours; its former content is kept and put back on removal.",
+        description="Take over what exists already and isn't ours; "
+        "its former content is kept and put back on removal.",
     )
 
     def model_post_init(self, _context: Any) -> None:

@@ -78,22 +78,36 @@ Signal = Annotated[str, Field(pattern=r"^SIG[A-Z0-9+-]+$", max_length=16)]
 class PortMapping(Model):
     """A port of the device that leads to one of the container."""
 
-    host_port: Port
-    container_port: Port
-    protocol: Literal["tcp", "udp"] = "tcp"
+    host_port: Port = Field(description="The port of the device.", examples=[8080])
+    container_port: Port = Field(description="The port in the container.", examples=[80])
+    protocol: Literal["tcp", "udp"] = Field(default="tcp", description="The port's protocol.")
     host_ip: Annotated[Text, Field(pattern=r"^[0-9A-Fa-f.:]*$", max_length=45)] = Field(
-        default="", description="An address of the device; empty is all of them."
+        default="",
+        description="An address of the device; empty is all of them.",
+        examples=["127.0.0.1"],
     )
 
 
 class Mount(Model):
     """A bind of a path of the device, a named volume, or a tmpfs, at `target` in the container."""
 
-    type: Literal["bind", "volume", "tmpfs"]
-    target: Path
-    source: Annotated[Text, Field(min_length=1, max_length=4095)] | None = None
-    read_only: bool = False
-    size: Quantity | None = Field(default=None, description="Of a tmpfs.")
+    type: Literal["bind", "volume", "tmpfs"] = Field(
+        description="bind: a path of the device; volume: a named volume of podman; "
+        "tmpfs: memory, empty at each start."
+    )
+    target: Path = Field(description="The path in the container.", examples=["/data"])
+    source: Annotated[Text, Field(min_length=1, max_length=4095)] | None = Field(
+        default=None,
+        description="Of a bind the device's absolute path, of a volume its name; a tmpfs has none.",
+        examples=["/srv/web", "web-data"],
+    )
+    read_only: bool = Field(default=False, description="The container can't write there.")
+    size: Quantity | None = Field(
+        default=None,
+        description="How large a tmpfs may become: bytes, or a number with Ki, Mi or Gi. "
+        "None: half of the device's memory.",
+        examples=["16Mi"],
+    )
 
     @model_validator(mode="after")
     def _fits_its_type(self) -> Mount:
@@ -116,11 +130,23 @@ class Mount(Model):
 class Healthcheck(Model):
     """Podman's own health check: an argument list run in the container (no shell)."""
 
-    command: Annotated[Sequence[Text], Field(min_length=1, max_length=256)]
-    interval_seconds: Period = 30
-    timeout_seconds: Period = 30
-    start_period_seconds: Seconds = 0
-    retries: Threshold = 3
+    command: Annotated[Sequence[Text], Field(min_length=1, max_length=256)] = Field(
+        description="The argument list; exit code 0 is healthy.", examples=[["pg_isready", "-q"]]
+    )
+    interval_seconds: Period = Field(
+        default=30, description="Seconds from one check to the next.", examples=[30]
+    )
+    timeout_seconds: Period = Field(
+        default=30, description="Seconds after which a check has failed.", examples=[5]
+    )
+    start_period_seconds: Seconds = Field(
+        default=0,
+        description="Seconds from the start in which a failure doesn't count.",
+        examples=[20],
+    )
+    retries: Threshold = Field(
+        default=3, description="Failures in a row that make it unhealthy.", examples=[3]
+    )
 
 
 class InitContainer(Model):
@@ -128,14 +154,42 @@ class InitContainer(Model):
     some.
     """
 
-    name: Annotated[Text, Field(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9_.-]*$", max_length=63)]
-    image: Image | None = Field(default=None, description="None: the container's own.")
-    command: Args | None = None
-    args: Args | None = None
-    env: Env = Field(default_factory=dict, repr=False)
-    mounts: Annotated[Sequence[Mount], Field(max_length=64)] | None = None
-    user: Annotated[Text, Field(max_length=64)] | None = None
-    timeout_seconds: Period = 300
+    name: Annotated[Text, Field(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9_.-]*$", max_length=63)] = Field(
+        description="Unique among the init containers of its container.", examples=["migrate"]
+    )
+    image: Image | None = Field(
+        default=None,
+        description="The image's name; None: the container's own.",
+        examples=["docker.io/library/busybox:1.36"],
+    )
+    command: Args | None = Field(
+        default=None,
+        description="Replaces the image's entrypoint: an argument list, no shell. "
+        "None: the image's.",
+        examples=[["migrate", "--all"]],
+    )
+    args: Args | None = Field(
+        default=None,
+        description="Replaces the image's command: arguments to the entrypoint. None: the image's.",
+        examples=[["--all"]],
+    )
+    env: Env = Field(
+        default_factory=dict,
+        repr=False,
+        description="Environment variables: value by name. It has none of the container's.",
+        examples=[{"TZ": "UTC"}],
+    )
+    mounts: Annotated[Sequence[Mount], Field(max_length=64)] | None = Field(
+        default=None, description="What it sees of the device; None: the container's mounts."
+    )
+    user: Annotated[Text, Field(max_length=64)] | None = Field(
+        default=None,
+        description="User, or user:group, in the container; None: the image's.",
+        examples=["1000:1000"],
+    )
+    timeout_seconds: Period = Field(
+        default=300, description="Seconds after which it is ended and has failed.", examples=[60]
+    )
 
 
 class Container(Score):
@@ -146,48 +200,137 @@ class Container(Score):
 
     restarts = True
 
-    kind: Literal["Container"] = "Container"
-    image: Image
-    command: Args | None = Field(default=None, description="Replaces the image's entrypoint.")
-    args: Args | None = Field(
-        default=None, description="Replaces the image's command: arguments to the entrypoint."
+    kind: Literal["Container"] = Field(
+        default="Container", description="Container, as the class says."
     )
-    env: Env = Field(default_factory=dict, repr=False)
+    image: Image = Field(
+        description="The image's name, with a registry, a tag or a digest.",
+        examples=["docker.io/library/nginx:1.27"],
+    )
+    command: Args | None = Field(
+        default=None,
+        description="Replaces the image's entrypoint: an argument list, no shell. "
+        "None: the image's.",
+        examples=[["httpd", "-f"]],
+    )
+    args: Args | None = Field(
+        default=None,
+        description="Replaces the image's command: arguments to the entrypoint. None: the image's.",
+        examples=[["-p", "8080"]],
+    )
+    env: Env = Field(
+        default_factory=dict,
+        repr=False,
+        description="Environment variables: value by name. No status or log shows a value.",
+        examples=[{"TZ": "UTC"}],
+    )
     env_files: Annotated[Sequence[Path], Field(max_length=16)] = Field(
         default=(),
-        description="Files of NAME=value lines on the device, read when the container is made; env wins.",
+        description="Files of NAME=value lines on the device, read when the container is made; "
+        "env wins.",
+        examples=[["/srv/web/web.env"]],
     )
-    ports: Annotated[Sequence[PortMapping], Field(max_length=128)] = ()
-    mounts: Annotated[Sequence[Mount], Field(max_length=64)] = ()
+    ports: Annotated[Sequence[PortMapping], Field(max_length=128)] = Field(
+        default=(), description="Ports of the device that lead into the container."
+    )
+    mounts: Annotated[Sequence[Mount], Field(max_length=64)] = Field(
+        default=(), description="Paths, volumes and memory that the container sees."
+    )
     network: (
         Annotated[Text, Field(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9_.-]*$", max_length=63)] | None
     ) = Field(
-        default=None, description="host, none, or a network's name; None is podman's default."
+        default=None,
+        description="host, none, or a network's name; None is podman's default.",
+        examples=["host"],
     )
-    user: Annotated[Text, Field(max_length=64)] | None = None
-    working_dir: WorkingDir | None = None
+    user: Annotated[Text, Field(max_length=64)] | None = Field(
+        default=None,
+        description="User, or user:group, in the container; None: the image's.",
+        examples=["1000:1000"],
+    )
+    working_dir: WorkingDir | None = Field(
+        default=None,
+        description="The directory in the container where it starts; None: the image's.",
+        examples=["/app"],
+    )
     hostname: (
         Annotated[Text, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]*$", max_length=63)] | None
-    ) = None
-    labels: Annotated[Mapping[Text, Text], AfterValidator(_own_labels)] = Field(
-        default_factory=dict
+    ) = Field(
+        default=None,
+        description="The host's name in the container; None: podman makes one.",
+        examples=["web"],
     )
-    restart: Literal["always", "on-failure", "never"] = "always"
-    state: Literal["running", "stopped"] = "running"
-    pull: Literal["missing", "always", "never"] = "missing"
-    stop_signal: Signal | None = None
-    stop_grace_seconds: Annotated[int, Field(ge=0, le=3600)] = 10
-    memory: Quantity | None = None
-    cpus: Annotated[float, Field(gt=0, le=1024), WHOLE] | None = None
-    pids: Annotated[int, Field(ge=1, le=4_194_304)] | None = None
-    cap_add: Annotated[Sequence[Capability], Field(max_length=64)] = ()
-    cap_drop: Annotated[Sequence[Capability], Field(max_length=64)] = ()
-    read_only: bool = False
-    no_new_privileges: bool = False
-    init_containers: Annotated[Sequence[InitContainer], Field(max_length=16)] = ()
-    healthcheck: Healthcheck | None = None
-    readiness: Probe | None = None
-    liveness: Probe | None = None
+    labels: Annotated[Mapping[Text, Text], AfterValidator(_own_labels)] = Field(
+        default_factory=dict,
+        description="Podman's labels: value by name; io.harmony. is the agent's own prefix.",
+        examples=[{"team": "web"}],
+    )
+    restart: Literal["always", "on-failure", "never"] = Field(
+        default="always",
+        description="What happens when it ends; on-failure: only after another exit code than 0.",
+    )
+    state: Literal["running", "stopped"] = Field(
+        default="running", description="Whether it is to run."
+    )
+    pull: Literal["missing", "always", "never"] = Field(
+        default="missing",
+        description="When the image is fetched; always: before each time the container is made.",
+    )
+    stop_signal: Signal | None = Field(
+        default=None,
+        description="The signal that asks it to end; None: the image's, else SIGTERM.",
+        examples=["SIGINT"],
+    )
+    stop_grace_seconds: Annotated[int, Field(ge=0, le=3600)] = Field(
+        default=10, description="Seconds from that signal until it is killed.", examples=[30]
+    )
+    memory: Quantity | None = Field(
+        default=None,
+        description="The most memory that it may use: bytes, or a number with Ki, Mi or Gi. "
+        "None: no bound.",
+        examples=["64Mi"],
+    )
+    cpus: Annotated[float, Field(gt=0, le=1024), WHOLE] | None = Field(
+        default=None,
+        description="Processors that it may use, also a part of one. None: no bound.",
+        examples=[0.5],
+    )
+    pids: Annotated[int, Field(ge=1, le=4_194_304)] | None = Field(
+        default=None,
+        description="Processes and threads that it may have. None: podman's default.",
+        examples=[100],
+    )
+    cap_add: Annotated[Sequence[Capability], Field(max_length=64)] = Field(
+        default=(),
+        description="Capabilities of the kernel beyond podman's own set.",
+        examples=[["NET_ADMIN"]],
+    )
+    cap_drop: Annotated[Sequence[Capability], Field(max_length=64)] = Field(
+        default=(),
+        description="Capabilities of podman's own set that it doesn't get.",
+        examples=[["ALL"]],
+    )
+    read_only: bool = Field(
+        default=False, description="It can write nowhere but in its mounts and in memory."
+    )
+    no_new_privileges: bool = Field(
+        default=False, description="Nothing in it can gain rights, as by a setuid program."
+    )
+    init_containers: Annotated[Sequence[InitContainer], Field(max_length=16)] = Field(
+        default=(), description="Run one after the other to their end before it starts."
+    )
+    healthcheck: Healthcheck | None = Field(
+        default=None, description="Podman's own health check, for what reads podman's word."
+    )
+    readiness: Probe | None = Field(
+        default=None,
+        description="Tells when this is Ready, and what comes after it may begin; "
+        "None: when it runs.",
+    )
+    liveness: Probe | None = Field(
+        default=None,
+        description="Restarts this when it fails; None: only what ends is restarted.",
+    )
 
     @model_validator(mode="after")
     def _holds_together(self) -> Container:

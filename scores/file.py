@@ -43,9 +43,16 @@ class ObjectRef(Model):
     it.
     """
 
-    bucket: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,128}$")]
-    name: Annotated[Text, Field(min_length=1, max_length=512)]
-    digest: Digest
+    bucket: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,128}$")] = Field(
+        description="The object store's bucket.", examples=["site-files"]
+    )
+    name: Annotated[Text, Field(min_length=1, max_length=512)] = Field(
+        description="The object's name in its bucket.", examples=["site.tar"]
+    )
+    digest: Digest = Field(
+        description="SHA-256 of the content, as sha256: and 64 hex digits.",
+        examples=["sha256:" + 64 * "0"],
+    )
 
 
 class File(Score):
@@ -54,28 +61,55 @@ class File(Score):
     Example: ``File(name="motd", path="/srv/web/motd", content="hi\\n", mode="0644")``
     """
 
-    kind: Literal["File"] = "File"
+    kind: Literal["File"] = Field(default="File", description="File, as the class says.")
     path: Path = Field(
-        description="Absolute and normal, inside one of the roots that the agent's configuration allows."
+        description="Absolute and normal, "
+        "inside one of the roots that the agent's configuration allows.",
+        examples=["/srv/web/motd"],
     )
-    type: Literal["file", "directory", "symlink", "absent"] = "file"
+    type: Literal["file", "directory", "symlink", "absent"] = Field(
+        default="file",
+        description="What stands at the path; absent: nothing, and what is there is taken away.",
+    )
     content: Annotated[str, AfterValidator(unicode_text)] | None = Field(
-        default=None, repr=False, description="Text, at most 512 KiB as UTF-8."
+        default=None,
+        repr=False,
+        description="The file's content as text, at most 512 KiB as UTF-8.",
+        examples=["Hello\n"],
     )
     content_base64: str | None = Field(
-        default=None, repr=False, description="Bytes, at most 512 KiB."
+        default=None,
+        repr=False,
+        description="The file's content as base64 of its bytes, at most 512 KiB of them.",
+        examples=["SGVsbG8K"],
     )
-    object: ObjectRef | None = Field(default=None, description="Content from a NATS object store.")
+    object: ObjectRef | None = Field(
+        default=None, description="The file's content from a NATS object store, up to 64 MiB."
+    )
     target: Annotated[Text, Field(min_length=1, max_length=4095)] | None = Field(
-        default=None, description="Where a symlink points; not followed, need not exist."
+        default=None,
+        description="Where a symlink points; not followed, need not exist.",
+        examples=["/srv/web/current"],
     )
     mode: Mode | None = Field(
         default=None,
-        description="Four octal digits. None: 0644 (directory 0755) when made, and then not watched.",
+        description="Four octal digits, in quotes. "
+        "None: 0644 (directory 0755) when made, and then not watched.",
+        examples=["0644"],
     )
-    owner: Account | None = None
-    group: Account | None = None
-    parents: bool = Field(default=False, description="Make missing parent directories (0755).")
+    owner: Account | None = Field(
+        default=None,
+        description="The owner's name or number. None: the agent's user, and then not watched.",
+        examples=["www-data", "1000"],
+    )
+    group: Account | None = Field(
+        default=None,
+        description="The group's name or number. None: the agent's group, and then not watched.",
+        examples=["www-data", "1000"],
+    )
+    parents: bool = Field(
+        default=False, description="Make missing parent directories, with mode 0755."
+    )
 
     def data(self) -> bytes | None:
         """The inline content as bytes; None where the content is an object or the type has none."""

@@ -65,23 +65,57 @@ class Manifest(Model):
     content="hi")])``
     """
 
-    api: Literal["harmony/v1"] = "harmony/v1"
-    device: DeviceName | None = None
-    deployment: DeploymentName
-    lineage: Lineage | None = None
-    generation: Generation | None = None
-    scores: Annotated[Sequence[AnyScore], Field(max_length=MAX_SCORES)] = ()
-    removed: bool = False
-    supersedes: Lineage | None = None
-    allow_prune: Annotated[int, Field(ge=0, le=MAX_SCORES)] | None = None
+    api: Literal["harmony/v1"] = Field(
+        default="harmony/v1", description="The version of this form."
+    )
+    device: DeviceName | None = Field(
+        default=None,
+        description="The device it is for; None: --device or --select says it.",
+        examples=["pi-01"],
+    )
+    deployment: DeploymentName = Field(
+        description="Its name on the device: at most 63 of a-z, 0-9 and -.", examples=["web"]
+    )
+    lineage: Lineage | None = Field(
+        default=None,
+        description="The authority that writes it; commands set it.",
+        examples=["7b0e2c4e-3f5a-4a53-9a3e-0c5ad9f5d2a1"],
+    )
+    generation: Generation | None = Field(
+        default=None,
+        description="Counts up with each change; commands set it. "
+        "In a file it is a fence: apply refuses where another one is due.",
+        examples=[3],
+    )
+    scores: Annotated[Sequence[AnyScore], Field(max_length=MAX_SCORES)] = Field(
+        default=(),
+        description="The resources, at most 1,000, in any order: after gives the order of work.",
+    )
+    removed: bool = Field(
+        default=False, description="Takes the deployment off the device; scores is then empty."
+    )
+    supersedes: Lineage | None = Field(
+        default=None,
+        description="The authority that this one replaces; --take-over sets it.",
+        examples=["7b0e2c4e-3f5a-4a53-9a3e-0c5ad9f5d2a1"],
+    )
+    allow_prune: Annotated[int, Field(ge=0, le=MAX_SCORES)] | None = Field(
+        default=None,
+        description="How many resources this change may remove, "
+        "when that is more than half of them.",
+        examples=[5],
+    )
     signatures: (
         Annotated[Sequence[Signature], Field(min_length=1, max_length=MAX_SIGNATURES)] | None
-    ) = None
-    """Made anew at each write: those of a file that an author gives don't count."""
+    ) = Field(
+        default=None,
+        description="Made anew at each write: those of a file that an author gives don't count.",
+    )
     remains: Annotated[Sequence[AnyScore], Field(max_length=MAX_SCORES)] | None = Field(
         default=None,
-        description="A decision for a device that lost its memory: it takes back what it had. Scores of `scores` that "
-        "it had just so need not be repeated here; what stands only here is taken back, and then goes.",
+        description="A decision for a device that lost its memory: it takes back what it had. "
+        "Scores of `scores` that it had just so need not be repeated here; "
+        "what stands only here is taken back, and then goes.",
     )
 
     @model_validator(mode="after")

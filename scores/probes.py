@@ -24,15 +24,19 @@ class HttpProbe(Model):
     verified.
     """
 
-    port: Port
-    path: Annotated[Text, Field(pattern=r"^/[!-~]*$", max_length=2048)] = "/"
-    scheme: Literal["http", "https"] = "http"
+    port: Port = Field(description="A port of the device's loopback.", examples=[8080])
+    path: Annotated[Text, Field(pattern=r"^/[!-~]*$", max_length=2048)] = Field(
+        default="/", description="The path to ask for.", examples=["/health"]
+    )
+    scheme: Literal["http", "https"] = Field(
+        default="http", description="How to ask; certificates aren't verified."
+    )
 
 
 class TcpProbe(Model):
     """A connection to the device's loopback that is accepted is a success."""
 
-    port: Port
+    port: Port = Field(description="A port of the device's loopback.", examples=[22])
 
 
 class Probe(Model):
@@ -44,14 +48,30 @@ class Probe(Model):
     let it give up by itself, as `timeout` does.
     """
 
-    http: HttpProbe | None = None
-    tcp: TcpProbe | None = None
-    exec: Annotated[Sequence[Text], Field(min_length=1, max_length=256)] | None = None
-    period_seconds: Period = 10
-    timeout_seconds: Period = 1
-    initial_delay_seconds: Seconds = 0
-    success_threshold: Threshold = 1
-    failure_threshold: Threshold = 3
+    http: HttpProbe | None = Field(default=None, description="Ask by HTTP.")
+    tcp: TcpProbe | None = Field(default=None, description="Connect by TCP.")
+    exec: Annotated[Sequence[Text], Field(min_length=1, max_length=256)] | None = Field(
+        default=None,
+        description="Run this argument list in the container (no shell); exit code 0 is a success.",
+        examples=[["pg_isready", "-q"]],
+    )
+    period_seconds: Period = Field(
+        default=10, description="Seconds from one try to the next.", examples=[10]
+    )
+    timeout_seconds: Period = Field(
+        default=1, description="Seconds after which a try has failed.", examples=[1]
+    )
+    initial_delay_seconds: Seconds = Field(
+        default=0, description="Seconds from the start to the first try.", examples=[5]
+    )
+    success_threshold: Threshold = Field(
+        default=1, description="Successes in a row that make it ready.", examples=[1]
+    )
+    failure_threshold: Threshold = Field(
+        default=3,
+        description="Failures in a row that make it not ready, or restart it (liveness).",
+        examples=[3],
+    )
 
     @model_validator(mode="after")
     def _one(self) -> Probe:

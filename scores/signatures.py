@@ -67,11 +67,13 @@ class Signature(Model):
     """One key's signature of a manifest. The control plane makes them anew at each write."""
 
     key: KeyId = Field(
-        description="The key's id: the first 16 hex digits of the SHA-256 of its 32 bytes."
+        description="The key's id: the first 16 hex digits of the SHA-256 of its 32 bytes.",
+        examples=["0123456789abcdef"],
     )
     signature: Annotated[str, AfterValidator(_signature)] = Field(
         description="Ed25519, in base64, over the tag harmony/v1/manifest, a newline, and the canonical JSON without "
-        "signatures."
+        "signatures.",
+        examples=["A" * 86 + "=="],
     )
 
 

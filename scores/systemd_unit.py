@@ -49,31 +49,47 @@ class SystemdUnit(Score):
 
     restarts = True
 
-    kind: Literal["SystemdUnit"] = "SystemdUnit"
+    kind: Literal["SystemdUnit"] = Field(
+        default="SystemdUnit", description="SystemdUnit, as the class says."
+    )
     content: UnitText | None = Field(
         default=None,
         repr=False,
-        description="The unit file; None for a unit that the system already has.",
+        description="The unit file, at most 512 KiB; None for a unit that the system already has.",
+        examples=["[Service]\nExecStart=/usr/bin/web\n"],
     )
     dropins: Mapping[DropinName, UnitText] = Field(
         default_factory=dict,
         repr=False,
-        description='Drop-in files by name, as {"10-mem.conf": "[Service]\\n…"}.',
+        description="Drop-in files: their text by their name, which ends in .conf.",
+        examples=[{"10-memory.conf": "[Service]\nMemoryMax=64M\n"}],
     )
     state: Literal["running", "stopped", "none"] | None = Field(
         default=None,
-        description="None means running, for a template (x@.service) or a masked unit none.",
+        description='Whether it is to run; "none" leaves that alone. '
+        'None means running; for a template (x@.service) or a masked unit, "none".',
     )
     enabled: bool | None = Field(
-        default=None, description="None: neither enabled nor disabled by us."
+        default=None,
+        description="Whether a boot starts it. None: neither enabled nor disabled by us.",
     )
-    masked: bool = False
+    masked: bool = Field(
+        default=False, description="Nothing can start it: a mask stands in its place."
+    )
     reload_on: Sequence[ResourceKey] = Field(
         default=(),
         description="When the spec of one of these changes, this unit is reloaded after it.",
+        examples=[["File/config"]],
     )
-    readiness: Probe | None = None
-    liveness: Probe | None = None
+    readiness: Probe | None = Field(
+        default=None,
+        description="Tells when this is Ready, and what comes after it may begin; "
+        "None: when it runs.",
+    )
+    liveness: Probe | None = Field(
+        default=None,
+        description="Restarts this when it fails; None: only what ends is restarted.",
+    )
 
     @property
     def is_template(self) -> bool:

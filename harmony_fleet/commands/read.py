@@ -4,7 +4,6 @@ need a device to answer.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,8 +30,9 @@ from harmony_fleet.output.progress import Progress
 from harmony_fleet.output.render import Output
 from harmony_fleet.rollout.apply import gone
 from scores.canonical import NotCanonical, canonical
+from scores.describe import author_schema
 from scores.keys import DeploymentKey, command_subject
-from scores.manifest import SCORE_TYPES, Manifest
+from scores.manifest import SCORE_TYPES
 
 _LOGS_SECONDS: Final = 10.0
 _MAX_ANSWER: Final = 1024 * 1024
@@ -163,9 +163,7 @@ def schema(kind: str | None, output: Output) -> ExitCode:
             "cannot show the schema: no such kind",
             f"kinds are {', '.join(SCORE_TYPES)}",
         )
-    model = SCORE_TYPES[kind] if kind else Manifest
-    value = {"$schema": "https://json-schema.org/draft/2020-12/schema", **model.model_json_schema()}
-    write(json.loads(json.dumps(value)), Output.YAML if output is Output.YAML else Output.JSON)
+    write(author_schema(kind), Output.YAML if output is Output.YAML else Output.JSON)
     return ExitCode.DONE
 
 
