@@ -14,6 +14,7 @@ from pydantic import (
     GetJsonSchemaHandler,
     PlainSerializer,
     ValidationError,
+    ValidationInfo,
 )
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError
@@ -94,6 +95,17 @@ def fault(place: Sequence[str | int], code: str, sentence: str) -> ValidationErr
     return ValidationError.from_exception_data(
         "fault", [InitErrorDetails(type=error, loc=tuple(place), input=None)]
     )
+
+
+ACCEPTED: Final = {"accepted": True}
+"""The context in which a device reads what it has accepted already, and a command what stands."""
+
+
+def is_new(info: ValidationInfo) -> bool:
+    """Return whether rules hold that came later than the wire's version: a device keeps what it
+    accepted before them, and nothing new may break them.
+    """
+    return info.context is not ACCEPTED
 
 
 def repeated(values: Sequence[object]) -> int | None:

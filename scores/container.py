@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, model_validator
 from pydantic_core import PydanticCustomError
 
-from scores.base import WHOLE, Model, Score, fault, repeated
+from scores.base import WHOLE, Model, Score, fault, is_new, repeated
 from scores.file import Path, normal_path
 from scores.names import MAX_GENERATION, Text
 from scores.probes import Period, Port, Probe, Seconds, Threshold
@@ -18,6 +18,9 @@ _NAME: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]*")
 _QUANTITY: Final = re.compile(r"(?P<number>[1-9][0-9]{0,15})(?P<unit>|Ki|Mi|Gi)")
 _UNITS: Final = {"": 1, "Ki": 1024, "Mi": 1024**2, "Gi": 1024**3}
 LABEL_PREFIX: Final = "io.harmony."
+LEAST_MEMORY: Final = "4Mi"
+"""No container starts with less."""
+LEAST_TMPFS: Final = "64Ki"
 
 
 def _working_dir(value: str) -> str:
@@ -45,6 +48,15 @@ def in_bytes(quantity: int | str) -> int:
     if match is None:
         raise ValueError("no quantity")
     return int(match["number"]) * _UNITS[match["unit"]]
+
+
+def check_least(quantity: int | str | None, field: str, least: str) -> None:
+    """Refuse less than anything needs: nearly always a number whose unit was forgotten."""
+    if quantity is None or in_bytes(quantity) >= in_bytes(least):
+        return
+    meant = f"{str(quantity).rstrip('KMi')}Mi"
+    guess = f"; did you mean {meant}?" if in_bytes(meant) >= in_bytes(least) else ""
+    raise fault((field,), "OutOfRange", f"must be at least {least}: a bare number is bytes{guess}")
 
 
 def _env_name(value: str) -> str:
@@ -110,7 +122,7 @@ class Mount(Model):
     )
 
     @model_validator(mode="after")
-    def _fits_its_type(self) -> Mount:
+    def _fits_its_type(self, info: ValidationInfo) -> Mount:
         if (self.type == "tmpfs") != (self.source is None):
             raise PydanticCustomError(
                 "FieldNotForType", "a bind or a volume needs a source, a tmpfs has none"
@@ -124,6 +136,8 @@ class Mount(Model):
             raise fault(("source",), "InvalidName", "must be a volume's name")
         if self.size is not None and self.type != "tmpfs":
             raise PydanticCustomError("FieldNotForType", "only a tmpfs has a size")
+        if is_new(info):
+            check_least(self.size, "size", LEAST_TMPFS)
         return self
 
 
@@ -333,7 +347,9 @@ class Container(Score):
     )
 
     @model_validator(mode="after")
-    def _holds_together(self) -> Container:
+    def _holds_together(self, info: ValidationInfo) -> Container:
+        if is_new(info):
+            check_least(self.memory, "memory", LEAST_MEMORY)
         if not _NAME.fullmatch(self.name):
             raise fault(
                 ("name",), "InvalidContainerName", "must be of A-Z a-z 0-9 . _ - for podman"

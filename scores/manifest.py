@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar
 from pydantic import Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
-from scores.base import Model, Score, fault, repeated
+from scores.base import ACCEPTED, Model, Score, fault, repeated
 from scores.canonical import NotCanonical, canonical, digest, read
 from scores.container import Container
 from scores.file import File
@@ -241,11 +241,18 @@ def cycle(edges: Mapping[str, Iterable[str]]) -> set[str]:
     return set(waiting)
 
 
-def decode(data: bytes, *, device: str, deployment: str, limit: int = MAX_MANIFEST) -> WireManifest:
+def decode(
+    data: bytes,
+    *,
+    device: str,
+    deployment: str,
+    limit: int = MAX_MANIFEST,
+    accepted: bool = False,
+) -> WireManifest:
     """Read a value of ``desired-state``. `device` and `deployment` are the key's. Raises
     InvalidManifest.
     """
-    return bound(parse(data, limit), device=device, deployment=deployment)
+    return bound(parse(data, limit), device=device, deployment=deployment, accepted=accepted)
 
 
 def parse(data: bytes, limit: int = MAX_MANIFEST) -> Any:
@@ -256,9 +263,12 @@ def parse(data: bytes, limit: int = MAX_MANIFEST) -> Any:
         raise InvalidManifest(error.code, (FieldError("", error.code),), str(error)) from None
 
 
-def bound(value: Any, *, device: str, deployment: str) -> WireManifest:
-    """A JSON value as the manifest of this key. Raises InvalidManifest."""
-    manifest = validate(WireManifest, value)
+def bound(value: Any, *, device: str, deployment: str, accepted: bool = False) -> WireManifest:
+    """A JSON value as the manifest of this key. Raises InvalidManifest.
+
+    `accepted`: it stands already, so that no rule holds that came later: see `is_new`.
+    """
+    manifest = validate(WireManifest, value, accepted=accepted)
     wrong = [
         name
         for name, want in (("device", device), ("deployment", deployment))
@@ -270,12 +280,12 @@ def bound(value: Any, *, device: str, deployment: str) -> WireManifest:
     return manifest
 
 
-def validate(model: type[M], value: Any) -> M:
+def validate(model: type[M], value: Any, *, accepted: bool = False) -> M:
     """`value` (from JSON or YAML) as a `model`. Raises InvalidManifest with field paths and codes,
     never values.
     """
     try:
-        return model.model_validate(value)
+        return model.model_validate(value, context=ACCEPTED if accepted else None)
     except ValidationError as error:
         raise explain(error) from None
 

@@ -8,10 +8,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 from pydantic_core import PydanticCustomError
 
-from scores.base import ResourceKey, Score, fault
+from scores.base import ResourceKey, Score, fault, is_new
 from scores.names import Text
 from scores.probes import Probe
 
@@ -109,9 +109,15 @@ class SystemdUnit(Score):
         return tuple(dict.fromkeys((*super().needs(), *self.reload_on)))
 
     @model_validator(mode="after")
-    def _holds_together(self) -> SystemdUnit:
+    def _holds_together(self, info: ValidationInfo) -> SystemdUnit:
         if not _UNIT.fullmatch(self.name):
             raise fault(("name",), "InvalidUnitName", "must be a unit's full name, as web.service")
+        if is_new(info) and self.name.endswith(".scope") and self.content is not None:
+            raise fault(
+                ("content",),
+                "ScopeWithContent",
+                "systemd reads no unit file for a scope: a program makes it. Use a .service",
+            )
         if self.is_template and self.wanted_state != "none":
             raise PydanticCustomError(
                 "TemplateNotStartable", "a template can't be started: start an instance of it"

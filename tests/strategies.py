@@ -109,10 +109,12 @@ def probes(*, exec_too: bool) -> st.SearchStrategy[Value]:
 
 
 def quantities() -> st.SearchStrategy[int | str]:
+    """Enough for a container's memory."""
+    least = 4 * 1024 * 1024
     text = st.builds(
-        "{}{}".format, st.integers(1, 1_000_000), st.sampled_from(["", "Ki", "Mi", "Gi"])
+        "{}{}".format, st.integers(4096, 1_000_000), st.sampled_from(["Ki", "Mi", "Gi"])
     )
-    return text | st.integers(1, 2**53 - 1)
+    return text | st.integers(least, 2**53 - 1) | st.integers(least, 2**53 - 1).map(str)
 
 
 _COMMON: Value = {
@@ -183,9 +185,12 @@ def units(draw: st.DrawFn) -> Value:
         "readiness": probes(exec_too=False),
         "liveness": probes(exec_too=False) | st.none(),
     }
+    name = draw(unit_names())
+    if name.endswith(".scope"):
+        del optional["content"]
     value: Value = {
         "kind": "SystemdUnit",
-        "name": draw(unit_names()),
+        "name": name,
         **draw(_some({}, {**optional, **_COMMON})),
     }
     if draw(st.integers(0, 5)) == 0:

@@ -86,7 +86,10 @@ async def run(settings: Settings, path: str | None) -> int:
     try:
         for stored in ledger.manifests():
             accepted = decode(
-                stored.data, device=settings.agent.device_id, deployment=stored.deployment
+                stored.data,
+                device=settings.agent.device_id,
+                deployment=stored.deployment,
+                accepted=True,
             )
             book.enforce(stored, accepted)
         if path is not None:

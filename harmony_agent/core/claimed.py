@@ -5,6 +5,7 @@ Pure. The answer may be None for any input.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -35,6 +36,17 @@ def identity(last: EnforcedVersion | None, value: Mapping[str, Any], data: bytes
     """
     whole = digest(data)
     return whole if last is not None and last.digest == whole else content_digest(value)
+
+
+def is_enforced(last: EnforcedVersion | None, value: Any, data: bytes) -> bool:
+    """Return whether these are the content of the generation that is enforced."""
+    with contextlib.suppress(ValueError):  # no canonical bytes
+        return (
+            isinstance(value, dict)
+            and last is not None
+            and (last.digest == identity(last, value, data))
+        )
+    return False
 
 
 def claimed_generation(data: bytes) -> int | None:

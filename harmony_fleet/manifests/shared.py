@@ -61,7 +61,7 @@ _MESSAGES: Final[_Kept[tuple[object, ...], tuple[Sequence[Score], bytes, bytes]]
 
 
 def decode_shared(value: bytes, device: str, deployment: str) -> WireManifest:
-    """As ``scores.manifest.decode``; manifests that are alike share their Scores. Raises
+    """As ``scores.manifest.decode`` of what stands; manifests that are alike share their Scores. Raises
     InvalidManifest.
 
     Only what was decoded is kept, so its device was the key's; where that name stands once as
@@ -70,7 +70,7 @@ def decode_shared(value: bytes, device: str, deployment: str) -> WireManifest:
     """
     parts = value.split(f'"device":"{device}"'.encode())
     if len(value) > _LARGE or len(parts) != 2 or not is_name(device):
-        return decode(value, device=device, deployment=deployment)
+        return decode(value, device=device, deployment=deployment, accepted=True)
     head, tail = parts
     signed = _SIGNED.search(tail)
     key = (
@@ -86,7 +86,7 @@ def decode_shared(value: bytes, device: str, deployment: str) -> WireManifest:
     )
     if known is not None and None not in own.values():
         return known.model_copy(update=own)
-    made = decode(value, device=device, deployment=deployment)
+    made = decode(value, device=device, deployment=deployment, accepted=True)
     _DECODED.keep(key, made, len(value))
     return made
 

@@ -35,7 +35,7 @@ def restore(state: DeviceState, device: str, stored: StoredManifest) -> tuple[An
     """
     try:
         value = parse(stored.data)
-        manifest = bound(value, device=device, deployment=stored.deployment)
+        manifest = bound(value, device=device, deployment=stored.deployment, accepted=True)
     except InvalidManifest as error:
         message = f"the accepted manifest can't be read ({error.code}): nothing of it is touched"
         log.error("%s: %s", stored.deployment, message)  # noqa: TRY400  # what is wrong stands in the code

@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 import anyio
 
@@ -22,7 +23,12 @@ from harmony_agent.core.admission import (
     admit_manifest,
     rejected,
 )
-from harmony_agent.core.claimed import claimed_generation, enforced_from_status, identity
+from harmony_agent.core.claimed import (
+    claimed_generation,
+    enforced_from_status,
+    identity,
+    is_enforced,
+)
 from harmony_agent.core.errors import ResourceError
 from harmony_agent.core.manifests import (
     digests_of,
@@ -277,11 +283,7 @@ class Intake:
             if distrusted is not None:  # nothing else that it says is looked at
                 self._keep(name, replace(distrusted, generation=claimed_generation(data)))
                 return
-            manifest = bound(
-                reuse_validated(value, self._known.get(name, {})),
-                device=self._device,
-                deployment=name,
-            )
+            manifest = self._read(name, value, data)
         except InvalidManifest as error:
             self._keep(name, rejected(error, claimed_generation(data)))
             return
@@ -308,6 +310,18 @@ class Intake:
         else:
             await self._renew(deployment, data)
             self._state.set_not_accepted(name, None)
+
+    def _read(self, name: str, value: Any, data: bytes) -> WireManifest:
+        """Raises InvalidManifest, but not for rules that came after this very generation was
+        accepted.
+        """
+        read = partial(bound, device=self._device, deployment=name)
+        try:
+            return read(reuse_validated(value, self._known.get(name, {})))
+        except InvalidManifest:
+            if not is_enforced(self._state.deployment(name).last, value, data):
+                raise
+            return read(value, accepted=True)
 
     async def _renew(self, deployment: Deployment, data: bytes) -> None:
         """Persist the same generation with other signatures, where the persisted ones aren't

@@ -77,7 +77,10 @@ GOOD: dict[str, Any] = {
     "unit file of 512 KiB": {**UNIT, "content": "x" * MAX_UNIT_FILE},
     "slice": {"kind": "SystemdUnit", "name": "-.slice"} | {"name": "a-b.slice"},
     "image by digest": {**CONTAINER, "image": f"registry.test:5000/a/b@{DIGEST}"},
-    "memory in bytes": {**CONTAINER, "memory": 1},
+    "memory in bytes": {**CONTAINER, "memory": 4 * 1024 * 1024},
+    "least memory": {**CONTAINER, "memory": "4Mi"},
+    "least tmpfs": _mount(type="tmpfs", size="64Ki"),
+    "a scope that is there": {"kind": "SystemdUnit", "name": "init.scope", "state": "none"},
     "memory at most": {**CONTAINER, "memory": 2**53 - 1},
     "volume": _mount(type="volume", source="data"),
     "tmpfs": _mount(type="tmpfs", size="1Gi"),
@@ -158,6 +161,7 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
     "owner number": ({**FILE, "owner": 0}, "owner", "WrongType"),
     "a b.service": ({**UNIT, "name": "a b.service"}, "name", "InvalidName"),
     "../x.service": ({**UNIT, "name": "../x.service"}, "name", "InvalidName"),
+    "a scope with a unit file": ({**UNIT, "name": "x.scope"}, "content", "ScopeWithContent"),
     "unit without suffix": ({**UNIT, "name": "web"}, "name", "InvalidUnitName"),
     "unit with a foreign suffix": ({**UNIT, "name": "web.conf"}, "name", "InvalidUnitName"),
     "unit with two @": ({**UNIT, "name": "a@b@c.service"}, "name", "InvalidUnitName"),
@@ -214,6 +218,10 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
     "size of a bind": (_mount(type="bind", source="/a", size=1), "mounts[0]", "FieldNotForType"),
     "target twice": ({**CONTAINER, "mounts": [TMPFS] * 2}, "mounts[1].target", "DuplicateMount"),
     "label of ours": ({**CONTAINER, "labels": {"io.harmony.device": "x"}}, "labels", "ReservedLabel"),
+    "memory without its unit": ({**CONTAINER, "memory": 64}, "memory", "OutOfRange"),
+    "memory as text without its unit": ({**CONTAINER, "memory": "512"}, "memory", "OutOfRange"),
+    "too little memory": ({**CONTAINER, "memory": "4095Ki"}, "memory", "OutOfRange"),
+    "size without its unit": (_mount(type="tmpfs", size=16), "mounts[0].size", "OutOfRange"),
     "memory 0": ({**CONTAINER, "memory": 0}, "memory", "OutOfRange"),
     "memory 0Mi": ({**CONTAINER, "memory": "0Mi"}, "memory", "InvalidQuantity"),
     "memory in MB": ({**CONTAINER, "memory": "64MB"}, "memory", "InvalidQuantity"),
@@ -312,3 +320,32 @@ def test_models_are_frozen() -> None:
 def test_an_authors_mistake_in_python_is_explained_by_field() -> None:
     with pytest.raises(InvalidManifest, match=r"period_seconds: Input should be greater than 0"):
         validate(Probe, {"tcp": TcpProbe(port=1), "period_seconds": -1})
+
+
+@pytest.mark.parametrize(
+    ("quantity", "meant"),
+    [(64, "64Mi"), ("64", "64Mi"), (512, "512Mi"), ("128Ki", "128Mi"), (1, ""), ("2Mi", "")],
+)
+def test_a_quantity_whose_unit_was_forgotten(quantity: int | str, meant: str) -> None:
+    with pytest.raises(InvalidManifest) as caught:
+        validate(Container, {**CONTAINER, "memory": quantity})
+    told = str(caught.value)
+    assert "at least 4Mi" in told
+    assert (f"did you mean {meant}?" in told) if meant else "did you mean" not in told
+
+
+@pytest.mark.parametrize(
+    "score",
+    [
+        {**CONTAINER, "memory": 64},
+        {**CONTAINER, "mounts": [{"type": "tmpfs", "target": "/t", "size": 16}]},
+        {**UNIT, "name": "x.scope"},
+    ],
+)
+def test_a_reader_of_what_stands_knows_no_later_rule(score: dict[str, Any]) -> None:
+    value = {**manifest(score), "device": "pi-01", "deployment": "web"}
+    data = canonical(value)
+    with pytest.raises(InvalidManifest):
+        decode(data, device="pi-01", deployment="web")
+    kept = decode(data, device="pi-01", deployment="web", accepted=True)
+    assert kept.canonical() == data
