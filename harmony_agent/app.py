@@ -30,10 +30,11 @@ from harmony_agent.adapters.protected_paths import ProtectedPaths
 from harmony_agent.core.reconciler import KindView
 from harmony_agent.core.signatures import Trust
 from harmony_agent.device_info import DeviceDescription
-from harmony_agent.engine.context import Times
 from harmony_agent.engine.engine import Engine, Intervals
-from harmony_agent.engine.kind_instance import AnyReconciler
+from harmony_agent.engine.reconcile.context import Times
 from harmony_agent.engine.state.device_state import DeviceState
+from harmony_agent.engine.state.kind_instance import AnyReconciler
+from harmony_agent.engine.state.kind_view import DeviceStateView
 from harmony_agent.settings import Settings
 from harmony_agent.topology import Clock, ObjectStore
 from scores.names import format_time
@@ -226,7 +227,9 @@ async def run(settings: Settings) -> None:
     state = DeviceState(ledger, moments.wire_now)
     control = control_plane(settings, lambda: list(state.deployments))
     made: dict[str, ComposedKind] = {
-        kind: KINDS[kind](KindContext(settings, state.store(kind), moments.clock, control))
+        kind: KINDS[kind](
+            KindContext(settings, DeviceStateView(state, kind), moments.clock, control)
+        )
         for kind in settings.agent.kinds
     }
     engine = Engine(

@@ -17,7 +17,7 @@ from harmony_agent.adapters.ledger.ledger import LedgerUnreadable, read_only
 from harmony_agent.adapters.nats.answers import Denied
 from harmony_agent.core.errors import ResourceError
 from harmony_agent.core.resources import Desired, Facts, OwnershipRecord
-from harmony_agent.engine.kind_instance import KindInstance
+from harmony_agent.engine.state.kind_instance import KindInstance
 from harmony_agent.settings import Settings
 from harmony_agent.topology.control_plane import BucketMissing, Unreachable
 from harmony_agent.topology.updater import UpdaterRefused

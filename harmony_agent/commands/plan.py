@@ -12,12 +12,14 @@ from typing import Final
 from harmony_agent import app
 from harmony_agent.adapters.ledger.ledger import read_only
 from harmony_agent.core.admission import NotAccepted
-from harmony_agent.core.decide import Execute, Hold, Now, Release, Report
+from harmony_agent.core.decide import Now
 from harmony_agent.core.resources import Key, OwnershipRecord
+from harmony_agent.core.steps import Execute, Hold, Release, Report
 from harmony_agent.engine.desired.enforcing import enforce_if_accepted
-from harmony_agent.engine.kind_instance import KindInstance
 from harmony_agent.engine.reconcile.rehearse import Foreseen, Rehearsal
 from harmony_agent.engine.state.device_state import DeviceState
+from harmony_agent.engine.state.kind_instance import KindInstance
+from harmony_agent.engine.state.kind_view import DeviceStateView
 from harmony_agent.settings import Settings
 from harmony_agent.topology.control_plane import StoredManifest
 from scores.canonical import NotCanonical, read
@@ -78,7 +80,7 @@ async def run(settings: Settings, path: str | None) -> int:
     kinds: dict[str, KindInstance] = {
         name: KindInstance(
             app.KINDS[name](
-                app.KindContext(settings, book.store(name), times.clock, control)
+                app.KindContext(settings, DeviceStateView(book, name), times.clock, control)
             ).reconciler
         )
         for name in settings.agent.kinds

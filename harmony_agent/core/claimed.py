@@ -31,8 +31,8 @@ def enforced_from_status(data: bytes | None) -> EnforcedVersion | None:
 def identity(last: EnforcedVersion | None, value: Mapping[str, Any], data: bytes) -> str:
     """The digest by which a generation is known: of its content, whoever signed it.
 
-    An agent of before took that of all the bytes; where it was told so, the same bytes are the same
-    generation.
+    An older agent took the digest of all bytes. Where `last` has such a digest, equal bytes are the
+    same generation.
     """
     whole = digest(data)
     return whole if last is not None and last.digest == whole else content_digest(value)

@@ -7,8 +7,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from harmony_agent.core.decide import NAMED, DecisionInput, Hold
+from harmony_agent.core.decide import NAMED, DecisionInput
 from harmony_agent.core.resources import Facts, Key, OwnershipRecord
+from harmony_agent.core.steps import Hold
 
 
 def claimed(case: DecisionInput, facts: Facts) -> OwnershipRecord:

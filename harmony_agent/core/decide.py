@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from harmony_agent.core import drift
 from harmony_agent.core.actions import Act, Action, Converged, Plan, Wait
@@ -17,6 +17,16 @@ from harmony_agent.core.backoff import CrashLoop
 from harmony_agent.core.dependencies import in_the_way, outlives, unmet
 from harmony_agent.core.resources import Desired, Key, OwnershipRecord
 from harmony_agent.core.status import Outcome
+from harmony_agent.core.steps import (
+    Claim,
+    Execute,
+    Gone,
+    Hold,
+    Release,
+    Report,
+    Settled,
+    Step,
+)
 from scores.manifest import FieldError
 from scores.status import ResourcePhase, ResourceStatus
 
@@ -91,77 +101,11 @@ class DecisionInput:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Settled:
-    """As wanted. Probes decide whether it also works."""
-
-    phase: ResourcePhase
-    holds: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class Gone:
-    """Nothing of it is left: drop its record."""
-
-
-@dataclass(frozen=True, slots=True)
-class Release:
-    """Leave it as it is and drop its record."""
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """Record that it is ours before anything is done to it, with the facts of now; then decide
-    anew.
-    """
-
-
-@dataclass(frozen=True, slots=True)
-class Execute:
-    """Apply the actions in this order. `paced` names what counts them: a crash loop, or the repairs
-    of a drift.
-    """
-
-    plan: Act[Any]
-    paced: Literal["", "crash", "drift"] = ""
-    episode: drift.DriftEpisode | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """Leave the difference as it is and tell it."""
-
-    message: str
-    episode: drift.DriftEpisode
-
-
-@dataclass(frozen=True, slots=True)
-class Hold:
-    """Do nothing now.
-
-    `seconds` until the next look; None waits for an event or for one of `waits_for`. With `backoff`
-    no event makes that look sooner.
-    """
-
-    phase: ResourcePhase
-    reason: str
-    message: str
-    seconds: float | None = None
-    backoff: bool = False
-    waits_for: tuple[str, ...] = ()
-    episode: drift.DriftEpisode | None = None
-
-
-Step = Settled | Gone | Release | Claim | Execute | Report | Hold
-
-
 # -- before the resource is observed
 
 
 def not_allowed(kind: str) -> Hold:
-    """The configuration was changed since the manifest was accepted: nothing can be done, also no
-    removal.
-    """
+    """Hold a resource whose kind the configuration no longer allows. It isn't removed either."""
     message = (
         f"the configuration doesn't allow the kind {kind} any more: allow it, or take this out"
     )
@@ -169,7 +113,7 @@ def not_allowed(kind: str) -> Hold:
 
 
 def refused(errors: Iterable[FieldError]) -> Hold | None:
-    """The configuration forbids a field of a Score that was accepted before."""
+    """Hold a Score that was accepted, and that the configuration no longer allows."""
     error = next(iter(errors), None)
     if error is None:
         return None
@@ -215,7 +159,7 @@ def crash_loop(reasons: str, wait: float) -> Hold:
 
 
 def _remove(case: DecisionInput) -> Step:
-    """The same order of questions as for a wanted one; the ledger's record stands for the spec."""
+    """Ask as for a wanted one, in the same order; the ledger's record stands for the spec."""
     plan, record = case.plan, case.record
     if record is None or isinstance(plan, Converged):
         return Gone()
@@ -229,8 +173,9 @@ def _remove(case: DecisionInput) -> Step:
 
 
 def _wait_for_others(case: DecisionInput, desired: Desired[Any]) -> Hold | None:
-    """Needs come first, and what leaves and is in the way. What was reached once and runs waits for
-    nothing.
+    """Wait for needs, and for what leaves and is in the way.
+
+    A resource that reached this spec before and runs waits for nothing.
     """
     if case.record is not None and case.record.applied == desired.version and not case.idle:
         return None
@@ -249,7 +194,7 @@ def _waits_for(others: Sequence[str], phase: ResourcePhase) -> Hold:
 
 
 def _conflict(case: DecisionInput, desired: Desired[Any]) -> Hold | None:
-    """Nothing that is somebody else's is changed or stopped, unless the Score says `adopt`."""
+    """Hold instead of changing or stopping what isn't ours, unless the Score says `adopt`."""
     if not isinstance(case.plan, Act) or desired.spec.adopt or case.owned:
         return None
     disturbing = next((action.reason for action in case.plan.actions if action.is_disruptive), None)
@@ -263,7 +208,7 @@ def _conflict(case: DecisionInput, desired: Desired[Any]) -> Hold | None:
 
 
 def _own(case: DecisionInput, desired: Desired[Any]) -> Step:
-    """Claim first; a plan that only waits on what isn't ours needs no claim."""
+    """Claim first. A plan that only waits for what isn't ours needs no claim."""
     current = case.record is not None and case.owned and case.record.spec_digest == desired.digest
     current = current and not case.taken
     if not current and (case.owned or not isinstance(case.plan, Wait)):

@@ -11,9 +11,7 @@ from scores.status import SETTLED, ResourceStatus
 def unmet(
     needs: Iterable[str], digests: Mapping[Key, str], statuses: Mapping[Key, ResourceStatus]
 ) -> list[str]:
-    """Of `needs`, those that are not Ready or Completed with the spec that is wanted now
-    (`digests`).
-    """
+    """List the needs that aren't Ready or Completed with the spec that is wanted now (`digests`)."""
     waiting = []
     for need in needs:
         key = Key.parse(need)
@@ -29,11 +27,11 @@ def in_the_way(claims: frozenset[str], key: Key, leaving: Iterable[OwnershipReco
 
 
 def outlives(record: OwnershipRecord, leaving: Iterable[OwnershipRecord]) -> list[str]:
-    """Resources on their way out that must be gone before `record`: those that need it, or lie
-    inside its directory.
+    """List the resources being removed that must go before `record`: they need it, or lie inside
+    its directory.
 
-    Where that goes in a circle (a directory that came after a file inside it), needs give way: only
-    what lies inside must go first.
+    A directory may have come after a file inside it. Then both would wait for each other, so only
+    the place counts: the inner one goes first.
     """
     others = [other for other in leaving if other.key != record.key]
     inside = [str(other.key) for other in others if _inside(other.claims, record.claims)]
@@ -50,7 +48,7 @@ def _inside(inner: frozenset[str], outer: frozenset[str]) -> bool:
 
 
 def _waits_for_itself(record: OwnershipRecord, others: Iterable[OwnershipRecord]) -> bool:
-    """Return whether `record` is among those that wait, at some remove, until it is gone."""
+    """Return whether `record` waits, directly or through others, for itself."""
     known = {str(other.key): other for other in (record, *others)}
     owners = {
         claim: key

@@ -1,8 +1,8 @@
-"""Drift as evidence: what differed, since when, how often it was repaired, and whether something
-keeps undoing it.
+"""Drift: the fields that differed, since when, the number of repairs, and if something keeps undoing
+them.
 
-Pure. An episode begins when a resource that had converged is found otherwise with the same spec,
-and ends when it has stayed as wanted for `QUIET` seconds.
+Pure. An episode begins when a resource that had converged differs under the same spec. It ends
+after `QUIET` seconds without a difference.
 """
 
 from __future__ import annotations

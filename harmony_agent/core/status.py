@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from harmony_agent.core.admission import NotAccepted
+from scores.canonical import canonical
 from scores.status import (
     DeploymentPhase,
     DeploymentStatus,
@@ -26,6 +27,12 @@ MAX_MESSAGES: Final = 128 * 1024
 """Bytes of all messages of a deployment's resources: a thousand that fail must still fit into one
 value.
 """
+
+MAX_BYTES: Final = 1024 * 1024 - 4096
+"""Of a status: what a server carries by default, less its headers."""
+
+_EMPTY: Final = b'"resources":{}'
+"""Nothing else in a status can look so: in a text its quotes have a backslash before them."""
 
 _WEIGHT: Final[Mapping[str, int]] = {
     "Failed": 5,
@@ -98,9 +105,7 @@ def deployment_status(
     not_accepted: NotAccepted | None,
     resources: Mapping[str, ResourceStatus],
 ) -> DeploymentStatus:
-    """Fold a deployment. A manifest that was not accepted (`kept`) is what its phase tells
-    first.
-    """
+    """Fold a deployment. Where a manifest was not accepted, the phase tells that first."""
     phase, reason, message = _fold(enforced, resources)
     if not_accepted is not None:
         phase, reason, message = not_accepted.phase, not_accepted.reason, not_accepted.message
@@ -129,8 +134,9 @@ def rejection(not_accepted: NotAccepted | None) -> Rejection | None:
 def deployment_phase(
     enforced: Enforced | None, not_accepted: NotAccepted | None, phases: Collection[ResourcePhase]
 ) -> DeploymentPhase:
-    """The phase that `deployment_status` gives, from the phases of the resources alone: the fold
-    costs much more.
+    """Compute the phase of `deployment_status` from the phases of the resources alone.
+
+    The whole fold costs much more.
     """
     if not_accepted is not None:
         return not_accepted.phase
@@ -140,7 +146,7 @@ def deployment_phase(
 
 
 def _fitting(resources: Mapping[str, ResourceStatus]) -> dict[str, ResourceStatus]:
-    """In the order of their keys; where there are many, each with a shorter message."""
+    """Sort by key, and cut the messages where there are many."""
     ordered = dict(sorted(resources.items()))
     share = MAX_MESSAGES // max(1, len(ordered))
     for key, status in ordered.items():
@@ -169,3 +175,34 @@ def _fold(
         status.reason,
         f"{len(behind)} of {len(resources)} not settled; {key}: {status.message or status.phase}",
     )
+
+
+Texts = dict[str, tuple[ResourceStatus, bytes]]
+"""The resources of a deployment as they were last written: of a thousand, most are as before."""
+
+
+def encode(status: DeploymentStatus, known: Texts) -> bytes:
+    """Encode like `status.canonical()`. Takes unchanged resources from `known`, and renews it."""
+    texts: Texts = {}
+    for key, one in sorted(status.resources.items()):
+        before = known.get(key)
+        texts[key] = before if before is not None and before[0] is one else (one, one.canonical())
+    known.clear()
+    known.update(texts)
+    inner = b",".join(b"%s:%s" % (canonical(key), text) for key, (_, text) in texts.items())
+    rest = status.model_copy(update={"resources": {}}).canonical()
+    return rest.replace(_EMPTY, b'"resources":{%s}' % inner, 1)
+
+
+def bounded(status: DeploymentStatus, known: Texts) -> bytes:
+    """Encode a status within `MAX_BYTES`. In one that is too large, resources keep phase and reason
+    alone.
+    """
+    data = encode(status, known)
+    if len(data) <= MAX_BYTES:
+        return data
+    cut = {
+        key: one.model_copy(update={"message": "", "status": None})
+        for key, one in status.resources.items()
+    }
+    return status.model_copy(update={"resources": cut}).canonical()

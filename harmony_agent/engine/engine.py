@@ -4,37 +4,34 @@ handed in by `app`.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 
 import anyio
 
 from harmony_agent.core.admission import KindRules
-from harmony_agent.core.errors import ResourceError
 from harmony_agent.core.resources import Key
 from harmony_agent.core.signatures import Trust
-from harmony_agent.engine.commands import Commands
-from harmony_agent.engine.context import Times
+from harmony_agent.engine.desired.acceptance import Acceptance
 from harmony_agent.engine.desired.intake import Intake
 from harmony_agent.engine.desired.remains import Remains
-from harmony_agent.engine.kind_instance import AnyReconciler, KindInstance
 from harmony_agent.engine.loops import every
+from harmony_agent.engine.reconcile.context import Times
 from harmony_agent.engine.reconcile.health import Health
 from harmony_agent.engine.reconcile.relist import Relister
 from harmony_agent.engine.reconcile.watchdog import Watchdog
 from harmony_agent.engine.reconcile.work_queue import WorkQueue
 from harmony_agent.engine.reconcile.worker import Worker
-from harmony_agent.engine.report.heartbeat import HeartbeatLoop
-from harmony_agent.engine.report.oldest_unsettled import OldestUnsettled
+from harmony_agent.engine.report.commands import Commands
+from harmony_agent.engine.report.heartbeat import HeartbeatLoop, OldestUnsettled
+from harmony_agent.engine.report.ledger_guard import LedgerGuard
 from harmony_agent.engine.report.status import Publisher
 from harmony_agent.engine.report.status_line import StatusLine
 from harmony_agent.engine.state.device_state import DeviceState
+from harmony_agent.engine.state.kind_instance import AnyReconciler, KindInstance
 from harmony_agent.topology.control_plane import ControlPlane
 from harmony_agent.topology.probing import Prober
 from scores.status import DeploymentStatus, DeviceInfo, Heartbeat
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +62,9 @@ class Engine:
         rebuilt: Callable[[], None] = lambda: None,
         trust: Trust | None = None,
     ) -> None:
-        """Put the loops together; `kinds` were made with `book.store(kind)`.
+        """Put the loops together; each of `kinds` was made with a `DeviceStateView` of `state`.
 
-        `device_info` makes the DeviceInfo; `refresh` makes desired state be read anew; `say` is for
+        `describe` makes the DeviceInfo; `refresh` makes desired state be read anew; `say` is for
         people nearby; `rebuilt` is called when the state directory had to be made anew.
         """
         self.device = device
@@ -77,55 +74,69 @@ class Engine:
         self._times = times
         self._intervals = intervals
         self._refresh = refresh
-        self._rebuilt = rebuilt
-        self._ledger_lost = False
         self._unsettled = OldestUnsettled(times.clock)
         self._describe = describe
         fresh = not state.ledger.manifests() and not state.ledger.records()
-        self.remains = remains = Remains(state, self.kinds, fresh=fresh)
-        self.publisher = Publisher(device, state, control, times.clock, remains.recall)
+        self.remains = Remains(state, self.kinds, fresh=fresh)
+        self.publisher = Publisher(device, state, control, times.clock, self.remains.recall)
         self.status_line = StatusLine(state, times.clock, say)
+        self._ledger_guard = LedgerGuard(state, self.publisher, self.status_line, rebuilt)
         self.queue = WorkQueue(times.clock)
-        self.heartbeats = HeartbeatLoop(
-            device,
-            control,
-            times.clock,
+        self.heartbeats = self._heartbeat_loop()
+        self.health = Health(prober, self.kinds, times.clock, self.queue.add)
+        self.worker = Worker(state, self.kinds, self.queue, times, health=self.health)
+        self.relisters = [
+            Relister(reconciler, self.worker.seen[name], state, self.queue, times)
+            for name, reconciler in self.kinds.items()
+        ]
+        self.progress = Watchdog(self.queue, self.relisters, intervals.relist)
+        self.acceptance = self._acceptance(trust or Trust())
+        self.intake = self._intake()
+        self.commands = Commands(
+            state, self.kinds, {"device": device, "agent_version": agent_version}, self.resync
+        )
+
+    def _heartbeat_loop(self) -> HeartbeatLoop:
+        return HeartbeatLoop(
+            self.device,
+            self._control,
+            self._times.clock,
             beat=self._heartbeat,
             describe=self._described,
             statuses_lost=self.publisher.invalidate,
             statuses_look=self.publisher.look,
             twin=self.publisher.say_twin,
         )
-        self.health = Health(prober, self.kinds, times.clock, self.queue.add)
-        self.converger = Worker(state, self.kinds, self.queue, times, health=self.health)
-        self.relisters = [
-            Relister(reconciler, self.converger.seen[name], state, self.queue, times)
-            for name, reconciler in self.kinds.items()
-        ]
-        self.progress = Watchdog(self.queue, self.relisters, intervals.relist)
-        self.intake = Intake(
-            device=device,
-            state=state,
-            control=control,
-            clock=times.clock,
+
+    def _acceptance(self, trust: Trust) -> Acceptance:
+        return Acceptance(
+            self.device,
+            self.state,
+            self._control,
             kinds={name: KindRules(one.admit, one.claims) for name, one in self.kinds.items()},
             queue=self._queue_changed,
-            on_snapshot=self._invalidate,
-            on_lost=lambda lost: self.status_line.lost(lost, times.wire_now()),
-            trust=trust or Trust(),
-            remains=remains,
+            trust=trust,
+            remains=self.remains,
         )
-        self.commands = Commands(
-            state, self.kinds, {"device": device, "agent_version": agent_version}, self.resync
+
+    def _intake(self) -> Intake:
+        return Intake(
+            self.device,
+            self.state,
+            self._control,
+            self._times.clock,
+            acceptance=self.acceptance,
+            on_snapshot=self._invalidate,
+            on_lost=lambda lost: self.status_line.lost(lost, self._times.wire_now()),
         )
 
     async def run(self, ready: Callable[[], None]) -> None:
         """Run until cancelled; `ready` is called once work goes on from what is persisted."""
-        self.intake.restore()
+        self.acceptance.restore()
         self.publisher.be_patient()
         clock, intervals = self._times.clock, self._intervals
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self.queue.run, self.converger.work)
+            tasks.start_soon(self.queue.run, self.worker.work)
             tasks.start_soon(self.health.run)
             tasks.start_soon(self.intake.run)
             tasks.start_soon(self.publisher.run)
@@ -133,7 +144,7 @@ class Engine:
             tasks.start_soon(self._control.serve, self.commands.answer)
             tasks.start_soon(self.heartbeats.run, intervals.heartbeat)
             tasks.start_soon(
-                every, clock, intervals.relist, self._guard_ledger, "the ledger's guard"
+                every, clock, intervals.relist, self._ledger_guard.look, "the ledger's guard"
             )
             for relister in self.relisters:
                 tasks.start_soon(
@@ -179,38 +190,6 @@ class Engine:
         """A new snapshot: whatever stands in the other buckets may be another's."""
         self.publisher.invalidate()
         self.heartbeats.invalidate()
-
-    async def _guard_ledger(self) -> bool:
-        """The files of the ledger taken away under a running agent: say so, and write them anew
-        from memory.
-
-        Until that is possible, what was accepted is kept up from memory, and every status says that
-        it is.
-        """
-        if self.state.ledger.intact():
-            return True
-        if not self._ledger_lost:
-            log.error(
-                "the ledger's files were taken away: writing them anew from memory",
-                extra={"reason": "LedgerLost"},
-            )
-        try:
-            await self.state.rebuild()
-        except ResourceError as error:
-            if not self._ledger_lost:
-                log.error("%s", error, extra={"reason": "LedgerLost"})  # noqa: TRY400  # no defect: the words say all
-            self._say_ledger_lost(True)
-            return False
-        log.warning("the ledger is written anew", extra={"reason": "LedgerLost"})
-        self._say_ledger_lost(False)
-        self._rebuilt()
-        return True
-
-    def _say_ledger_lost(self, lost: bool) -> None:
-        if lost != self._ledger_lost:
-            self._ledger_lost = lost
-            self.publisher.say_ledger_lost(lost)
-            self.status_line.say_ledger_lost(lost)
 
     def _heartbeat(self, seq: int) -> Heartbeat:
         return Heartbeat(

@@ -1,7 +1,7 @@
 """Parts of every loop of the engine: a period that a signal may cut short, and the rule that no
 defect ends a loop.
 
-The text of an unforeseen error may hold a value, so only its type and place are logged.
+An unforeseen error is logged by type and place alone, because its text may hold a value.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ AGAIN: Final = 1.0
 
 
 class Signal:
-    """Wakes the loop that waits for it; a ring between two waits isn't lost."""
+    """Wakes the loop that waits for it. A signal that comes between two waits isn't lost."""
 
     def __init__(self) -> None:
         self._event = anyio.Event()
@@ -32,7 +32,7 @@ class Signal:
         self._event.set()
 
     async def wait(self, seconds: float | None = None) -> None:
-        """Until it rings, for `seconds` at most."""
+        """Wait until it is notified, for `seconds` at most."""
         with anyio.move_on_after(seconds):
             await self._event.wait()
         if self._event.is_set():
@@ -58,7 +58,7 @@ class Changes:
 
 
 class Subscription(Signal):
-    """Names that changed; it rings with each."""
+    """Names that changed; each one notifies."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -95,8 +95,9 @@ async def every(
     what: str,
     signal: Signal | None = None,
 ) -> None:
-    """Do `work` now, each `seconds` counted from its beginning, and when `alarm` rings; sooner
-    again while it fails.
+    """Do `work` now, each `seconds` counted from its beginning, and when `signal` is notified.
+
+    Work that fails is done again sooner.
     """
     signal = signal or Signal()
     while True:

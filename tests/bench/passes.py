@@ -18,9 +18,10 @@ from typing import Any, Final
 from harmony_agent.adapters.clock import SystemClock
 from harmony_agent.adapters.files.local_files import LocalFiles
 from harmony_agent.adapters.posix.executor import Job
-from harmony_agent.engine.context import Times
 from harmony_agent.engine.engine import Engine, Intervals
+from harmony_agent.engine.reconcile.context import Times
 from harmony_agent.engine.state.device_state import DeviceState
+from harmony_agent.engine.state.kind_view import DeviceStateView
 from harmony_agent.kinds.file import FileReconciler
 from scores.canonical import canonical
 from scores.keys import ACTUAL, DESIRED
@@ -49,7 +50,7 @@ class Inside:
         )
         book = DeviceState(FakeLedger(), times.wire_now)
         self.files = LocalFiles([str(self.root)], str(folder / "state"), clock)
-        store: Any = book.store("File")
+        store: Any = DeviceStateView(book, "File")
         self.engine = Engine(
             device="pi-01",
             state=book,

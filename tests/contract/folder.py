@@ -20,6 +20,7 @@ from harmony_agent.adapters.posix.executor import Job
 from harmony_agent.adapters.posix.path_errors import transient
 from harmony_agent.core.resources import Key, OwnershipRecord
 from harmony_agent.engine.state.device_state import DeviceState
+from harmony_agent.engine.state.kind_view import DeviceStateView
 from harmony_agent.kinds.file import FileReconciler
 from harmony_agent.topology.control_plane import StoredManifest
 from tests.fakes.files import FakeObjects
@@ -104,7 +105,7 @@ class Folder(World):
     def _make(self, book: DeviceState) -> dict[str, Any]:
         self.adapter = LocalFiles([str(self.root)], str(self.state), self.clock)
         self.adapter._threads = InLoop(self.knife)  # type: ignore[assignment]  # instead of threads
-        store = book.store("File")
+        store = DeviceStateView(book, "File")
         return {"File": FileReconciler(self.adapter, store, FakeObjects(), roots=[str(self.root)])}
 
     async def restart(self) -> None:

@@ -13,22 +13,11 @@ from typing import Any
 
 from harmony_agent.core import claims, decide
 from harmony_agent.core.actions import Act, Converged, Plan, Wait
-from harmony_agent.core.decide import (
-    Claim,
-    DecisionInput,
-    Execute,
-    Gone,
-    Hold,
-    Now,
-    Others,
-    Release,
-    Report,
-    RetryState,
-    Settled,
-)
+from harmony_agent.core.decide import DecisionInput, Now, Others, RetryState
 from harmony_agent.core.resources import Desired, Key
 from harmony_agent.core.status import Outcome, resource_status
-from harmony_agent.engine.kind_instance import KindInstance
+from harmony_agent.core.steps import Claim, Execute, Gone, Hold, Release, Report, Settled, Step
+from harmony_agent.engine.state.kind_instance import KindInstance
 from tests.fakes.store import FakeStore
 
 ROUNDS = 7
@@ -118,7 +107,7 @@ class _Driver:
         return record
 
     async def _carry_out(
-        self, step: decide.Step, case: DecisionInput | None, observed: Any = None
+        self, step: Step, case: DecisionInput | None, observed: Any = None
     ) -> bool:
         """Do what was decided; False where the pass ends by it."""
         match step:

@@ -24,9 +24,10 @@ from harmony_agent.adapters.ledger.ledger import SqliteLedger
 from harmony_agent.adapters.nats.control_plane import NatsControl
 from harmony_agent.adapters.probing import LoopbackProber
 from harmony_agent.core.signatures import Trust
-from harmony_agent.engine.context import Times
 from harmony_agent.engine.engine import Engine, Intervals
+from harmony_agent.engine.reconcile.context import Times
 from harmony_agent.engine.state.device_state import DeviceState
+from harmony_agent.engine.state.kind_view import DeviceStateView
 from scores.keys import ACTUAL, BUCKETS, DESIRED, HISTORY
 from scores.names import format_time
 from scores.status import Capabilities, DeviceInfo, OsInfo, TrustInfo
@@ -105,7 +106,7 @@ class Agent:
         self.control = NatsControl(
             self.device, self.machine, self.urls, poll=self.poll, known=known, **self.link
         )
-        self.files = MemoryFiles(book.store("File"))
+        self.files = MemoryFiles(DeviceStateView(book, "File"))
         self.files.disk, self.files.writes = self.disk, self.applied
         self.prepare(self.files)
         self.engine = Engine(

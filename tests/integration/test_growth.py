@@ -31,9 +31,9 @@ def sizes(agent: Agent) -> dict[str, int]:
         "records": len(engine.state.records),
         "statuses": len(engine.state.statuses),
         "queue": len(engine.queue),
-        "memory": len(engine.converger._memory),
-        "waiting": len(engine.converger._dependencies),
-        "seen": len(engine.converger.seen["File"]),
+        "memory": len(engine.worker._memory),
+        "waiting": engine.queue.awaited,
+        "seen": len(engine.worker.seen["File"]),
     }
 
 

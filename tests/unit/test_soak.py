@@ -19,9 +19,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from harmony_agent.core.errors import Terminal, Transient
-from harmony_agent.engine.context import Times
 from harmony_agent.engine.engine import Engine, Intervals
+from harmony_agent.engine.reconcile.context import Times
 from harmony_agent.engine.state.device_state import DeviceState
+from harmony_agent.engine.state.kind_view import DeviceStateView
 from scores.keys import ACTUAL, DESIRED, HEARTBEAT, INFO
 from scores.names import format_time
 from scores.status import Capabilities, DeviceInfo, OsInfo
@@ -120,7 +121,7 @@ class Life(RuleBasedStateMachine):
             self.chance.random,
         )
         book = DeviceState(self.ledger, times.wire_now)
-        self.files = Files(book.store("File"))
+        self.files = Files(DeviceStateView(book, "File"))
         self.files.disk, self.files.faults = self.disk, self.faults
         self.engine = Engine(
             device=DEVICE,

@@ -1,8 +1,8 @@
 """Remains of a device that lost its memory: listed until an operator decides.
 
-The ledger is gone, so nothing is taken for ours by itself. What was told last in ``actual-state``,
-and what carries our marks on the device, is told on as `LedgerLost`; a manifest with `remains` has
-it taken back into the ledger.
+The ledger is gone, so the device takes nothing as its own. It lists the resources that
+``actual-state`` told last, and the objects that carry its marks, as `LedgerLost`. A manifest with
+`remains` takes them back into the ledger.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from pydantic import ValidationError
 from harmony_agent.core.errors import ResourceError
 from harmony_agent.core.reconciler import Mark
 from harmony_agent.core.resources import Desired, Facts, Key, OwnershipRecord
-from harmony_agent.engine.kind_instance import KindInstance
 from harmony_agent.engine.state.device_state import DeviceState
+from harmony_agent.engine.state.kind_instance import KindInstance
 from harmony_agent.engine.state.lost import LOST, MESSAGE
 from scores.base import Score
 from scores.canonical import canonical, digest
@@ -51,9 +51,7 @@ class Remains:
         self._seen: dict[str, Sequence[Mark]] = {}
 
     def recall(self, deployment: str, data: bytes | None) -> None:
-        """Take in what ``actual-state`` shows of a deployment, before anything is told of it in
-        this life.
-        """
+        """Take in the status of a deployment that an earlier life wrote into ``actual-state``."""
         if deployment in self._recalled:
             return
         self._recalled.add(deployment)
@@ -78,7 +76,7 @@ class Remains:
             self._lost(deployment, found)
 
     def _unknown(self, key: Key, status: ResourceStatus) -> bool:
-        """Tell if the ledger knows nothing of it, though it may stand there."""
+        """Tell if it may stand there though the ledger doesn't know it."""
         record = self._state.records.get(key)
         return _stood(key, status) and (record is None or record.spec_digest != status.spec_digest)
 
@@ -149,13 +147,10 @@ class Remains:
     # -- the decision
 
     async def take_back(self, manifest: WireManifest) -> set[Key]:
-        """Do as the manifest's `remains` say: record as ours what they name, durably; which that
-        are.
+        """Record as ours what the manifest's `remains` name, durably; returns the keys.
 
-        Raises ResourceError.
-
-        What the manifest wants just as it was is named by that; what isn't named stays as it is,
-        and is nobody's.
+        A Score of the manifest names what was made from the very same Score. What isn't named stays
+        as it is and is nobody's. Raises ResourceError.
         """
         deployment = manifest.deployment
         lost = dict(self._state.lost.of(deployment))
@@ -181,13 +176,13 @@ class Remains:
             claims,
             old.facts if old is not None else mark.facts if mark is not None else {},
         )
-        with self._state.taking(bare):
+        with self._state.records.taken_back(bare):
             facts = kind.facts(key.name, desired, await kind.observe(key.name))
-        await self._state.write(replace(bare, facts=dict(facts)))
+        await self._state.records.write(replace(bare, facts=dict(facts)))
 
 
 def _record(desired: Desired[Any], claims: frozenset[str], facts: Facts) -> OwnershipRecord:
-    """A record as of something that was once brought about: whatever stands there since is ours."""
+    """Make the record of something that had converged: what stands there now is ours."""
     spec = desired.spec
     return OwnershipRecord(
         kind=spec.kind,
@@ -211,9 +206,7 @@ def _unknown_spec(mark: Mark) -> str:
 def _decided(
     scores: Iterable[Score], lost: Mapping[Key, ResourceStatus], marks: Mapping[Key, Mark]
 ) -> Iterable[tuple[Key, Score, ResourceStatus]]:
-    """Each Score that is what a remain was made from: by the digest that was told, or by its
-    marks.
-    """
+    """List each Score from which a remain was made: the told digest is the same, or it has marks."""
     for score in scores:
         key = Key(score.kind, score.name)
         told = lost.get(key)
@@ -222,7 +215,7 @@ def _decided(
 
 
 def _told(status: ResourceStatus) -> ResourceStatus:
-    """The same as of something that nobody can vouch for."""
+    """The status as `LedgerLost`."""
     return status.model_copy(
         update={"phase": "Unknown", "reason": LOST, "message": MESSAGE, "drift": None}
     )

@@ -11,7 +11,7 @@ from typing import Any
 from harmony_agent.core.actions import Plan
 from harmony_agent.core.decide import DecisionInput, Now, Others
 from harmony_agent.core.resources import Facts, Key
-from harmony_agent.engine.context import ReconcileContext
+from harmony_agent.engine.reconcile.context import ReconcileContext
 from harmony_agent.engine.state.device_state import DeviceState
 
 

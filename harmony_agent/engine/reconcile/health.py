@@ -1,9 +1,7 @@
-"""Health: runs the probes of what runs, and tells the converger whether it is ready and whether it
-is alive.
+"""Health: runs the probes, and tells the worker if a process is ready and if it is alive.
 
-A probe belongs to one instance: another instance begins anew. Readiness that was recorded for the
-same instance holds over a restart of the agent. This module restarts nothing; it only says that
-something should be.
+A probe belongs to one instance. Another instance begins anew. Recorded readiness of the same
+instance holds over a restart of the agent. This module restarts nothing.
 """
 
 from __future__ import annotations
@@ -18,9 +16,9 @@ import anyio.abc
 from harmony_agent.core.errors import ResourceError, Transient
 from harmony_agent.core.probes import ProbeCounter
 from harmony_agent.core.resources import Key
-from harmony_agent.engine.context import HealthVerdict
-from harmony_agent.engine.kind_instance import KindInstance
 from harmony_agent.engine.loops import defect
+from harmony_agent.engine.reconcile.context import HealthVerdict
+from harmony_agent.engine.state.kind_instance import KindInstance
 from harmony_agent.topology import Clock
 from harmony_agent.topology.probing import Prober
 from scores.base import Score
@@ -34,9 +32,7 @@ LIVENESS: Final = "liveness"
 
 @dataclass(slots=True)
 class _Target:
-    """The probes of one instance. `was_ready`: it has been ready before, so losing it is worth more
-    than a wait.
-    """
+    """The probes of one instance. `was_ready`: it was ready before, so a failure is Degraded."""
 
     instance: str
     tallies: dict[str, ProbeCounter]
@@ -55,7 +51,7 @@ class Health:
         clock: Clock,
         changed: Callable[[Key], None],
     ) -> None:
-        """`changed` is called with a key whose verdict flipped, or has a reason now."""
+        """`changed` is called with a key whose verdict flipped, or that has its first reason."""
         self._prober = prober
         self._kinds = kinds
         self._clock = clock
@@ -64,7 +60,7 @@ class Health:
         self._wake = anyio.Event()
 
     def track(self, key: Key, spec: Score, instance: str, *, ready_before: bool) -> HealthVerdict:
-        """Probe `instance` from now on, if its spec says so; the verdict until now."""
+        """Probe `instance` from now on, if its spec has probes; returns the verdict until now."""
         probes = probes_of(spec)
         if not probes or not instance:
             self.forget(key)
@@ -82,7 +78,7 @@ class Health:
         return _verdict(target)
 
     def forget(self, key: Key) -> None:
-        """It isn't wanted, or doesn't run."""
+        """Stop the probes of what isn't wanted or doesn't run."""
         self._targets.pop(key, None)
 
     async def run(self) -> None:

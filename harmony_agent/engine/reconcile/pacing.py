@@ -7,12 +7,13 @@ from __future__ import annotations
 from typing import Final
 
 from harmony_agent.core.backoff import RETRY, CrashLoop
-from harmony_agent.core.decide import Execute, Now, RetryState
+from harmony_agent.core.decide import Now, RetryState
 from harmony_agent.core.errors import ResourceError, Terminal, Transient
 from harmony_agent.core.resources import Key
 from harmony_agent.core.status import Outcome
-from harmony_agent.engine.context import ReconcileContext, Times
+from harmony_agent.core.steps import Execute
 from harmony_agent.engine.loops import defect
+from harmony_agent.engine.reconcile.context import ReconcileContext, Times
 from harmony_agent.engine.reconcile.work_queue import WorkQueue
 from scores.status import Drift
 
@@ -45,9 +46,7 @@ class Pacing:
             this.memory.episode = step.episode
 
     def done(self, step: Execute) -> None:
-        """Count a repair once it is done: an attempt that failed is no work of whoever undoes
-        it.
-        """
+        """Count a repair once it is done: an attempt that failed was undone by nobody."""
         if step.episode is not None:
             step.episode.repaired(self._times.clock.monotonic())
 
@@ -61,26 +60,25 @@ class Pacing:
         return wait
 
     def still_acting(self, this: ReconcileContext) -> Outcome:
-        """A pass that acted as often as it may, and isn't there: what it did may be what the events
-        come from.
+        """End a pass that acted as often as it may and isn't done: its own actions may make the
+        events.
         """
         wait = self.hold_still_acting(this.key, this.memory)
         message = f"not as wanted yet; looking again in {wait:.0f} s"
         return Outcome("Progressing", "StillActing", message, this.detail(), this.drift())
 
     def hold_still_acting(self, key: Key, memory: RetryState) -> float:
-        """Back off, from a second to a minute; how long. No event makes it sooner."""
+        """Back off, from a second to a minute; returns the seconds. No event makes it sooner."""
         memory.tries += 1
         wait = RETRY.delay(memory.tries + 1, self._times.jitter())
         self._queue.hold(key, wait)
         return wait
 
     def failed(self, key: Key, memory: RetryState, error: ResourceError) -> Outcome:
-        """A transient error is tried again, a terminal one not until the spec changes.
+        """Try again after a transient error; after a terminal one, only when the spec changes.
 
-        What is taken off has no spec that could change: it is tried again as long as it is there,
-        and at once when an event says that it differs; but trying it may be what the events come
-        from.
+        A removal has no spec that could change, so it is tried again until it is done. An event
+        makes that sooner, but never sooner than `REFUSED`: the tries may make the events.
         """
         if isinstance(error, Terminal) or not isinstance(error, Transient):
             if memory.version:
@@ -98,7 +96,7 @@ class Pacing:
         return Outcome(error.phase, error.reason, str(error), drift=_shown(memory))
 
     def defect(self, key: Key, memory: RetryState, error: Exception) -> Outcome:
-        """An unforeseen error is tried again, too."""
+        """Try again after an unforeseen error, too."""
         name = defect(str(key), error)
         memory.tries += 1
         self._queue.hold(key, RETRY.delay(memory.tries, self._times.jitter()))

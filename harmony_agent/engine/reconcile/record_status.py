@@ -12,16 +12,16 @@ from typing import Any
 
 from harmony_agent.core.resources import Desired, Key, OwnershipRecord
 from harmony_agent.core.status import Outcome, resource_status
-from harmony_agent.engine.context import Times
-from harmony_agent.engine.kind_instance import KindInstance
+from harmony_agent.engine.reconcile.context import Times
 from harmony_agent.engine.state.device_state import DeviceState
+from harmony_agent.engine.state.kind_instance import KindInstance
 from scores.status import ResourceStatus
 
 log = logging.getLogger(__name__)
 
 
 class StatusRecorder:
-    """Says how each resource is."""
+    """Writes statuses."""
 
     def __init__(
         self,
@@ -47,9 +47,9 @@ class StatusRecorder:
         record: OwnershipRecord | None,
         outcome: Outcome,
     ) -> None:
-        """Write the outcome into the book, and wake those who waited for it."""
+        """Write the outcome into the state, and wake the resources that waited for it."""
         if self._state.desired.get(key) is not desired:
-            return  # it is about a spec that isn't wanted any more; the newer one is queued
+            return  # the outcome is of an older spec; the newer one is queued
         source = desired or record
         if source is None:
             return
@@ -67,7 +67,7 @@ class StatusRecorder:
 
 
 def _log_change(key: Key, deployment: str, old: ResourceStatus | None, new: ResourceStatus) -> None:
-    """Say that a resource is otherwise than before."""
+    """Log that a resource has another phase or reason than before."""
     if old is None or (old.phase, old.reason) != (new.phase, new.reason):
         fields = {
             "resource": str(key),

@@ -11,14 +11,15 @@ from graphlib import TopologicalSorter
 from typing import Final
 
 from harmony_agent.core import claims, decide
-from harmony_agent.core.decide import Claim, Execute, Hold, Now, RetryState, Settled, Step
+from harmony_agent.core.decide import Now, RetryState
 from harmony_agent.core.errors import ResourceError, Transient
 from harmony_agent.core.resources import Desired, Key
 from harmony_agent.core.status import Outcome, resource_status
-from harmony_agent.engine.context import ReconcileContext
-from harmony_agent.engine.kind_instance import KindInstance
+from harmony_agent.core.steps import Claim, Execute, Hold, Settled, Step
 from harmony_agent.engine.reconcile import cases
+from harmony_agent.engine.reconcile.context import ReconcileContext
 from harmony_agent.engine.state.device_state import DeviceState
+from harmony_agent.engine.state.kind_instance import KindInstance
 
 _ROUNDS: Final = 3
 """Number of plans that may follow from claims."""
@@ -26,7 +27,7 @@ _ROUNDS: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Foreseen:
-    """One resource and its next step. `after` are the needs that have to be worked on before it."""
+    """One resource and its next step. `after` names the needs that are worked on before it."""
 
     key: Key
     step: Step
@@ -47,7 +48,7 @@ class Rehearsal:
         """claims of what would be taken away"""
 
     async def run(self) -> list[Foreseen]:
-        """Everything that is wanted or owned, what leaves first."""
+        """Foresee everything that is wanted or owned; removals come first."""
         found = await self._removals(
             sorted(key for key in self._state.records if self._state.is_being_removed(key))
         )
@@ -63,7 +64,7 @@ class Rehearsal:
         return found
 
     async def _removals(self, keys: list[Key]) -> list[Foreseen]:
-        """Those that others have to go before come again, until nothing more would go."""
+        """Foresee removals. One that waits for another is tried again once that one would be gone."""
         found, waiting = [], []
         for key in keys:
             step = await self._remove(key)
@@ -118,7 +119,7 @@ class Rehearsal:
             facts = this.reconciler.facts(this.key.name, this.desired, this.observed)
             others = claims.given_up(case, cases.taken(this)) if case.taken else []
             for record in (claims.claimed(case, facts), *others):
-                self._state.write_later(record)
+                self._state.records.write_later(record)
         return step
 
     def _presume(self, key: Key, desired: Desired, step: Step) -> None:  # type: ignore[type-arg]  # of any kind

@@ -1,8 +1,8 @@
-"""The relist: each kind, by itself and each period, is looked at whole; what differs is queued.
-Events make it sooner.
+"""The relist: lists each kind by itself, each period, and queues what differs. Events make a look
+sooner.
 
-A look that fails leaves what was known as it is, and is itself reported: its resources are Unknown
-until one succeeds.
+A list that fails leaves the known state as it is and is itself reported: the resources of its kind
+are Unknown until a list succeeds.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from harmony_agent.core.errors import ResourceError
 from harmony_agent.core.pleg import events
 from harmony_agent.core.resources import Key
 from harmony_agent.core.status import Outcome, resource_status
-from harmony_agent.engine.context import Times
-from harmony_agent.engine.kind_instance import KindInstance
 from harmony_agent.engine.loops import defect
+from harmony_agent.engine.reconcile.context import Times
 from harmony_agent.engine.reconcile.work_queue import WorkQueue
 from harmony_agent.engine.state.device_state import DeviceState
+from harmony_agent.engine.state.kind_instance import KindInstance
+from harmony_agent.engine.state.kind_view import DeviceStateView
 from scores.status import SETTLED, ResourceStatus
 
 log = logging.getLogger(__name__)
@@ -38,11 +39,12 @@ class Relister:
         queue: WorkQueue,
         times: Times,
     ) -> None:
-        """`seen` is shared with the converger: what a pass saw is no change to the next relist."""
+        """`seen` is shared with the worker: what a pass saw is no change to the next relist."""
         self.kind = reconciler.kind
         self._reconciler = reconciler
         self._seen = seen
         self._state = state
+        self._view = DeviceStateView(state, self.kind)
         self._queue = queue
         self._times = times
         self._at = self._turned = times.clock.monotonic()
@@ -62,9 +64,7 @@ class Relister:
         return 0.0 if self._asking else self._times.clock.monotonic() - self._turned
 
     async def relist(self) -> bool:
-        """Look, and queue what differs. What a failed look means is said here; the next comes with
-        the period.
-        """
+        """List once, and queue what differs. A failed list is reported; the next comes with the period."""
         self._asking = True
         try:
             return await self._relist()
@@ -72,7 +72,7 @@ class Relister:
             self._asking, self._turned = False, self._times.clock.monotonic()
 
     async def _relist(self) -> bool:
-        if not self._state.store(self.kind).names():
+        if not self._view.names():
             self._at = self._times.clock.monotonic()
             return True
         before = dict(self._seen)

@@ -18,7 +18,7 @@ SLACK: Final = 5.0
 
 
 class Watchdog:
-    """Asked again and again, each time at least a turn of the event loop after the last."""
+    """Asked periodically, each time at least one turn of the event loop after the last."""
 
     def __init__(self, queue: WorkQueue, relisters: Sequence[Relister], period: float) -> None:
         """`period` is that of the relist, in seconds."""

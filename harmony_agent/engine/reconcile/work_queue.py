@@ -1,14 +1,13 @@
-"""One queue of distinct keys: each is worked on by one worker at a time, many side by side, each
-when it is due.
+"""One queue of distinct keys. One worker works on a key at a time; many keys go side by side.
 
-Of what a key stands for it knows the kind alone. A key that is added while it is worked on is
-worked on once more.
+The queue knows the kind of a key and nothing else of it. A key that is added while it is worked on
+is worked on once more.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 import anyio
@@ -33,20 +32,18 @@ class WorkQueue:
         self._busy: Counter[str] = Counter()
         self._again: set[Key] = set()
         self._released: set[Key] = set()
-        """released while a pass was under way: what that pass still has to say of a retry is about
-        an older spec
-        """
+        """released while a pass was under way: its retries are of an older spec"""
+        self._waiting: dict[str, set[Key]] = {}
+        """by resource, the keys that wait until it settled or is gone"""
         self.turns = 0
-        """of the dispatcher; what doesn't turn when it is poked is stuck"""
+        """of the dispatcher; one that doesn't turn when it is poked is stuck"""
         self._changed = anyio.Event()
 
     def __len__(self) -> int:
         return len(self._due) + len(self._active)
 
     def add(self, key: Key, delay: float = 0.0) -> None:
-        """Work on `key` after `delay` seconds at the latest, but not before a `hold` on it is
-        over.
-        """
+        """Work on `key` after `delay` seconds at the latest, but not before a `hold` ends."""
         if key in self._active and not delay:
             self._again.add(key)
             return
@@ -56,10 +53,10 @@ class WorkQueue:
             self._changed.set()
 
     def hold(self, key: Key, delay: float, latest: float | None = None) -> None:
-        """Back off: work on `key` in `delay` seconds, and let no event make it sooner.
+        """Back off: work on `key` in `delay` seconds; no event makes it sooner.
 
-        With `latest` it is only worked on by then, but an event, also one of during this pass, may
-        make it sooner.
+        With `latest`, work on it in `latest` seconds; after `delay` seconds an event makes it
+        sooner. An event during this pass counts, too.
         """
         if key in self._released:
             return
@@ -70,10 +67,25 @@ class WorkQueue:
         self._changed.set()
 
     def release(self, key: Key) -> None:
-        """A newer spec voids an older retry, also one that a pass under way is yet to ask for."""
+        """Void a retry of an older spec, also one that a pass under way is yet to ask for."""
         self._held.pop(key, None)
         if key in self._active:
             self._released.add(key)
+
+    def wait_for(self, key: Key, others: Iterable[str]) -> None:
+        """Work on `key` again when one of `others` settled or is gone."""
+        for other in others:
+            self._waiting.setdefault(other, set()).add(key)
+
+    def wake(self, other: str) -> None:
+        """Work on the keys that waited for `other`: it settled or is gone."""
+        for key in self._waiting.pop(other, ()):
+            self.add(key)
+
+    @property
+    def awaited(self) -> int:
+        """Number of resources that others wait for."""
+        return len(self._waiting)
 
     def working(self, key: Key) -> bool:
         """Return whether a pass over it is under way."""

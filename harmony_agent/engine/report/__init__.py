@@ -1,1 +1,3 @@
-"""The third loop: from what the device does to the control plane and the service manager."""
+"""The third loop: from what the device does to the control plane, the service manager and whoever
+asks.
+"""

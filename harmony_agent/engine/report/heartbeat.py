@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 import anyio
 
+from harmony_agent.core.resources import Key
 from harmony_agent.engine.loops import Signal, every
 from harmony_agent.engine.report.owned_key import OwnedKey
 from harmony_agent.topology import Clock
 from harmony_agent.topology.control_plane import BucketMissing, Conflict, ControlPlane, Unreachable
 from scores.keys import ACTUAL, HEARTBEAT, INFO, heartbeat_key, info_key
-from scores.status import DeviceInfo, Heartbeat
+from scores.names import parse_time
+from scores.status import SETTLED, DeviceInfo, Heartbeat, ResourceStatus
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +50,33 @@ class DuplicateAgentDetector:
         seen = count >= self.ENOUGH or (self.seen and count > 0)
         changed, self.seen = seen != self.seen, seen
         return changed
+
+
+class OldestUnsettled:
+    """Age of the longest unsettled resource, in seconds.
+
+    Counts by the monotonic clock, because the wall clock may be set meanwhile. For the time before
+    the agent's start it takes `since` of the status, if the clock can be trusted.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._since: dict[Key, float] = {}
+
+    def oldest(self, statuses: Mapping[Key, ResourceStatus]) -> int:
+        """Whole seconds; 0 where all is settled."""
+        now = self._clock.monotonic()
+        self._since = {
+            key: self._since[key] if key in self._since else now - self._age(status)
+            for key, status in statuses.items()
+            if status.phase not in SETTLED
+        }
+        return int(now - min(self._since.values(), default=now))
+
+    def _age(self, status: ResourceStatus) -> float:
+        if not self._clock.synchronized():
+            return 0.0
+        return max(0.0, self._clock.now() - parse_time(status.since).timestamp())
 
 
 class HeartbeatLoop:

@@ -1,8 +1,8 @@
-"""Writes how each deployment is into actual-state, by CAS and on change.
+"""Writes the status of each deployment into actual-state, by CAS and on change.
 
-A generation's outcome is written at once; what changes within one generation at most once a second
-a deployment; what didn't change, never. Without NATS nothing is lost: the newest is written when it
-is back.
+The outcome of a generation is written at once. Within one generation, a deployment is written at
+most once a second. An unchanged status is never written. Without NATS nothing is lost: the newest
+status is written when NATS is back.
 """
 
 from __future__ import annotations
@@ -15,16 +15,15 @@ from typing import Final
 from pydantic import ValidationError
 
 from harmony_agent.core.errors import ResourceError
-from harmony_agent.core.status import deployment_phase, deployment_status, rejection
+from harmony_agent.core.status import Texts, bounded, deployment_phase, deployment_status, rejection
 from harmony_agent.engine.loops import AGAIN, defect
 from harmony_agent.engine.report.owned_key import OwnedKey
 from harmony_agent.engine.state.device_state import DeviceState
 from harmony_agent.engine.state.lost import LOST
 from harmony_agent.topology import Clock
 from harmony_agent.topology.control_plane import BucketMissing, Conflict, ControlPlane, Unreachable
-from scores.canonical import canonical
 from scores.keys import ACTUAL, DeploymentKey
-from scores.status import DeploymentPhase, DeploymentStatus, ResourceStatus
+from scores.status import DeploymentPhase, DeploymentStatus
 
 log = logging.getLogger(__name__)
 
@@ -34,11 +33,6 @@ SETTLE: Final = 0.1
 """Seconds that a new generation may take before it is said to be progressing."""
 PATIENCE: Final = 5.0
 """The same after a restart of the agent, which is no news of the resources."""
-MAX_BYTES: Final = 1024 * 1024 - 4096
-"""Of a status: what a server carries by default, less its headers."""
-
-_EMPTY: Final = b'"resources":{}'
-"""Nothing else in a status can look so: in a text its quotes have a backslash before them."""
 _OVERRULED: Final = ("Converged", "Progressing", "Degraded")
 _TWIN: Final = {
     "phase": "Degraded",
@@ -74,8 +68,9 @@ class _Pace:
     settle: float = SETTLE
 
     def wait(self, about: tuple[object, ...], now: float, *, outcome: bool) -> float:
-        """Seconds until the next write: an outcome is said at once, progress a little later,
-        flapping once a second.
+        """Seconds until the next write.
+
+        An outcome is written at once, progress a little later, flapping once a second.
         """
         if about != self.about:
             self.settle = self.settle if not self.about else SETTLE
@@ -86,7 +81,7 @@ class _Pace:
 
 
 class Publisher:
-    """Keeps ``actual-state`` as the book has it."""
+    """Keeps ``actual-state`` as the device's state is."""
 
     def __init__(
         self,
@@ -121,11 +116,10 @@ class Publisher:
         self.all_changed()
 
     async def look(self) -> None:
-        """Notice what others deleted, purged or replaced, so that it is written again. Raises as
-        `ControlPlane.newest`.
+        """Notice statuses that others deleted, purged or replaced, and write them again.
 
-        One question tells that nobody wrote since; another, for each deployment in turn, that its
-        value is still there.
+        One question tells if anybody wrote since. Another asks for the value of one deployment, each
+        in turn. Raises as `ControlPlane.newest`.
         """
         newest = await self._control.newest(ACTUAL, str(DeploymentKey(self._device, "*")))
         found = newest.revision if newest is not None else 0
@@ -147,12 +141,12 @@ class Publisher:
             self._changes.add(deployment)
 
     def say_twin(self, seen: bool) -> None:
-        """Return whether a second agent writes as this device; it stands in every status."""
+        """Note if a second agent writes as this device; every status tells it."""
         self.twin = seen
         self.all_changed()
 
     def say_ledger_lost(self, lost: bool) -> None:
-        """Return whether the agent has no state directory any more; it stands in every status."""
+        """Note if the state directory is gone; every status tells it."""
         self._ledger_lost = lost
         self.all_changed()
 
@@ -217,7 +211,7 @@ class Publisher:
         A full disk delays this, and makes nothing wrong.
         """
         try:
-            await self._state.flush()
+            await self._state.records.flush()
         except ResourceError as error:
             log.debug("cannot write the ledger: %s", error)
             self._later(deployment)
@@ -281,34 +275,3 @@ class Publisher:
 
     def _later(self, deployment: str) -> None:
         self._due[deployment] = self._clock.monotonic() + AGAIN
-
-
-Texts = dict[str, tuple[ResourceStatus, bytes]]
-"""The resources of a deployment as they were last written: of a thousand, most are as before."""
-
-
-def encode(status: DeploymentStatus, known: Texts) -> bytes:
-    """Encode like `status.canonical()`. Takes unchanged resources from `known`, and renews it."""
-    texts: Texts = {}
-    for key, one in sorted(status.resources.items()):
-        before = known.get(key)
-        texts[key] = before if before is not None and before[0] is one else (one, one.canonical())
-    known.clear()
-    known.update(texts)
-    inner = b",".join(b"%s:%s" % (canonical(key), text) for key, (_, text) in texts.items())
-    rest = status.model_copy(update={"resources": {}}).canonical()
-    return rest.replace(_EMPTY, b'"resources":{%s}' % inner, 1)
-
-
-def bounded(status: DeploymentStatus, known: Texts) -> bytes:
-    """The bytes of a status that NATS carries: of one that is too large, the resources keep phase
-    and reason.
-    """
-    data = encode(status, known)
-    if len(data) <= MAX_BYTES:
-        return data
-    cut = {
-        key: one.model_copy(update={"message": "", "status": None})
-        for key, one in status.resources.items()
-    }
-    return status.model_copy(update={"resources": cut}).canonical()

@@ -37,13 +37,13 @@ class StatusLine:
         self._ledger_lost = False
 
     def lost(self, why: Lost | None, now: str) -> None:
-        """Desired state can't be read, since `now`; or, with None, it can."""
+        """Note why desired state can't be read since `now`; None: it can be read."""
         if why is None or self._lost is None or why.reason != self._lost.reason:
             self._lost, self._since = why, now
             self._changes.notify()
 
     def say_ledger_lost(self, lost: bool) -> None:
-        """Return whether the agent has no state directory any more."""
+        """Note if the state directory is gone."""
         self._ledger_lost = lost
         self._changes.notify()
 
@@ -81,14 +81,14 @@ def sentence(
         if phases
         else "nothing is wanted of this device yet"
     ]
-    not_accepted = [
+    refused = [
         f"{deployment.name} is {deployment.not_accepted.phase}"
         for deployment in deployments
         if deployment.not_accepted is not None
     ]
-    parts += sorted(not_accepted)[:SHOWN]
-    if len(not_accepted) > SHOWN:
-        parts.append(f"{len(not_accepted) - SHOWN} more deployments are not accepted")
+    parts += sorted(refused)[:SHOWN]
+    if len(refused) > SHOWN:
+        parts.append(f"{len(refused) - SHOWN} more deployments are not accepted")
     if lost is not None:
         parts.append(f"{_LOST.get(lost.reason, 'NATS unreachable')} since {since}")
     return "; ".join(parts)

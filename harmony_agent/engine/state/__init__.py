@@ -1,1 +1,1 @@
-"""The engine's state, in memory and durably."""
+"""What the loops share: the state, in memory and durably, and the kinds."""

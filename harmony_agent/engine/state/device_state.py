@@ -1,30 +1,22 @@
 """The engine's knowledge, in memory: enforced manifests, desired specs, records, statuses.
 
-Decides nothing. The ledger's records are mirrored here; what a crash may lose (that a spec was
-applied) is written a little later by `flush`, all else before it is acted on.
+Decides nothing. `records` mirrors the ledger.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-import anyio
-
 from harmony_agent.core.admission import NotAccepted
-from harmony_agent.core.errors import ResourceError
 from harmony_agent.core.manifests import DesiredDigests, desired_of
 from harmony_agent.core.resources import Desired, Key, OwnershipRecord
 from harmony_agent.core.status import Outcome, resource_status
 from harmony_agent.engine.loops import Changes, Signal
 from harmony_agent.engine.state.deployment import Deployment
-from harmony_agent.engine.state.group_commit import GroupCommit
-from harmony_agent.engine.state.holders import Holders
-from harmony_agent.engine.state.kind_view import DeviceStateView
 from harmony_agent.engine.state.lost import Lost
-from harmony_agent.engine.state.turns import Turns
+from harmony_agent.engine.state.records import Records
 from harmony_agent.topology.control_plane import Ledger, StoredManifest
 from scores.manifest import WireManifest
 from scores.status import SETTLED, ResourcePhase, ResourceStatus
@@ -38,41 +30,23 @@ class DeviceState:
         self._wire_now = wire_now
         self.deployments: dict[str, Deployment] = {}
         self.desired: dict[Key, Desired[Any]] = {}
-        self.records: dict[Key, OwnershipRecord] = {
-            record.key: record for record in ledger.records()
-        }
         self.statuses: dict[Key, ResourceStatus] = {}
-        self.turns = Turns()
-        self.holders = Holders(self.records.values())
-        self.enforced = 0
-        """another one whenever `desired` changed"""
-        self._unwanted: dict[Key, None] = dict.fromkeys(self.records)
-        """keys of records that no manifest wants (or none yet, after a start): mostly none, and
-        often asked for
-        """
-        self.revision = 0
-        """another one whenever `desired` or `records` changed"""
-        self._phased = 0
-        """another one whenever the phase of a resource changed"""
-        self._phases: dict[str, tuple[tuple[int, int], set[ResourcePhase]]] = {}
-        self._stores: dict[str, DeviceStateView] = {}
+        self.lost = Lost()
         self.changes = Changes()
         """names of deployments whose status may differ now"""
         self.released = Signal()
         """rings when something isn't wanted or ours any more: another deployment may have it"""
-        self.lost = Lost()
-        self._taking: set[Key] = set()
-        self._unwritten: set[Key] = set()
-        self._writing = anyio.Lock()
-        """held from a write to the disk until memory says the same: no flush or rebuild may bring
-        back what is older
-        """
-        self._puts: GroupCommit[Sequence[OwnershipRecord]] = GroupCommit(self._put)
-        self._forgets: GroupCommit[Key] = GroupCommit(self._forget)
+        self.records = Records(ledger, self.desired, self.lost, self.released)
+        self.enforced = 0
+        """another one whenever `desired` changed"""
+        self._phased = 0
+        """another one whenever the phase of a resource changed"""
+        self._phases: dict[str, tuple[object, set[ResourcePhase]]] = {}
 
-    def store(self, kind: str) -> DeviceStateView:
-        """View of one kind for its reconciler."""
-        return self._stores.setdefault(kind, DeviceStateView(self, kind))
+    @property
+    def revision(self) -> tuple[int, int]:
+        """Another one whenever `desired` or `records` changed."""
+        return self.enforced, self.records.revision
 
     def now(self) -> str:
         """The time, as the wire spells it."""
@@ -106,11 +80,8 @@ class DeviceState:
         for key in deployment.keys - wanted.keys():
             del self.desired[key]
         self.desired.update(wanted)
-        self.revision += 1
         self.enforced += 1
-        for key in wanted:
-            self._unwanted.pop(key, None)
-        self._unwanted |= {key: None for key in before if key not in wanted and key in self.records}
+        self.records.sort_out(before.keys() | wanted.keys())
         owned = {
             key for key, record in self.records.items() if record.deployment == stored.deployment
         }
@@ -138,7 +109,7 @@ class DeviceState:
         for key, desired in wanted.items():
             record = self.records.get(key)
             if record is not None and record.on_remove != desired.spec.on_remove:
-                self.write_later(replace(record, on_remove=desired.spec.on_remove))
+                self.records.write_later(replace(record, on_remove=desired.spec.on_remove))
 
     def _not_yet(self, stale: set[Key], changed: set[Key]) -> None:
         """Until the first pass over it, a resource that changed is neither settled nor gone."""
@@ -173,7 +144,7 @@ class DeviceState:
         known, and wants it no more.
         """
         record = self.records.get(key)
-        if record is None or key in self.desired or key in self._taking:
+        if record is None or key in self.desired or key in self.records.taking:
             return False
         deployment = self.deployments.get(record.deployment)
         return deployment is not None and deployment.stored is not None
@@ -199,7 +170,7 @@ class DeviceState:
         """Records of a deployment that are on their way out."""
         return [
             self.records[key]
-            for key in self._unwanted
+            for key in self.records.unwanted
             if self.records[key].deployment == deployment and self.is_being_removed(key)
         ]
 
@@ -214,120 +185,29 @@ class DeviceState:
         """Answer for the operator."""
         return self.lost.shown(deployment, self.desired, self.statuses)
 
-    @contextmanager
-    def taking(self, bare: OwnershipRecord) -> Iterator[None]:
-        """Let a kind see this record while it is made whole: in memory alone, and not as something
-        that is to go.
-        """
-        old = self.records.get(bare.key)
-        self._taking.add(bare.key)
-        self._remember(bare)
-        try:
-            yield
-        finally:
-            self._taking.discard(bare.key)
-            self.records.pop(bare.key)
-            self._unwanted.pop(bare.key, None)
-            self.revision += 1
-            if old is not None:
-                self._remember(old)
-
-    # -- records
-
-    async def write(self, record: OwnershipRecord) -> None:
-        """Put a record, durably before this returns."""
-        await self._puts.add((record,))
-
-    async def write_together(
-        self, own: OwnershipRecord, others: Collection[OwnershipRecord]
-    ) -> bool:
-        """Put the record of the pass that asks, and those of other resources, in one commit.
-
-        False: a pass over one of the others is under way, and nothing was written; ask again soon.
-        """
-        keys = [record.key for record in others]
-        if self.turns.busy(keys):
-            return False
-        with self.turns.lend(keys):
-            await self._puts.add((own, *others))
-        return True
-
-    async def _put(self, groups: list[Sequence[OwnershipRecord]]) -> None:
-        records = [record for group in groups for record in group]
-        async with self._writing:
-            await self.ledger.put(records)
-            for record in records:
-                self._remember(record)
-                self._unwritten.discard(record.key)
-
-    def write_later(self, record: OwnershipRecord) -> None:
-        """Put a record; durable at the next `flush`."""
-        old = self.records.get(record.key)
-        if old == record:
-            return
-        self._remember(record)
-        self._unwritten.add(record.key)
-        if old is not None and old.claims - record.claims:
-            self.released.notify()
-
-    def _remember(self, record: OwnershipRecord) -> None:
-        self.holders.change(self.records.get(record.key), record)
-        self.records[record.key] = record
-        if record.key not in self._taking:
-            self.lost.settle(record)
-        self.revision += 1
-        if record.key not in self.desired:
-            self._unwanted[record.key] = None
-
-    async def flush(self) -> None:
-        """Make durable what `write_later` left."""
-        async with self._writing:
-            if not self._unwritten:
-                return
-            keys, self._unwritten = self._unwritten, set()
-            try:
-                await self.ledger.put([self.records[key] for key in keys if key in self.records])
-            except ResourceError:
-                self._unwritten |= keys
-                raise
+    # -- durable writes
 
     async def accept(self, stored: StoredManifest) -> None:
-        """Persist a manifest, and before it what its predecessor left to be written; `enforce` it
-        next.
-        """
-        await self.flush()
-        async with self._writing:
-            await self.ledger.accept(stored)
-            self.deployment(stored.deployment).stored = stored
+        """Persist a manifest; `enforce` it next."""
+        await self.records.accept(stored)
+        self.deployment(stored.deployment).stored = stored
 
     async def rebuild(self) -> None:
         """Write the ledger anew from memory, all of it."""
-        async with self._writing:
-            stored = [
-                entry.stored for entry in self.deployments.values() if entry.stored is not None
-            ]
-            await self.ledger.rebuild(stored, list(self.records.values()))
+        entries = self.deployments.values()
+        await self.records.rebuild([entry.stored for entry in entries if entry.stored is not None])
 
     async def forget(self, key: Key) -> None:
         """Drop a record and its status."""
         record = self.records.get(key)
         if record is not None:
-            await self._forgets.add(key)
+            await self.records.drop(key)
         if key not in self.desired:
             self.statuses.pop(key, None)
             self._phased += 1
             if record is not None:
                 self.changes.tell(record.deployment)
         self.released.notify()
-
-    async def _forget(self, keys: list[Key]) -> None:
-        async with self._writing:
-            await self.ledger.forget(*keys)
-            for key in keys:
-                self.holders.change(self.records.pop(key, None), None)
-                self.revision += 1
-                self._unwanted.pop(key, None)
-            self._unwritten.difference_update(keys)
 
     # -- statuses
 

@@ -1,5 +1,6 @@
-"""Durable writes that come while one is under way are made as one: a disk's sync costs the same for
-many as for one.
+"""Makes the durable writes that come while one is under way as one.
+
+A sync of the disk costs the same for many as for one.
 """
 
 from __future__ import annotations

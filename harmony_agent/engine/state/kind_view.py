@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from harmony_agent.core.resources import Desired, Facts, Key, OwnershipRecord
-
-if TYPE_CHECKING:
-    from harmony_agent.engine.state.device_state import DeviceState
+from harmony_agent.engine.state.device_state import DeviceState
 
 
 class DeviceStateView:
@@ -21,7 +19,7 @@ class DeviceStateView:
     def __init__(self, state: DeviceState, kind: str) -> None:
         self._state = state
         self._kind = kind
-        self._names: tuple[int, Collection[str]] = (-1, ())
+        self._names: tuple[object, Collection[str]] = (None, ())
         self._wanted: tuple[int, Mapping[str, Desired[Any]]] = (-1, {})
 
     def desired(self, name: str) -> Desired[Any] | None:
@@ -55,7 +53,7 @@ class DeviceStateView:
 
     def holders(self, claim: str) -> Collection[str]:
         """The names whose records have `claim`."""
-        return [key.name for key in self._state.holders.of(claim) if key.kind == self._kind]
+        return [key.name for key in self._state.records.holders.of(claim) if key.kind == self._kind]
 
     async def share(self, name: str, facts: Mapping[str, Facts]) -> bool:
         """Replace the facts of several names in one commit; False where another's pass is under
@@ -66,10 +64,10 @@ class DeviceStateView:
             for one in facts
         }
         own = records.pop(name)
-        return await self._state.write_together(own, records.values())
+        return await self._state.records.write_together(own, records.values())
 
     async def note(self, name: str, facts: Facts) -> None:
         """Replace the facts of `name`, durably."""
         record = self._state.records[Key(self._kind, name)]
         if record.facts != facts:
-            await self._state.write(replace(record, facts=dict(facts)))
+            await self._state.records.write(replace(record, facts=dict(facts)))

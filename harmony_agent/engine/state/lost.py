@@ -1,5 +1,6 @@
-"""Resources of an earlier life that the ledger knows nothing of, by deployment: how each was told
-last. In memory.
+"""Resources of an earlier life that the ledger doesn't know: the last status of each, by deployment.
+
+In memory alone.
 """
 
 from __future__ import annotations
@@ -27,22 +28,22 @@ class Lost:
         self._remains: dict[str, dict[Key, ResourceStatus]] = {}
 
     def of(self, deployment: str) -> Mapping[Key, ResourceStatus]:
-        """Those of a deployment."""
+        """List the remains of a deployment."""
         return self._remains.get(deployment, {})
 
     def add(self, deployment: str, found: Mapping[Key, ResourceStatus]) -> None:
-        """These remain, too."""
+        """Add remains; a status that is known already stays."""
         self._remains[deployment] = {**found, **self.of(deployment)}
 
     def drop(self, deployment: str, keys: Collection[Key]) -> None:
-        """It was decided what becomes of these."""
+        """Drop `keys`, because an operator decided about them."""
         left = {key: status for key, status in self.of(deployment).items() if key not in keys}
         self._remains.pop(deployment, None)
         if left:
             self._remains[deployment] = left
 
     def settle(self, record: OwnershipRecord) -> None:
-        """It is ours again, with the very spec that it had."""
+        """Drop a remain that is ours again with the very spec that it had."""
         told = self.of(record.deployment).get(record.key)
         if told is not None and told.spec_digest == record.spec_digest:
             self.drop(record.deployment, [record.key])
@@ -53,8 +54,9 @@ class Lost:
         desired: Mapping[Key, Desired[Any]],
         statuses: Mapping[Key, ResourceStatus],
     ) -> dict[Key, ResourceStatus]:
-        """Those to be told of, as a status has them; not those that may turn out to be exactly as
-        they are wanted.
+        """List the remains to tell, with their statuses.
+
+        A remain that is wanted with the same spec is left out: it may be exactly as wanted.
         """
         found = {}
         for key, told in self.of(deployment).items():

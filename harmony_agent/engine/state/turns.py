@@ -1,7 +1,6 @@
-"""Passes under way, and records that another resource's pass rewrites meanwhile: the two exclude
-each other.
+"""Turns of passes that write the same record.
 
-A record is written whole, so a pass over one resource and a pass that takes something from it must
+A record is written whole. A pass over one resource and a pass that takes something from it must
 not overlap.
 """
 
@@ -23,7 +22,7 @@ class Turns:
         self._lent: dict[Key, anyio.Event] = {}
 
     async def begin(self, key: Key) -> None:
-        """Start a pass over `key`, after whoever rewrites its record."""
+        """Start a pass over `key`, after the pass that rewrites its record."""
         while key in self._lent:
             await self._lent[key].wait()
         self._at_work.add(key)

@@ -39,13 +39,13 @@ async def _in_turn(*works: Coroutine[Any, Any, None]) -> None:
 async def test_a_flush_never_brings_back_what_a_write_replaced(flush_first: bool) -> None:
     ledger = FakeLedger()
     kept = book(ledger)
-    kept.write_later(record("a", "path:/srv/a"))
+    kept.records.write_later(record("a", "path:/srv/a"))
     newer = record("a", "path:/srv/a", facts={"id": "2"})
-    works = [kept.flush(), kept.write(newer)]
+    works = [kept.records.flush(), kept.records.write(newer)]
     await _in_turn(*(works if flush_first else works[::-1]))
     assert ledger.owned == {KEY: newer} == kept.records
     before = ledger.writes
-    await kept.flush()
+    await kept.records.flush()
     assert ledger.writes == before
 
 
@@ -53,9 +53,9 @@ async def test_a_flush_never_brings_back_what_a_write_replaced(flush_first: bool
 async def test_a_flush_never_brings_back_what_was_forgotten(flush_first: bool) -> None:
     ledger = FakeLedger()
     kept = book(ledger)
-    await kept.write(record("a", "path:/srv/a"))
-    kept.write_later(record("a", "path:/srv/a", applied=DIGEST))
-    works = [kept.flush(), kept.forget(KEY)]
+    await kept.records.write(record("a", "path:/srv/a"))
+    kept.records.write_later(record("a", "path:/srv/a", applied=DIGEST))
+    works = [kept.records.flush(), kept.forget(KEY)]
     await _in_turn(*(works if flush_first else works[::-1]))
     assert ledger.owned == {} == kept.records
 
@@ -64,7 +64,7 @@ async def test_a_rebuild_has_what_was_being_written() -> None:
     """Its files are taken away while a write to them is under way: that write went to nobody."""
     ledger = FakeLedger()
     kept = book(ledger)
-    await _in_turn(kept.write(record("a", "path:/srv/a")), kept.rebuild())
+    await _in_turn(kept.records.write(record("a", "path:/srv/a")), kept.rebuild())
     assert set(ledger.owned) == {KEY} == set(kept.records)
 
 
@@ -72,15 +72,19 @@ async def test_a_write_that_failed_leaves_memory_as_it_was() -> None:
     ledger = FakeLedger()
     kept = book(ledger)
     old = record("a", "path:/srv/a")
-    await kept.write(old)
-    kept.write_later(replace(old, applied=DIGEST))
+    await kept.records.write(old)
+    kept.records.write_later(replace(old, applied=DIGEST))
     ledger.full = True
-    for work in (kept.write(replace(old, facts={"id": "2"})), kept.forget(KEY), kept.flush()):
+    for work in (
+        kept.records.write(replace(old, facts={"id": "2"})),
+        kept.forget(KEY),
+        kept.records.flush(),
+    ):
         with pytest.raises(Transient):
             await work
     assert kept.records == {KEY: replace(old, applied=DIGEST)}
     ledger.full = False
-    await kept.flush()
+    await kept.records.flush()
     assert ledger.owned == kept.records
 
 
@@ -93,7 +97,7 @@ def enforced(kept: DeviceState, *names: str, **fields: Any) -> set[Key]:
 async def test_what_becomes_of_it_is_the_last_word_though_no_pass_came_to_it() -> None:
     ledger = FakeLedger()
     kept = book(ledger)
-    await kept.write(record("a", "path:/srv/a"))
+    await kept.records.write(record("a", "path:/srv/a"))
     score = {"kind": "File", "name": "a", "path": "/srv/a", "content": "", "on_remove": "orphan"}
     enforced(kept, scores=[score])
     wire = manifest(generation=4)
@@ -110,7 +114,7 @@ async def test_the_phases_of_a_deployment_are_those_of_its_resources_after_each_
 
     enforced(kept, "a", "b")
     assert phases() == {"Progressing"}
-    await kept.write(record("a", "path:/srv/a"))
+    await kept.records.write(record("a", "path:/srv/a"))
     kept.set_status(KEY, "web", resource("Ready"))
     assert phases() == {"Progressing", "Ready"}
     kept.set_status(Key("File", "b"), "web", resource("Degraded"))
@@ -136,10 +140,10 @@ async def test_others_hear_of_what_is_wanted_no_more_though_it_was_never_owned()
 async def test_others_hear_of_a_path_that_is_let_go_of() -> None:
     kept, rung = book(FakeLedger()), []
     kept.released.notify = lambda: rung.append(1)  # type: ignore[method-assign]
-    kept.write_later(record("a", "path:/srv/a", "path:/srv/old"))
-    kept.write_later(record("a", "path:/srv/a", "path:/srv/old", applied=DIGEST))
+    kept.records.write_later(record("a", "path:/srv/a", "path:/srv/old"))
+    kept.records.write_later(record("a", "path:/srv/a", "path:/srv/old", applied=DIGEST))
     assert rung == []
-    kept.write_later(record("a", "path:/srv/a", applied=DIGEST))
+    kept.records.write_later(record("a", "path:/srv/a", applied=DIGEST))
     assert rung == [1]
 
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from harmony_agent.core.errors import Transient
 from harmony_agent.core.resources import Key
-from harmony_agent.engine.commands import DEFAULT_LINES, MAX_BYTES, MAX_LINES, Commands
-from harmony_agent.engine.kind_instance import KindInstance
+from harmony_agent.engine.report.commands import DEFAULT_LINES, MAX_BYTES, MAX_LINES, Commands
 from harmony_agent.engine.state.device_state import DeviceState
+from harmony_agent.engine.state.kind_instance import KindInstance
 from tests import strategies
 
 HELLO = {"device": "pi-01", "agent_version": "1"}

@@ -142,10 +142,10 @@ def test_a_key_that_went_while_it_could_not_be_judged_is_not_judged_later(world:
 
         world.plane.fail = fail
         world.publish(1, file("a"))
-        await world.until(lambda: world.engine.intake._undecided)
+        await world.until(lambda: world.engine.acceptance.undecided)
         del world.plane.entries[DESIRED][f"{DEVICE}.web"]
         world.plane.refresh()
-        await world.until(lambda: not world.engine.intake._undecided, 10)
+        await world.until(lambda: not world.engine.acceptance.undecided, 10)
         unreachable = False
         await asyncio.sleep(60)
         assert (world.disk, world.ledger.stored) == ({}, {})

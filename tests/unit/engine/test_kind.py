@@ -19,7 +19,7 @@ from harmony_agent.core.reconciler import (
     Takes,
     Watches,
 )
-from harmony_agent.engine.kind_instance import KindInstance
+from harmony_agent.engine.state.kind_instance import KindInstance
 from harmony_agent.kinds.container import ContainerReconciler
 from harmony_agent.kinds.file import FileReconciler
 from harmony_agent.kinds.system_upgrade import SystemUpgradeReconciler

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from harmony_agent.core.reconciler import Converged, Desired, Facts, Plan
+from harmony_agent.core.actions import Converged, Plan
+from harmony_agent.core.resources import Desired, Facts
+from harmony_agent.engine.state.kind_view import DeviceStateView
 from harmony_agent.topology.control_plane import StoredManifest
 from scores.canonical import canonical
 from scores.container import Container
@@ -61,7 +63,7 @@ class Fine(MemoryFiles):
 @pytest.fixture
 def world() -> World:
     """A device whose earlier agent accepted what an agent of now refuses."""
-    made = World(lambda book: {"Container": Fine(book.store("Container"))})
+    made = World(lambda book: {"Container": Fine(DeviceStateView(book, "Container"))})
     data, digest = canonical(OLD), content_digest(OLD)
     made.ledger.stored["web"] = StoredManifest("web", LINEAGE, 3, digest, data, {})
     return made

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from harmony_agent.engine.state.device_state import DeviceState
+from harmony_agent.engine.state.kind_view import DeviceStateView
 from harmony_agent.kinds.container import ContainerReconciler
 from harmony_agent.kinds.systemd_unit import UnitReconciler
 from tests.fakes.containers import FakeContainers, FakeEnvFiles
@@ -32,7 +33,7 @@ class Podman:
             "Container": ContainerReconciler(
                 containers,
                 FakeEnvFiles(),
-                book.store("Container"),
+                DeviceStateView(book, "Container"),
                 device=DEVICE,
                 boot_id=f"{self.boot}",
                 env_roots=["/srv"],
@@ -202,7 +203,9 @@ def test_a_unit_that_never_gets_there_is_asked_for_less_and_less(goal: str) -> N
     units = Unmoved()
     units.vendor["web.service"] = UNIT
     units.enabled |= {"web.service"} if goal == "disabled" else set()
-    world = World(lambda book: {"SystemdUnit": UnitReconciler(units, book.store("SystemdUnit"))})
+    world = World(
+        lambda book: {"SystemdUnit": UnitReconciler(units, DeviceStateView(book, "SystemdUnit"))}
+    )
     score = {"kind": "SystemdUnit", "name": "web.service", "adopt": True, **GOALS[goal]}
     world.run(_bounded(world, score, units.calls))
 

@@ -11,22 +11,14 @@ from typing import Any
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from harmony_agent.core.decide import (
-    Claim,
-    Execute,
-    Gone,
-    Hold,
-    Now,
-    Release,
-    Report,
-    Settled,
-    Step,
-)
+from harmony_agent.core.decide import Now
 from harmony_agent.core.resources import Key
+from harmony_agent.core.steps import Claim, Execute, Gone, Hold, Release, Report, Settled, Step
 from harmony_agent.engine.desired.enforcing import enforce_if_accepted
-from harmony_agent.engine.kind_instance import KindInstance
 from harmony_agent.engine.reconcile.rehearse import Foreseen, Rehearsal
 from harmony_agent.engine.state.device_state import DeviceState
+from harmony_agent.engine.state.kind_instance import KindInstance
+from harmony_agent.engine.state.kind_view import DeviceStateView
 from harmony_agent.kinds.container import ContainerReconciler
 from harmony_agent.topology.control_plane import StoredManifest
 from scores.manifest import FieldError, decode
@@ -59,7 +51,7 @@ class Device:
         self.forbidden: set[str] = set()
 
     def kinds(self, book: DeviceState) -> dict[str, Any]:
-        files = MemoryFiles(book.store("File"))
+        files = MemoryFiles(DeviceStateView(book, "File"))
         files.disk = self.world.disk
         admit = files.admit
         files.admit = lambda spec: [  # type: ignore[method-assign]
@@ -68,7 +60,7 @@ class Device:
         containers = ContainerReconciler(
             self.containers,
             FakeEnvFiles(),
-            book.store("Container"),
+            DeviceStateView(book, "Container"),
             device=DEVICE,
             boot_id="1",
             env_roots=["/srv"],

@@ -9,16 +9,13 @@ from typing import Any, cast
 
 import pytest
 
+from harmony_agent.core.status import MAX_BYTES, Texts, bounded, encode
 from harmony_agent.engine.report.owned_key import MAX_CONFLICTS, OwnedKey
 from harmony_agent.engine.report.status import (
-    MAX_BYTES,
     MIN_INTERVAL,
     PATIENCE,
     SETTLE,
-    Texts,
     _Pace,
-    bounded,
-    encode,
 )
 from harmony_agent.topology.control_plane import BucketMissing, Conflict, ControlPlane, Unreachable
 from scores.status import DeploymentStatus, FileDetail, ResourceStatus

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from harmony_agent.core.resources import Key
-from harmony_agent.engine.report.oldest_unsettled import OldestUnsettled
+from harmony_agent.engine.report.heartbeat import OldestUnsettled
 from scores.names import format_time
 from scores.status import ResourcePhase, ResourceStatus
 from tests.fakes.clock import FakeClock

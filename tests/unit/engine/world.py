@@ -13,9 +13,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from harmony_agent.core.resources import Key, OwnershipRecord
-from harmony_agent.engine.context import Times
 from harmony_agent.engine.engine import Engine, Intervals
+from harmony_agent.engine.reconcile.context import Times
 from harmony_agent.engine.state.device_state import DeviceState
+from harmony_agent.engine.state.kind_view import DeviceStateView
 from scores.canonical import canonical
 from scores.keys import ACTUAL, DESIRED
 from scores.names import format_time
@@ -69,7 +70,7 @@ class World:
             self.plane = FakePlane(DEVICE)
         wire_now = lambda: format_time(datetime.fromtimestamp(self.clock.now(), UTC))  # noqa: E731
         book = DeviceState(self.ledger, wire_now)
-        self.files = MemoryFiles(book.store("File"))
+        self.files = MemoryFiles(DeviceStateView(book, "File"))
         self.files.disk = self.disk
         self.engine = Engine(
             device=DEVICE,

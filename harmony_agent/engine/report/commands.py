@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from harmony_agent.core.errors import ResourceError
 from harmony_agent.core.resources import Key
-from harmony_agent.engine.kind_instance import KindInstance
 from harmony_agent.engine.state.device_state import DeviceState
+from harmony_agent.engine.state.kind_instance import KindInstance
 
 MAX_LINES: Final = 1000
 MAX_BYTES: Final = 512 * 1024
@@ -94,13 +94,13 @@ def _logs_request(request: bytes) -> tuple[str, int]:
 
 
 def _bounded(lines: list[str]) -> list[str]:
-    """The newest lines whose JSON fits; a line that alone is too long is cut."""
-    not_accepted: list[str] = []
+    """Take the newest lines whose JSON fits, and cut each line that is too long."""
+    found: list[str] = []
     left = MAX_BYTES - 1024
     for line in reversed(lines):
         text = line[: 16 * 1024]
         left -= len(json.dumps(text)) + 2
         if left < 0:
             break
-        not_accepted.append(text)
-    return not_accepted[::-1]
+        found.append(text)
+    return found[::-1]

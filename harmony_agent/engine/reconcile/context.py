@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from harmony_agent.core.actions import Action
 from harmony_agent.core.decide import RetryState
 from harmony_agent.core.resources import Desired, Key
-from harmony_agent.engine.kind_instance import KindInstance
+from harmony_agent.engine.state.kind_instance import KindInstance
 from harmony_agent.topology import Clock
 from scores.base import Score
 from scores.status import Detail, Drift

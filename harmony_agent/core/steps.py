@@ -1,0 +1,74 @@
+"""The next steps for one resource that `decide` knows. Pure types."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from harmony_agent.core.actions import Act
+from harmony_agent.core.drift import DriftEpisode
+from scores.status import ResourcePhase
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """As wanted. Probes decide whether it also works."""
+
+    phase: ResourcePhase
+    holds: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """Nothing of it is left: drop its record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Leave it as it is and drop its record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Record that it is ours before anything is done to it, with the facts of now; then decide
+    anew.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Execute:
+    """Apply the actions in this order. `paced` names what counts them: a crash loop, or the repairs
+    of a drift.
+    """
+
+    plan: Act[Any]
+    paced: Literal["", "crash", "drift"] = ""
+    episode: DriftEpisode | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Leave the difference as it is and tell it."""
+
+    message: str
+    episode: DriftEpisode
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Do nothing now.
+
+    `seconds` until the next look; None waits for an event or for one of `waits_for`. With `backoff`
+    no event makes that look sooner.
+    """
+
+    phase: ResourcePhase
+    reason: str
+    message: str
+    seconds: float | None = None
+    backoff: bool = False
+    waits_for: tuple[str, ...] = ()
+    episode: DriftEpisode | None = None
+
+
+Step = Settled | Gone | Release | Claim | Execute | Report | Hold
