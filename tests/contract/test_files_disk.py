@@ -384,7 +384,7 @@ async def test_what_is_no_longer_glanced_at_is_forgotten(disk: Disk) -> None:
     await disk.files.stat_cached(spots)
     await disk.files.stat_cached(spots[:1])
     sights = disk.files._cache
-    assert set(sights._memory) == sights._swept == {disk.path("x/file")}
+    assert set(sights._known._entries) == sights._swept == {disk.path("x/file")}
     assert sights._synced == {disk.path("x")}
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from harmony_agent.adapters.clock import SystemClock
 from harmony_agent.adapters.files.local_files import LocalFiles
-from harmony_agent.adapters.posix.safe_path import fingerprint
+from harmony_agent.adapters.posix.stat_cache import fingerprint
 from harmony_agent.core.actions import Converged
 from harmony_agent.core.errors import Transient
 from harmony_agent.kinds.file import FileReconciler

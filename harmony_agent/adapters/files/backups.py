@@ -24,7 +24,8 @@ from harmony_agent.adapters.posix.atomic import (
 )
 from harmony_agent.adapters.posix.executor import Job
 from harmony_agent.adapters.posix.path_errors import Changed
-from harmony_agent.adapters.posix.safe_path import ParentDir, fingerprint
+from harmony_agent.adapters.posix.safe_path import ParentDir
+from harmony_agent.adapters.posix.stat_cache import fingerprint
 from harmony_agent.topology.files import StatFingerprint
 
 _NAME: Final = "former"

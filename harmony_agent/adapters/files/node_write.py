@@ -16,7 +16,8 @@ from harmony_agent.adapters.posix import syscalls
 from harmony_agent.adapters.posix.atomic import AtomicWrite, Rename, sync
 from harmony_agent.adapters.posix.executor import Job
 from harmony_agent.adapters.posix.path_errors import Changed
-from harmony_agent.adapters.posix.safe_path import ParentDir, RootedPaths, fingerprint
+from harmony_agent.adapters.posix.safe_path import ParentDir, RootedPaths
+from harmony_agent.adapters.posix.stat_cache import fingerprint
 from harmony_agent.topology.files import Attributes, FileSpec, StatFingerprint
 
 _DEFAULT_MODE: Final = {"file": 0o644, "directory": 0o755}

@@ -1,8 +1,7 @@
 """Observe paths, exactly or from the cache.
 
-Synchronous; called in worker threads. A file whose content was read is known again by its mark, so
-that an unchanged one costs an lstat: until an hour has passed, and not while it is so young that a
-second change could carry the same times.
+Synchronous; called in worker threads. A file whose content was read is known again by its stat, so
+an unchanged one costs an lstat. Its content is read again after an hour at the latest.
 """
 
 from __future__ import annotations
@@ -20,30 +19,24 @@ from harmony_agent.adapters.posix.accounts import Accounts
 from harmony_agent.adapters.posix.executor import Job
 from harmony_agent.adapters.posix.inotify import Watcher
 from harmony_agent.adapters.posix.path_errors import MissingParents, PathRefused, path_error
-from harmony_agent.adapters.posix.safe_path import ParentDir, RootedPaths, fingerprint
+from harmony_agent.adapters.posix.safe_path import ParentDir, RootedPaths
+from harmony_agent.adapters.posix.stat_cache import StatCache, fingerprint, is_settled
 from harmony_agent.topology import Clock
 from harmony_agent.topology.files import ObjectStat, PathQuery, PathState, StatFingerprint
 
 _READ_AGAIN: Final = 3600.0
 """Seconds after which content is read again at the latest, though nothing says that it changed."""
-_YOUNG: Final = 0.1
-"""Seconds, more than the kernel's clock tick: two changes within one carry the same time."""
 _LARGE: Final = 1 << 20
-"""Bytes beyond which even an exact look trusts the mark."""
+"""Bytes beyond which even an exact look trusts the fingerprint."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Memory:
-    """Cached state of a path.
+class _Known:
+    """Cached state of a path. `due`: when to read it again."""
 
-    `settled`: its mark will differ after any change. `due`: when to read it again.
-    """
-
-    spot: PathQuery
-    sight: PathState
-    mark: StatFingerprint | None
+    query: PathQuery
+    state: PathState
     parent: str
-    settled: bool
     due: float
 
 
@@ -59,7 +52,7 @@ class PathCache:
         self._clock = clock
         self._accounts = Accounts(clock.monotonic)
         self._reader = PathReader(self._accounts)
-        self._memory: dict[str, _Memory] = {}
+        self._known = StatCache[_Known]()
         self._swept: set[str] = set()
         self._synced: set[str] = set()
 
@@ -98,43 +91,32 @@ class PathCache:
         plain: dict[str, int] = {}
         path_states = []
         for query in queries:
-            memory = self._memory.get(query.path)
-            if (
-                memory is not None
-                and memory.settled
-                and memory.due > now
-                and (memory.spot is query or memory.spot == query)
-                and (plain.get(memory.parent) or self._is_plain(memory.parent, plain))
-                and _mark_of(query.path) == memory.mark
-                and self._same_accounts(memory)
-            ):
-                path_states.append(memory.sight)
-            else:
+            path_state = self._unchanged(query, plain, now)
+            if path_state is None:
                 job.check()
-                path_states.append(self.stat_exact(query, job))
+                path_state = self.stat_exact(query, job)
+            path_states.append(path_state)
         return path_states, plain
 
     def retain(self, paths: Sequence[str], inodes: dict[str, int]) -> None:
         """Remember these and no others."""
         self._watcher.retain(paths, inodes)
-        if max(len(self._memory), len(self._swept), len(self._synced)) > len(paths):
-            for path in self._memory.keys() - set(paths):
-                self._memory.pop(path, None)
+        if max(len(self._known), len(self._swept), len(self._synced)) > len(paths):
+            self._known.retain(paths)
             self._swept.intersection_update(paths)
             self._synced.intersection_update({_parent(path) for path in paths})
 
     def query(self, path: str) -> PathQuery | None:
         """Return the last query of `path`."""
-        memory = self._memory.get(path)
-        return None if memory is None else memory.spot
+        entry = self._known.last(path)
+        return None if entry is None else entry.value.query
 
     def learn(self, path: str, status: os.stat_result, digest: str) -> None:
         """A file with this content was just put there."""
         seen = self._reader.file(status, digest)
         query = self.query(path) or PathQuery(path)
-        self._memory[path] = _Memory(
-            query, PathState(path, seen), seen.fingerprint, "", settled=False, due=0.0
-        )
+        known = _Known(query, PathState(path, seen), "", due=0.0)
+        self._known.put(path, seen.fingerprint, known, settled=False)
 
     def swept(self, path: str, *, clean: bool) -> None:
         """Return whether nothing unfinished stands beside `path`, as far as is known."""
@@ -144,14 +126,26 @@ class PathCache:
         """The directory of `path` couldn't be made durable: try at the next look."""
         self._synced.discard(_parent(path))
 
-    def _same_accounts(self, memory: _Memory) -> bool:
-        if memory.spot.owner is None and memory.spot.group is None:
-            return True
-        return self._resolve(memory.spot) == (
-            memory.sight.uid,
-            memory.sight.gid,
-            memory.sight.unknown,
+    def _unchanged(self, query: PathQuery, plain: dict[str, int], now: float) -> PathState | None:
+        """Return the cached state, if nothing tells that it changed."""
+        entry = self._known.last(query.path)
+        if entry is None or not entry.settled:
+            return None
+        known = entry.value
+        same = (
+            known.due > now
+            and (known.query is query or known.query == query)
+            and (plain.get(known.parent) or self._is_plain(known.parent, plain))
+            and entry.holds(_fingerprint_of(query.path))
+            and self._same_accounts(known)
         )
+        return known.state if same else None
+
+    def _same_accounts(self, known: _Known) -> bool:
+        query, state = known.query, known.state
+        if query.owner is None and query.group is None:
+            return True
+        return self._resolve(query) == (state.uid, state.gid, state.unknown)
 
     def _is_plain(self, directory: str, plain: dict[str, int]) -> bool:
         """Return whether no part of it below its root is a link: enough to trust what is
@@ -174,48 +168,45 @@ class PathCache:
         return status.st_ino if stat.S_ISDIR(status.st_mode) else 0
 
     def _see(self, place: ParentDir, job: Job) -> ObjectStat | None:
-        memory = self._memory.get(place.path)
+        entry = self._known.last(place.path)
+        before = None if entry is None else entry.value.state.stat
         now = self._clock.monotonic()
 
         def known(found: StatFingerprint) -> str | None:
-            if memory is None or memory.sight.stat is None or memory.mark != found:
+            if entry is None or before is None or before.size <= _LARGE:
                 return None
-            trusted = memory.settled and memory.due > now and memory.sight.stat.size > _LARGE
-            return memory.sight.stat.digest if trusted else None
+            return before.digest if entry.holds(found) and entry.value.due > now else None
 
         seen = self._reader.see(place, job, known)
         if (
             seen is None
             or seen.type != "file"
             or seen.digest is not None
-            or memory is None
-            or memory.mark != seen.fingerprint
+            or entry is None
+            or entry.fingerprint != seen.fingerprint
         ):
             return seen
-        return memory.sight.stat  # can't be read (as mode 0200), but it is what was put there
+        return before  # can't be read (as mode 0200), but it is what was put there
 
     def _remember(self, query: PathQuery, path_state: PathState, looked: float) -> PathState:
         """Note it; the same object as before where it shows the same, which makes comparing
         cheap.
         """
         if path_state.leftover:
-            self._memory.pop(query.path, None)
+            self._known.drop(query.path)
             return path_state
-        before = self._memory.get(query.path)
-        if before is not None and before.sight == path_state:
-            path_state = before.sight
+        before = self._known.last(query.path)
+        if before is not None and before.value.state == path_state:
+            path_state = before.value.state
         seen = path_state.stat
-        settled = (
-            seen is None
-            or seen.type == "directory"
-            or seen.fingerprint[-1] < (looked - _YOUNG) * 1e9
-        )
         share = crc32(os.fsencode(query.path)) / 2**32  # so that not all are read again at once
         due = self._clock.monotonic() + _READ_AGAIN * (1 + share) / 2
+        known = _Known(query, path_state, _parent(query.path), due)
         found = None if seen is None else seen.fingerprint
-        self._memory[query.path] = _Memory(
-            query, path_state, found, _parent(query.path), settled, due
-        )
+        # A directory's fingerprint holds no time.
+        timed = None if seen is None or seen.type == "directory" else seen.fingerprint[-1]
+        settled = timed is None or is_settled(timed, looked)
+        self._known.put(query.path, found, known, settled=settled)
         return path_state
 
     def _sync(self, place: ParentDir) -> None:
@@ -248,7 +239,7 @@ class PathCache:
         return uid, gid, ""
 
 
-def _mark_of(path: str) -> StatFingerprint | None:
+def _fingerprint_of(path: str) -> StatFingerprint | None:
     """Fingerprint of the object at a path whose parents hold no link. None if it can't be read."""
     try:
         return fingerprint(os.lstat(path))

@@ -16,7 +16,8 @@ from typing import Final
 
 from harmony_agent.adapters.posix.accounts import Accounts
 from harmony_agent.adapters.posix.executor import Job
-from harmony_agent.adapters.posix.safe_path import ParentDir, fingerprint
+from harmony_agent.adapters.posix.safe_path import ParentDir
+from harmony_agent.adapters.posix.stat_cache import fingerprint
 from harmony_agent.topology.files import MAX_READ, ObjectStat, ObjectType, StatFingerprint
 
 Known = Callable[[StatFingerprint], str | None]

@@ -12,17 +12,18 @@ import asyncio
 import hashlib
 import os
 import stat
+import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final
 
 from harmony_agent.adapters.posix.path_errors import MissingParents, PathRefused
 from harmony_agent.adapters.posix.safe_path import RootedPaths
+from harmony_agent.adapters.posix.stat_cache import StatCache, fingerprint, is_settled
 
 MOST_BYTES: Final = 1024 * 1024
 MOST_KNOWN: Final = 4096
 _READ: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
-_Stamp = tuple[int, int, int, int, int]
 
 
 class LocalEnvFiles:
@@ -32,10 +33,10 @@ class LocalEnvFiles:
 
     def __init__(self, roots: Sequence[str]) -> None:
         self._paths = RootedPaths(roots)
-        self._known: dict[str, tuple[_Stamp, str]] = {}
+        self._known = StatCache[str](MOST_KNOWN)
 
     async def digests(self, paths: Collection[str]) -> Mapping[str, str | None]:
-        """The digest of each; a file whose inode, size and times are as before isn't read again."""
+        """The digest of each; a file that is known by its stat isn't read again."""
         return await asyncio.to_thread(self._digests, tuple(paths)) if paths else {}
 
     async def read(self, path: str) -> bytes | None:
@@ -50,17 +51,15 @@ class LocalEnvFiles:
         return {path: self._digest(path) for path in paths}
 
     def _digest(self, path: str) -> str | None:
-        with suppress(OSError), self._opened(path) as (descriptor, stamp):
-            known = self._known.get(path)
-            if known is None or known[0] != stamp:
-                known = stamp, "sha256:" + hashlib.sha256(_content(descriptor)).hexdigest()
-                if (
-                    len(self._known) >= MOST_KNOWN
-                ):  # paths that no spec names any more; the others are soon known again
-                    self._known.clear()
-                self._known[path] = known
-            return known[1]
-        self._known.pop(path, None)
+        looked = time.time()
+        with suppress(OSError), self._opened(path) as (descriptor, status):
+            digest = self._known.find(path, fingerprint(status))
+            if digest is None:
+                digest = "sha256:" + hashlib.sha256(_content(descriptor)).hexdigest()
+                settled = is_settled(status.st_ctime_ns, looked)
+                self._known.put(path, fingerprint(status), digest, settled=settled)
+            return digest
+        self._known.drop(path)
         return None
 
     def _read(self, path: str) -> bytes | None:
@@ -69,7 +68,7 @@ class LocalEnvFiles:
         return None
 
     @contextmanager
-    def _opened(self, path: str) -> Iterator[tuple[int, _Stamp]]:
+    def _opened(self, path: str) -> Iterator[tuple[int, os.stat_result]]:
         if {"", ".", ".."} & set(path.split("/")[1:]):
             raise PermissionError("no normal path")
         try:
@@ -81,10 +80,7 @@ class LocalEnvFiles:
             found = os.fstat(descriptor)
             if not stat.S_ISREG(found.st_mode) or found.st_size > MOST_BYTES:
                 raise PermissionError("not a small regular file")
-            yield (
-                descriptor,
-                (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns),
-            )
+            yield descriptor, found
         finally:
             os.close(descriptor)
 

@@ -18,7 +18,7 @@ from typing import Final
 from harmony_agent.adapters.posix import syscalls
 from harmony_agent.adapters.posix.atomic import status_of, sync, temp_name
 from harmony_agent.adapters.posix.path_errors import MissingParents, PathRefused
-from harmony_agent.topology.files import PathError, StatFingerprint
+from harmony_agent.topology.files import PathError
 
 _WALK: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LIST: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -47,26 +47,6 @@ class ParentDir:
     def sync(self) -> None:
         """Make the directory's entries durable."""
         sync(self.fd)
-
-
-def fingerprint(status: os.stat_result) -> StatFingerprint:
-    """Tell states of an object apart without reading it.
-
-    Leaves out a directory's own times: they change with its content.
-    """
-    s = status
-    if stat.S_ISDIR(s.st_mode):
-        return (s.st_dev, s.st_ino, s.st_mode, s.st_uid, s.st_gid)
-    return (
-        s.st_dev,
-        s.st_ino,
-        s.st_mode,
-        s.st_uid,
-        s.st_gid,
-        s.st_size,
-        s.st_mtime_ns,
-        s.st_ctime_ns,
-    )
 
 
 class RootedPaths:

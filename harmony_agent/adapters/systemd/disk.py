@@ -35,11 +35,6 @@ def read_file(entry: str, directory: int) -> bytes:
         return file.read()
 
 
-def fingerprint_of(status: os.stat_result) -> tuple[int, ...]:
-    """Another value when the file became another."""
-    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-
-
 def put_file(
     folder: int, entry: str, content: bytes, mode: int, check: Check, *, to_root: bool = False
 ) -> None:

@@ -14,13 +14,12 @@ from typing import Final
 import anyio
 import anyio.to_thread
 
+from harmony_agent.adapters.posix.stat_cache import StatCache, is_settled
 from harmony_agent.adapters.systemd.bus import MANAGER, PROPERTIES, ROOT, Bus, NoSuchUnit
+from harmony_agent.adapters.systemd.links import LINK_DIRECTORIES
 from harmony_agent.core.errors import Transient
 
-_RACY_NS: Final = 100_000_000
-"""A directory that changed so lately may change once more without another time of change."""
 _PATIENCE: Final = 30.0
-_LINKS: Final = (".wants", ".requires", ".upholds")
 Fingerprint = tuple[tuple[str, int], ...]
 
 
@@ -37,7 +36,7 @@ class Enablement:
         self._on_disk = on_disk
         self._directory = directory
         self._paths: tuple[int, list[str]] = (0, [])
-        self._folders: dict[str, tuple[int, list[str]]] = {}
+        self._folders = StatCache[list[str]]()
         self._states: dict[str, tuple[object, str]] = {}
 
     async def fingerprint(self) -> Fingerprint:
@@ -53,20 +52,21 @@ class Enablement:
 
     def _fingerprint(self, paths: list[str]) -> Fingerprint:
         found: list[tuple[str, int]] = []
+        looked = time.time()
         for path in paths:
             at = _mtime(path)
             if at == 0:
                 continue
-            known = self._folders.get(path)
-            if known is None or known[0] != at:
+            folders = self._folders.find(path, (at,))
+            if folders is None:
                 with os.scandir(path) as entries:
-                    folders = [entry.path for entry in entries if entry.name.endswith(_LINKS)]
-                known = self._folders[path] = (at, folders)
+                    links = (entry for entry in entries if entry.name.endswith(LINK_DIRECTORIES))
+                    folders = [entry.path for entry in links]
+                self._folders.put(path, (at,), folders, settled=is_settled(at, looked))
             found.append((path, at))
-            found += [(folder, _mtime(folder)) for folder in known[1]]
-        now = time.time_ns()
-        if any(abs(now - at) < _RACY_NS for _, at in found):
-            found.append(("still changing", now))
+            found += [(folder, _mtime(folder)) for folder in folders]
+        if not all(is_settled(at, looked) for _, at in found):
+            found.append(("still changing", time.time_ns()))
         return tuple(found)
 
     async def state(self, name: str, under: object) -> str:
@@ -94,9 +94,8 @@ class Enablement:
     def _elsewhere(self, name: str) -> str:
         ours = os.path.realpath(self._directory)
         others = (path for path in self._paths[1] if os.path.realpath(path) != ours)
-        links = (
-            f"{folder}/{name}" for path in others for folder in self._folders.get(path, (0, []))[1]
-        )
+        entries = (entry for path in others if (entry := self._folders.last(path)) is not None)
+        links = (f"{folder}/{name}" for entry in entries for folder in entry.value)
         found = next((link for link in links if os.path.islink(link)), "")
         return f"{os.path.realpath(os.path.dirname(found))}/{name}" if found else ""
 

@@ -14,11 +14,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from harmony_agent.adapters.posix.atomic import Check, in_directory, make_directory, sync_directory
+from harmony_agent.adapters.posix.stat_cache import StatCache, is_settled
 from harmony_agent.adapters.systemd.disk import naming, put_link
 
 LINK_DIRECTORIES: Final = (".wants", ".requires", ".upholds")
-_RACY_NS: Final = 100_000_000
-"""A directory that changed so lately may change once more without another time of change."""
 
 
 @dataclass(slots=True)
@@ -27,7 +26,6 @@ class _Folder:
     links.
     """
 
-    at: int
     about: dict[str, dict[str, str]] = field(default_factory=dict)
     folders: list[str] = field(default_factory=list)
 
@@ -46,7 +44,7 @@ class UnitLinks:
 
     def __init__(self, directories: Sequence[str]) -> None:
         self._directories = tuple(directories)
-        self._known: dict[str, _Folder] = {}
+        self._known = StatCache[_Folder]()
 
     def folders(self) -> list[_Folder]:
         """Every directory that may hold links; what hasn't changed isn't read again."""
@@ -85,21 +83,19 @@ class UnitLinks:
                     os.rmdir(folder)
 
     def _read(self, path: str) -> _Folder:
+        looked = time.time()
         try:
             at = os.stat(path).st_mtime_ns
-            known = self._known.get(path)
-            if known is not None and known.at == at:
+            known = self._known.find(path, (at,))
+            if known is not None:
                 return known
-            found = _Folder(at)
+            found = _Folder()
             with os.scandir(path) as entries:
                 for entry in entries:
                     self._note(found, entry)
         except (FileNotFoundError, NotADirectoryError, PermissionError):
-            return _Folder(0)
-        if abs(time.time_ns() - at) > _RACY_NS:
-            self._known[path] = found
-        else:
-            self._known.pop(path, None)
+            return _Folder()
+        self._known.put(path, (at,), found, settled=is_settled(at, looked))
         return found
 
     def _note(self, folder: _Folder, entry: os.DirEntry[str]) -> None:

@@ -26,9 +26,9 @@ from harmony_agent.adapters.posix.atomic import (
     sync,
     sync_directory,
 )
+from harmony_agent.adapters.posix.stat_cache import StatCache, fingerprint, is_settled
 from harmony_agent.adapters.systemd.disk import (
     failed,
-    fingerprint_of,
     names_in,
     naming,
     put_file,
@@ -41,10 +41,6 @@ from harmony_agent.topology.files import TEMP_PREFIX
 from harmony_agent.topology.units import OTHER, UNREADABLE
 
 _MOST_DIGESTS: Final = 4096
-_RACY_NS: Final = 100_000_000
-"""A file younger than this may change once more without a change of its stamp: its digest isn't
-remembered.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +68,14 @@ class UnitFiles:
         self._links = UnitLinks([path for path in (directory, runtime) if path])
         self._to_root = to_root
         self._keep = keep
-        self._digests: dict[tuple[int, ...], str] = {}
+        self._digests = StatCache[str](_MOST_DIGESTS)
         self._swept = False
 
     def scan(self, names: Collection[str]) -> dict[str, OnDisk]:
         """Read the files of each of `names`."""
         if not self._swept:
             self._sweep()
-        seen: dict[tuple[int, ...], str] = {}
+        seen: list[str] = []
         try:
             directory = open_directory(self.directory)
         except FileNotFoundError:
@@ -106,16 +102,15 @@ class UnitFiles:
         finally:
             if directory >= 0:
                 os.close(directory)
-        if len(names) > 1 or len(self._digests) > _MOST_DIGESTS:
-            self._digests = seen
-        else:
-            self._digests.update(seen)
+        if len(names) > 1:
+            self._digests.retain(seen)
         return found
 
     def _files(
-        self, directory: int, name: str, entries: frozenset[str], seen: dict[tuple[int, ...], str]
+        self, directory: int, name: str, entries: frozenset[str], seen: list[str]
     ) -> Iterator[tuple[str, str]]:
-        if name in entries and (stands := self._stands(directory, name, seen)):
+        if name in entries and (stands := self._stands(directory, name, name)):
+            seen.append(name)
             yield name, stands
         folder = f"{name}.d"
         if folder not in entries:
@@ -134,12 +129,15 @@ class UnitFiles:
             return
         try:
             for entry in sorted(os.listdir(inside)):
-                if entry.endswith(".conf") and (stands := self._stands(inside, entry, seen)):
-                    yield f"{folder}/{entry}", stands
+                place = f"{folder}/{entry}"
+                if entry.endswith(".conf") and (stands := self._stands(inside, entry, place)):
+                    seen.append(place)
+                    yield place, stands
         finally:
             os.close(inside)
 
-    def _stands(self, directory: int, entry: str, seen: dict[tuple[int, ...], str]) -> str:
+    def _stands(self, directory: int, entry: str, place: str) -> str:
+        looked = time.time()
         try:
             status = os.stat(entry, dir_fd=directory, follow_symlinks=False)
             if stat.S_ISLNK(status.st_mode):
@@ -147,18 +145,17 @@ class UnitFiles:
                 return f"link:{target}" if target.isprintable() else OTHER
             if not stat.S_ISREG(status.st_mode):
                 return OTHER
-            stamp = fingerprint_of(status)
-            digest = self._digests.get(stamp)
+            digest = self._digests.find(place, fingerprint(status))
             if digest is None:
                 digest = f"sha256:{hashlib.sha256(read_file(entry, directory)).hexdigest()}"
+                settled = is_settled(status.st_ctime_ns, looked)
+                self._digests.put(place, fingerprint(status), digest, settled=settled)
         except FileNotFoundError:
             return ""
         except PermissionError:
             return UNREADABLE
         except OSError as error:
             raise failed("read", entry, error) from error
-        if abs(time.time_ns() - status.st_ctime_ns) > _RACY_NS:
-            seen[stamp] = digest
         return digest
 
     def _sweep(self) -> None:

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from harmony_agent.adapters.podman import env_files
 from harmony_agent.adapters.podman.env_files import MOST_BYTES, LocalEnvFiles
+from harmony_agent.adapters.posix import stat_cache
 
 
 def digest(content: bytes) -> str:
@@ -38,14 +40,31 @@ async def test_reads_and_digests(root: Path) -> None:
     assert await files.read(str(path)) is None
 
 
-async def test_what_did_not_change_is_not_read_again(root: Path) -> None:
+async def test_what_did_not_change_is_read_again_only_while_it_is_racy(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[bytes] = []
+
+    def counted(descriptor: int) -> bytes:
+        read.append(content(descriptor))
+        return read[-1]
+
+    content = env_files._content
+    monkeypatch.setattr(env_files, "_content", counted)
+    monkeypatch.setattr(stat_cache, "RACY_SECONDS", 60.0)
     files = LocalEnvFiles([str(root)])
     path = root / "e"
     path.write_bytes(b"A=1")
-    await files.digests([str(path)])
-    known = files._known[str(path)]
-    await files.digests([str(path)])
-    assert files._known[str(path)] is known
+    for _ in range(2):  # it may change once more without another time of change
+        assert await files.digests([str(path)]) == {str(path): digest(b"A=1")}
+    assert len(read) == 2
+    monkeypatch.setattr(stat_cache, "RACY_SECONDS", -1)
+    for _ in range(2):
+        assert await files.digests([str(path)]) == {str(path): digest(b"A=1")}
+    assert len(read) == 3
+    path.write_bytes(b"A=22")
+    assert await files.digests([str(path)]) == {str(path): digest(b"A=22")}
+    assert len(read) == 4
 
 
 async def test_nothing_outside_is_read(root: Path) -> None:

@@ -175,7 +175,7 @@ def test_unchanged_files_are_not_read_again(
 ) -> None:
     for name in ("a.service", "b.service"):
         files.write(name, name, b"x", "", nothing)
-    monkeypatch.setattr("harmony_agent.adapters.systemd.unit_files._RACY_NS", -1)
+    monkeypatch.setattr("harmony_agent.adapters.posix.stat_cache.RACY_SECONDS", -1)
     first = files.scan(["a.service", "b.service"])
     read: list[str] = []
 
