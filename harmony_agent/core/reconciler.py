@@ -122,11 +122,18 @@ class Reconciler(Protocol[S, O, A]):
         """One, fresh. None: nothing of it exists (nor anything of an older spec that we own)."""
         ...
 
-    def plan(self, name: str, desired: Desired[S] | None, observed: O | None) -> Plan[A]:
+    def plan(
+        self,
+        name: str,
+        desired: Desired[S] | None,
+        record: OwnershipRecord | None,
+        observed: O | None,
+    ) -> Plan[A]:
         """Plan the next actions.
 
-        Pure. `desired` None asks for removal of what we own. `observed` None means that nothing is
-        there.
+        Pure: of the kind itself it reads nothing but constants of the device. `desired` None asks
+        for removal of what we own. `record` None means that it isn't ours. `observed` None means
+        that nothing is there.
         """
         ...
 
@@ -134,14 +141,16 @@ class Reconciler(Protocol[S, O, A]):
         """Take one step; idempotent."""
         ...
 
-    def facts(self, name: str, desired: Desired[S], observed: O | None) -> Facts:
+    def facts(
+        self, desired: Desired[S], record: OwnershipRecord | None, observed: O | None
+    ) -> Facts:
         """Collect the facts to record at a claim, before anything is done.
 
         With `adopt` they include the previous state.
         """
         ...
 
-    def detail(self, name: str, observed: O | None) -> Detail | None:
+    def detail(self, record: OwnershipRecord | None, observed: O | None) -> Detail | None:
         """The typed status of what was observed. Pure."""
         ...
 

@@ -61,7 +61,7 @@ async def comes_up_and_a_second_pass_does_nothing(world: World) -> None:
     assert await seen(world, "web.service") == unit
     assert await world.units.list_units(["web.service", "none.service"]) == {"web.service": unit}
     assert await world.reloads() == 1
-    detail = world.kind.detail("web.service", unit)
+    detail = world.kind.detail(world.store.record("web.service"), unit)
     assert detail is not None
     assert detail.ready
     assert world.kind.instance(unit) == unit.invocation != ""
@@ -108,7 +108,10 @@ async def every_drift_is_repaired(world: World) -> None:
 
     async def drifted(*fields: str) -> None:
         plan = world.kind.plan(
-            "web.service", world.store.desired("web.service"), await seen(world, "web.service")
+            "web.service",
+            world.store.desired("web.service"),
+            world.store.record("web.service"),
+            await seen(world, "web.service"),
         )
         assert isinstance(plan, Act)
         assert plan.fields == fields
@@ -224,7 +227,10 @@ async def what_fails_is_started_again_at_a_pace(world: World) -> None:
     await drive.run(world.kind, world.store, "bad.service")
     await asyncio.sleep(0.1)
     plan = world.kind.plan(
-        "bad.service", world.store.desired("bad.service"), await seen(world, "bad.service")
+        "bad.service",
+        world.store.desired("bad.service"),
+        world.store.record("bad.service"),
+        await seen(world, "bad.service"),
     )
     assert isinstance(plan, Act)
     assert plan.is_restart
@@ -242,7 +248,9 @@ async def a_killed_process_is_started_again(world: World) -> None:
     await world.kill("web.service")
     failed = await seen(world, "web.service")
     assert failed.active_state == "failed"
-    plan = world.kind.plan("web.service", world.store.desired("web.service"), failed)
+    plan = world.kind.plan(
+        "web.service", world.store.desired("web.service"), world.store.record("web.service"), failed
+    )
     assert isinstance(plan, Act)
     assert (plan.is_restart, plan.fields) == (True, ("state",))
     await settle(world, "web.service")

@@ -73,7 +73,9 @@ class _Driver:
                 return self.done
         for _ in range(ROUNDS):
             observed = await self.kind.observe(self.name)
-            self.done.plan = self.kind.plan(self.name, self.desired, observed)
+            self.done.plan = self.kind.plan(
+                self.name, self.desired, self.store.record(self.name), observed
+            )
             case = self._case(observed)
             if not await self._carry_out(decide.next_step(case), case, observed):
                 break
@@ -112,7 +114,7 @@ class _Driver:
         """Do what was decided; False where the pass ends by it."""
         match step:
             case Claim() if case is not None:
-                facts = self.kind.facts(self.name, self.desired, observed)  # type: ignore[arg-type]
+                facts = self.kind.facts(self.desired, case.record, observed)  # type: ignore[arg-type]
                 given_up = claims.given_up(case, self._taken(observed)) if case.taken else []
                 for record in (*given_up, claims.claimed(case, facts)):
                     self.store.put(record)

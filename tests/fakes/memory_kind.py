@@ -14,7 +14,7 @@ import anyio
 
 from harmony_agent.core.actions import Act, Action, Converged, Plan
 from harmony_agent.core.reconciler import KindView
-from harmony_agent.core.resources import Desired, Facts
+from harmony_agent.core.resources import Desired, Facts, OwnershipRecord
 from scores.canonical import digest
 from scores.file import File
 from scores.manifest import FieldError
@@ -79,12 +79,18 @@ class MemoryFiles:
         return self.remembered.get(name)
 
     def plan(
-        self, name: str, desired: Desired[File] | None, observed: bytes | None
+        self,
+        name: str,
+        desired: Desired[File] | None,
+        record: OwnershipRecord | None,
+        observed: bytes | None,
     ) -> Plan[Put | Drop]:
         if desired is None:
             if observed is None:
                 return Converged()
-            return Act((Drop(name=name, reason="not wanted", path=self._path(name) or ""),))
+            return Act(
+                (Drop(name=name, reason="not wanted", path=record.facts["path"] if record else ""),)
+            )
         wanted = desired.spec.data() or b""
         if observed == wanted:
             return Converged()
@@ -107,10 +113,12 @@ class MemoryFiles:
         else:
             self.disk.pop(action.path, None)
 
-    def facts(self, name: str, desired: Desired[File], observed: bytes | None) -> Facts:
+    def facts(
+        self, desired: Desired[File], record: OwnershipRecord | None, observed: bytes | None
+    ) -> Facts:
         return {"path": desired.spec.path}
 
-    def detail(self, name: str, observed: bytes | None) -> FileDetail:
+    def detail(self, record: OwnershipRecord | None, observed: bytes | None) -> FileDetail:
         if observed is None:
             return FileDetail(state="Absent")
         return FileDetail(state="PresentAt", digest=digest(observed))

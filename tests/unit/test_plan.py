@@ -94,7 +94,7 @@ class Device:
 
 
 def _record(kind: Any, key: Key, desired: Any) -> OwnershipRecord:
-    facts, claims = kind.facts(key.name, desired, None), kind.claims(desired.spec)
+    facts, claims = kind.facts(desired, None, None), kind.claims(desired.spec)
     spec = desired.spec
     return OwnershipRecord(
         key.kind, key.name, "web", desired.digest, 1, spec.on_remove, claims, desired.version, facts

@@ -177,7 +177,7 @@ class Remains:
             old.facts if old is not None else mark.facts if mark is not None else {},
         )
         with self._state.records.taken_back(bare):
-            facts = kind.facts(key.name, desired, await kind.observe(key.name))
+            facts = kind.facts(desired, bare, await kind.observe(key.name))
         await self._state.records.write(replace(bare, facts=dict(facts)))
 
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from harmony_agent.core.actions import Action
 from harmony_agent.core.decide import RetryState
-from harmony_agent.core.resources import Desired, Key
+from harmony_agent.core.resources import Desired, Key, OwnershipRecord
 from harmony_agent.engine.state.kind_instance import KindInstance
 from harmony_agent.topology import Clock
 from scores.base import Score
@@ -42,20 +42,21 @@ class HealthTracker(Protocol):
 
 @dataclass(slots=True)
 class ReconcileContext:
-    """One pass over one wanted resource."""
+    """One pass over one wanted resource. `record` is the ledger's at the last look."""
 
     key: Key
     desired: Desired[Any]
     reconciler: KindInstance
     memory: RetryState
     observed: Any = None
+    record: OwnershipRecord | None = None
     acted: bool = False
     restarted: tuple[type[Action], ...] = ()
     """the steps by which this pass started anew what had ended by itself"""
 
     def detail(self) -> Detail | None:
         """The typed status of what was last observed."""
-        return self.reconciler.detail(self.key.name, self.observed)
+        return self.reconciler.detail(self.record, self.observed)
 
     def drift(self) -> Drift | None:
         """The episode, if there is one."""

@@ -63,7 +63,8 @@ class Convergence:
                 this.observed = await self._steps.observe(this.key, this.reconciler)
             if self._state.desired.get(this.key) is not this.desired:
                 return None
-            plan = this.reconciler.plan(this.key.name, this.desired, this.observed)
+            this.record = self._state.records.get(this.key)
+            plan = this.reconciler.plan(this.key.name, this.desired, this.record, this.observed)
             if recalled and not isinstance(plan, Act):
                 # Only a change sees anew what it changes. All else needs a look.
                 recalled, look = False, True
@@ -83,6 +84,7 @@ class Convergence:
             outcome = await self._carry_out(this, step)
             if outcome is not None:
                 return outcome
+        this.record = self._state.records.get(this.key)
         return self._pacing.still_acting(this)
 
     def _cached(self, this: ReconcileContext) -> Any:
@@ -101,7 +103,7 @@ class Convergence:
         """Write the record; False where it changes nothing that could be done, so that it may be
         durable later.
         """
-        facts = this.reconciler.facts(this.key.name, this.desired, this.observed)
+        facts = this.reconciler.facts(this.desired, case.record, this.observed)
         new = claims.claimed(case, facts)
         same = case.record is not None and case.record.facts == new.facts
         if case.owned and same and not case.taken:

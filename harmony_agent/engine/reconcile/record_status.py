@@ -57,9 +57,8 @@ class StatusRecorder:
         old, kind = self._state.statuses.get(key), self._kinds.get(key.kind)
         bad = outcome.detail is None and outcome.phase in ("Degraded", "Blocked", "Failed")
         if bad and old is not None and kind is not None:
-            outcome = replace(
-                outcome, detail=kind.detail(key.name, self._seen[key.kind].get(key.name))
-            )
+            seen, owned = self._seen[key.kind].get(key.name), self._state.records.get(key)
+            outcome = replace(outcome, detail=kind.detail(owned, seen))
         status = resource_status(old, outcome, source.generation, digest, self._times.wire_now())
         _log_change(key, source.deployment, old, status)
         if self._state.set_status(key, source.deployment, status):

@@ -87,7 +87,8 @@ class Rehearsal:
         if step is not None:
             return step
         try:
-            plan = reconciler.plan(key.name, None, await reconciler.observe(key.name))
+            observed = await reconciler.observe(key.name)
+            plan = reconciler.plan(key.name, None, self._state.records.get(key), observed)
         except ResourceError as error:
             return _failed(error)
         return decide.next_step(cases.leaving(self._state, key, plan, self._now()))
@@ -111,12 +112,13 @@ class Rehearsal:
         empty = not self._freed.isdisjoint(this.reconciler.claims(this.desired.spec))
         for _ in range(_ROUNDS):
             this.observed = None if empty else await this.reconciler.observe(this.key.name)
-            plan = this.reconciler.plan(this.key.name, this.desired, this.observed)
+            this.record = self._state.records.get(this.key)
+            plan = this.reconciler.plan(this.key.name, this.desired, this.record, this.observed)
             case = cases.wanted(self._state, this, plan, self._now())
             step = decide.next_step(case)
             if not isinstance(step, Claim):
                 return step
-            facts = this.reconciler.facts(this.key.name, this.desired, this.observed)
+            facts = this.reconciler.facts(this.desired, this.record, this.observed)
             others = claims.given_up(case, cases.taken(this)) if case.taken else []
             for record in (claims.claimed(case, facts), *others):
                 self._state.records.write_later(record)

@@ -47,7 +47,7 @@ class Removal:
                 observed = await self._steps.observe(key, reconciler)
                 if key in self._state.desired:
                     return None
-                plan = reconciler.plan(key.name, None, observed)
+                plan = reconciler.plan(key.name, None, self._state.records.get(key), observed)
                 step = decide.next_step(cases.leaving(self._state, key, plan, self._pacing.now()))
             match step:
                 case Gone() | Release():
@@ -55,13 +55,13 @@ class Removal:
                     return None
                 case Hold():
                     self._steps.wait(key, step)
-                    return held(step, reconciler.detail(key.name, observed))
+                    return held(step, reconciler.detail(self._state.records.get(key), observed))
                 case Execute():
                     if record is not None and await self._begin_to_undo(key):
                         await self._steps.act(key, record, step.plan, reconciler)
             step = None
         self._pacing.hold_still_acting(key, memory)
-        detail = reconciler.detail(key.name, observed)
+        detail = reconciler.detail(self._state.records.get(key), observed)
         return Outcome("Removing", "StillActing", "not gone yet; looking again", detail)
 
     async def _begin_to_undo(self, key: Key) -> bool:

@@ -1,4 +1,4 @@
-"""What is observed of a container. Pure."""
+"""Observed state of a container. Pure."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from typing import Final, Literal
 from harmony_agent.core.errors import Transient
 from harmony_agent.core.paths import PathSet
 from harmony_agent.core.reconciler import KindView, Mark
-from harmony_agent.core.resources import Desired, Facts
+from harmony_agent.core.resources import Desired, Facts, OwnershipRecord
 from harmony_agent.kinds.container.actions import ContainerAction, Create
 from harmony_agent.kinds.container.apply import Applier, previous
 from harmony_agent.kinds.container.create import Creator
@@ -100,30 +100,38 @@ class ContainerReconciler:
         return await self._observer.one(name)
 
     def plan(
-        self, name: str, desired: Desired[Container] | None, observed: Observed | None
+        self,
+        name: str,
+        desired: Desired[Container] | None,
+        record: OwnershipRecord | None,
+        observed: Observed | None,
     ) -> ContainerPlan:
         """Plan the next actions."""
-        return plan(name, desired, self._store.record(name), observed, self._boot_id)
+        return plan(name, desired, record, observed, self._boot_id)
 
     async def apply(self, action: ContainerAction) -> None:
         """Take one step."""
         await self._applier.apply(action)
 
-    def facts(self, name: str, desired: Desired[Container], observed: Observed | None) -> Facts:
+    def facts(
+        self,
+        desired: Desired[Container],
+        record: OwnershipRecord | None,
+        observed: Observed | None,
+    ) -> Facts:
         """Collect the facts to record at a claim: the previous facts, or the present state if there
         are none.
         """
-        record = self._store.record(name)
         facts = replace(read(record), grace=desired.spec.stop_grace_seconds)
         if not (facts.token and desired.restart_token):
             # The first token that is seen comes with the container as it is: no restart.
             facts = replace(facts, token=desired.restart_token, restart_from_run="")
         if record is None and observed is not None:
-            facts = self._first_facts(facts, name, desired, observed)
+            facts = self._first_facts(facts, desired, observed)
         return write(facts)
 
     def _first_facts(
-        self, facts: ContainerFacts, name: str, desired: Desired[Container], observed: Observed
+        self, facts: ContainerFacts, desired: Desired[Container], observed: Observed
     ) -> ContainerFacts:
         """A container with our labels but no record is taken as it is where it is as wanted, else
         set aside.
@@ -135,18 +143,18 @@ class ContainerReconciler:
             return replace(facts, former=previous(observed.holder))
         if main is None:
             return facts
-        would = plan(name, desired, None, observed, self._boot_id)
+        would = plan(desired.spec.name, desired, None, observed, self._boot_id)
         differs = any(isinstance(action, Create) for action in getattr(would, "actions", ()))
         if differs or desired.spec.adopt:
             facts = replace(facts, former=previous(main))
         return facts if differs else replace(facts, id=main.id)
 
-    def detail(self, name: str, observed: Observed | None) -> Detail | None:
+    def detail(self, record: OwnershipRecord | None, observed: Observed | None) -> Detail | None:
         """As the status shows it. `ready` is podman's own health check's word; probes are the
         engine's.
         """
         main = observed.main if observed is not None else None
-        facts = read(self._store.record(name))
+        facts = read(record)
         restarts, last = facts.restarts or 0, facts.exit_code
         if main is None:
             return ContainerDetail(state="Absent", restarts=restarts, exit_code=last)

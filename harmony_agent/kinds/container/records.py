@@ -34,7 +34,7 @@ class ContainerRecords:
         return ident
 
     def desired(self, name: str) -> Desired[Container] | None:
-        """What is wanted of `name`."""
+        """Desired spec of `name`, with its context."""
         return self._view.desired(name)
 
     def spec(self, name: str) -> Container | None:

@@ -12,7 +12,7 @@ from harmony_agent.core.reconciler import KindView
 from harmony_agent.core.resources import Desired
 from harmony_agent.kinds.file.facts import OwnedPath
 from harmony_agent.kinds.file.observe import PathIndex
-from harmony_agent.kinds.file.state import NONE, Ties
+from harmony_agent.kinds.file.observed import NONE, Ties
 from harmony_agent.topology.files import ObjectStat, PathState
 from scores.file import File
 
@@ -66,8 +66,8 @@ class Exchange:
         if desired is not None and not any(
             place.path != here for place in self._index.owned(name).places
         ):
-            spare = self._spare(name, desired.spec.path)
-            return Ties(spare=spare) if spare else NONE
+            spare, made = self._spare(name, desired.spec.path), self._made(desired.spec)
+            return Ties(spare=spare, made=made) if spare or made else NONE
         seen = {path_state.path: path_state.stat for path_state in path_states}
         held, heirs, early = [], set(), set()
         for place in self._index.owned(name).places:
@@ -81,11 +81,14 @@ class Exchange:
                 heirs.add(path)
             if taker is None and desired is not None and self._blocks(place, seen.get(path)):
                 early.add(path)
-        return (
-            Ties(tuple(held), frozenset(heirs), frozenset(early))
-            if held or heirs or early
-            else NONE
-        )
+        made = desired is not None and self._made(desired.spec)
+        if not (held or heirs or early or made):
+            return NONE
+        return Ties(tuple(held), frozenset(heirs), frozenset(early), made=made)
+
+    def _made(self, spec: File) -> bool:
+        """Return whether its path is a directory that was made as a parent of Files."""
+        return self._index.is_made(spec.path)
 
     def _spare(self, name: str, path: str) -> tuple[str, ...]:
         """Parents of a path that is wanted absent which were made for it and nothing else needs."""

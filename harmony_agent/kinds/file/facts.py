@@ -156,6 +156,13 @@ def read(record: OwnershipRecord | None) -> tuple[OwnedPath, ...]:
     return places
 
 
+def owned(record: OwnershipRecord | None) -> Owned:
+    """The places that the ledger shows as a File's own."""
+    places = read(record)
+    settled = record is not None and record.reached == record.spec_digest
+    return Owned(places, settled and not any(place.untouched for place in places[:1]))
+
+
 def write(places: Sequence[OwnedPath]) -> Facts:
     """The facts that `read` reads: what JSON gives back just so, for facts are compared."""
     return {"places": [_value(place) for place in places]}

@@ -14,9 +14,8 @@ from harmony_agent.core.reconciler import KindView
 from harmony_agent.core.resources import Desired, OwnershipRecord
 from harmony_agent.kinds.file import facts as ledger
 from harmony_agent.kinds.file.facts import Owned, OwnedPath
-from harmony_agent.kinds.file.state import FileState, FileTarget
+from harmony_agent.kinds.file.observed import FileState
 from harmony_agent.topology.files import PathQuery
-from scores.canonical import digest as digest_of
 from scores.file import File
 
 
@@ -94,7 +93,6 @@ class PathIndex:
             (),
             (),
         )
-        self._digests: dict[str, tuple[str, str]] = {}
         self._names: dict[str, set[str]] = {}
         self._makers: dict[str, set[str]] = {}
         self._unclaimed: set[str] = set()
@@ -114,9 +112,7 @@ class PathIndex:
         known = self._known.get(name)
         if known is not None and known.desired is desired and known.record is record:
             return known
-        placed = ledger.read(record)
-        settled = record is not None and record.reached == record.spec_digest
-        owned = Owned(placed, settled and not any(place.untouched for place in placed[:1]))
+        owned = ledger.owned(record)
         places = {place.path: place for place in owned.places}
         queries = _spots(name, desired, places)
         for query in queries:
@@ -133,17 +129,6 @@ class PathIndex:
     def place(self, name: str, path: str) -> OwnedPath | None:
         """The place at `path` that the ledger says is its own."""
         return next((place for place in self.owned(name).places if place.path == path), None)
-
-    def wanted(self, name: str, desired: Desired[File]) -> FileTarget:
-        """The spec with its content's digest, which is made once for each spec."""
-        spec = desired.spec
-        if spec.object is not None:
-            return FileTarget(name, spec, spec.object.digest, self.is_made(spec.path))
-        known = self._digests.get(name)
-        if known is None or known[0] != desired.digest:
-            data = spec.data()
-            known = self._digests[name] = (desired.digest, "" if data is None else digest_of(data))
-        return FileTarget(name, spec, known[1], self.is_made(spec.path))
 
     def at(self, path: str) -> tuple[str, ...]:
         """The names that are looked for there."""
@@ -181,7 +166,6 @@ class PathIndex:
             gone = self._known.keys() - set(names)
             for name in gone:
                 self._known.pop(name)
-                self._digests.pop(name, None)
                 self._cache.forget(name)
             self._makers = {
                 path: makers - gone for path, makers in self._makers.items() if makers - gone

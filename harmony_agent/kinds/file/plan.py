@@ -7,11 +7,12 @@ An object that the ledger doesn't show as ours is never replaced or removed, unl
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from harmony_agent.core.actions import Act, Converged, Plan, Wait
 from harmony_agent.core.paths import below
+from harmony_agent.core.resources import Desired, OwnershipRecord
 from harmony_agent.kinds.file.actions import (
     BackUp,
     Drop,
@@ -23,8 +24,9 @@ from harmony_agent.kinds.file.actions import (
     Sweep,
 )
 from harmony_agent.kinds.file.facts import Owned, OwnedPath, describe
-from harmony_agent.kinds.file.release import LATER, is_kept, not_empty, release_all, wait
-from harmony_agent.kinds.file.state import FileState, FileTarget
+from harmony_agent.kinds.file.facts import owned as owned_by
+from harmony_agent.kinds.file.observed import FileState
+from harmony_agent.kinds.file.removal import LATER, is_kept, not_empty, release_all, removal, wait
 from harmony_agent.topology.files import (
     MAX_READ,
     Attributes,
@@ -33,6 +35,7 @@ from harmony_agent.topology.files import (
     PathError,
     PathState,
 )
+from scores.canonical import digest
 from scores.file import File
 
 _SOON: Final = 1.0
@@ -50,7 +53,43 @@ _STANDS: Final = {
 }
 
 
-def plan_wanted(target: FileTarget, owned: Owned, state: FileState) -> Plan[FileAction]:
+@dataclass(frozen=True, slots=True)
+class FileTarget:
+    """A spec with the digest of its content ("" where it has none).
+
+    `made`: it is a directory that was made as a parent of Files.
+    """
+
+    name: str
+    spec: File
+    digest: str
+    made: bool = False
+
+
+def plan(
+    name: str,
+    desired: Desired[File] | None,
+    record: OwnershipRecord | None,
+    observed: FileState | None,
+) -> Plan[FileAction]:
+    """Plan the next actions."""
+    places = owned_by(record)
+    if desired is None:
+        return Converged() if observed is None else removal(name, places, observed)
+    state = observed if observed is not None else FileState(PathState(desired.spec.path))
+    target = FileTarget(name, desired.spec, content_digest(desired.spec), state.ties.made)
+    return _wanted(target, places, state)
+
+
+def content_digest(spec: File) -> str:
+    """Digest of the content that is wanted; "" where the type has none."""
+    if spec.object is not None:
+        return spec.object.digest
+    data = spec.data()
+    return "" if data is None else digest(data)
+
+
+def _wanted(target: FileTarget, owned: Owned, state: FileState) -> Plan[FileAction]:
     """Plan to bring the path to its spec, then to give up older paths."""
     others = [place for place in owned.places if place.path != target.spec.path]
     ahead = release_all(

@@ -1,7 +1,7 @@
-"""File: the reconciler that the engine drives; what to do is decided in `plan`, and `act` takes the
-steps.
+"""File: the reconciler that the engine drives; what to do is decided in `plan`, and `apply` takes
+the steps.
 
-It looks through the capability Files alone; `surveys` says where.
+It looks through the capability Files alone; `observe` says where.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from typing import Final, Literal
 from harmony_agent.core.actions import Converged, Plan
 from harmony_agent.core.paths import PathSet
 from harmony_agent.core.reconciler import KindView
-from harmony_agent.core.resources import Desired, Facts
+from harmony_agent.core.resources import Desired, Facts, OwnershipRecord
 from harmony_agent.kinds.file import facts as ledger
 from harmony_agent.kinds.file.actions import FileAction
 from harmony_agent.kinds.file.apply import Applier
 from harmony_agent.kinds.file.exchange import Exchange
 from harmony_agent.kinds.file.facts import OwnedPath
 from harmony_agent.kinds.file.observe import NamePaths, ObservationCache, PathIndex
-from harmony_agent.kinds.file.plan import plan_wanted
-from harmony_agent.kinds.file.release import plan_removal
-from harmony_agent.kinds.file.state import FileState
+from harmony_agent.kinds.file.observed import FileState
+from harmony_agent.kinds.file.plan import content_digest, plan
+from harmony_agent.kinds.file.policy import FilePolicy
+from harmony_agent.kinds.file.removal import removal
 from harmony_agent.topology import ObjectStore
-from harmony_agent.topology.files import TEMP_PREFIX, TEMP_SUFFIX, Files, ObjectType, PathState
+from harmony_agent.topology.files import Files, ObjectType, PathState
 from scores.file import File
 from scores.manifest import FieldError
 from scores.status import FileDetail
 
-_SETUID: Final = 0o6000
 _STATES: Final[Mapping[ObjectType, Literal["PresentAt", "Directory", "Symlink"]]] = {
     "file": "PresentAt",
     "other": "PresentAt",
@@ -60,23 +60,17 @@ class FileReconciler:
     ) -> None:
         self._files = files
         self._store = store
-        self._roots = tuple(root.rstrip("/") for root in roots)
-        self._forbidden = PathSet(forbidden)
-        self._allow_setuid = allow_setuid
+        self._policy = FilePolicy(
+            tuple(root.rstrip("/") for root in roots), PathSet(forbidden), allow_setuid
+        )
         self._cache = ObservationCache()
         self._index = PathIndex(store, self._cache)
         self._exchange = Exchange(store, self._index)
         self._applier = Applier(files, store, objects, self._index, self._exchange)
 
     def admit(self, spec: File) -> Iterable[FieldError]:
-        """A path outside the roots or too near to the agent itself, and setuid bits."""
-        path = spec.path
-        if not any(path.startswith(root + "/") for root in self._roots):
-            yield FieldError("path", "PathOutsideRoots")
-        elif self._forbidden.touched_by(path) or _looks_temporary(path):
-            yield FieldError("path", "PathForbidden")
-        if spec.mode is not None and int(spec.mode, 8) & _SETUID and not self._allow_setuid:
-            yield FieldError("mode", "SetuidRefused")
+        """List what the configuration forbids."""
+        return self._policy.violations(spec)
 
     def claims(self, spec: File) -> frozenset[str]:
         """Its path."""
@@ -126,26 +120,31 @@ class FileReconciler:
         return self._cache.last(name, self._index.of(name).queries)
 
     def plan(
-        self, name: str, desired: Desired[File] | None, observed: FileState | None
+        self,
+        name: str,
+        desired: Desired[File] | None,
+        record: OwnershipRecord | None,
+        observed: FileState | None,
     ) -> Plan[FileAction]:
         """Plan the next actions."""
-        owned = self._index.owned(name)
-        if desired is None:
-            return Converged() if observed is None else plan_removal(name, owned, observed)
-        state = observed if observed is not None else FileState(PathState(desired.spec.path))
-        return plan_wanted(self._index.wanted(name, desired), owned, state)
+        return plan(name, desired, record, observed)
 
     async def apply(self, action: FileAction) -> None:
         """Take one step."""
         await self._applier.apply(action)
 
-    def facts(self, name: str, desired: Desired[File], observed: FileState | None) -> Facts:
+    def facts(
+        self,
+        desired: Desired[File],
+        record: OwnershipRecord | None,
+        observed: FileState | None,
+    ) -> Facts:
         """The place that is wanted first, with what is there if that is to be adopted; then those
         owned before.
         """
-        target = self._index.wanted(name, desired)
+        digest = content_digest(desired.spec)
         path, seen = desired.spec.path, None if observed is None else observed.at.stat
-        others = {place.path: place for place in self._index.owned(name).places}
+        others = {place.path: place for place in ledger.read(record)}
         here = others.pop(path, None)
         for place in self._exchange.taken(desired.spec, seen).values():
             here = (
@@ -160,11 +159,11 @@ class FileReconciler:
             )
             if desired.spec.adopt and seen is not None and not made:
                 here = replace(here, former=ledger.describe(seen))
-        return ledger.write([here.intending(desired.spec, target.digest, seen), *others.values()])
+        return ledger.write([here.intending(desired.spec, digest, seen), *others.values()])
 
     def taken(
         self,
-        name: str,  # noqa: ARG002  # the protocol's
+        name: str,  # the protocol's
         desired: Desired[File],
         observed: FileState | None,
     ) -> Mapping[str, Facts]:
@@ -177,7 +176,11 @@ class FileReconciler:
             for holder, place in self._exchange.taken(desired.spec, seen).items()
         }
 
-    def detail(self, name: str, observed: FileState | None) -> FileDetail | None:  # noqa: ARG002  # the protocol's
+    def detail(
+        self,
+        record: OwnershipRecord | None,
+        observed: FileState | None,
+    ) -> FileDetail | None:
         """Describe the object at the path. None if it couldn't be observed."""
         if observed is None:
             return FileDetail(state="Absent")
@@ -229,14 +232,7 @@ class FileReconciler:
             return None
         state = FileState(path_states[0], path_states[1:], self._exchange.ties(name, path_states))
         if survey.desired is None and isinstance(
-            plan_removal(name, self._index.owned(name), state), Converged
+            removal(name, self._index.owned(name), state), Converged
         ):
             return None
         return self._cache.settle(name, state)
-
-
-def _looks_temporary(path: str) -> bool:
-    """A name that is the adapter's own, at any depth."""
-    return TEMP_PREFIX in path and any(
-        part.startswith(TEMP_PREFIX) and part.endswith(TEMP_SUFFIX) for part in path.split("/")
-    )

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
 
-from harmony_agent.core.resources import Desired, OwnershipRecord
+from harmony_agent.core.resources import Desired, Facts, OwnershipRecord
 from harmony_agent.topology.units import RUNNING, Unit
 from scores.canonical import canonical, digest
 from scores.systemd_unit import SystemdUnit
@@ -61,10 +60,6 @@ class UnitFacts:
     released: bool = False
     """Everything was put back; only the record itself is left."""
 
-    def json(self) -> dict[str, Any]:
-        """As the ledger keeps it."""
-        return asdict(self)
-
 
 def read(record: OwnershipRecord | None) -> UnitFacts:
     """The facts in a record; unknown keys of another version are left out."""
@@ -78,6 +73,11 @@ def read(record: OwnershipRecord | None) -> UnitFacts:
     return UnitFacts(
         **{**known, "touched": tuple(raw.get("touched", ())), "former": PreviousState(**former)}
     )
+
+
+def write(facts: UnitFacts) -> Facts:
+    """The facts that `read` reads."""
+    return asdict(facts)
 
 
 def wanted_files(spec: SystemdUnit) -> dict[str, str]:

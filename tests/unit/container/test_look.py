@@ -152,7 +152,7 @@ async def test_instance_is_a_run_of_a_container() -> None:
 async def test_detail() -> None:
     bench = Bench()
     made = await bench.made(web())
-    detail = bench.kind.detail("web", await bench.kind.observe("web"))
+    detail = bench.kind.detail(bench.store.record("web"), await bench.kind.observe("web"))
     assert detail.model_dump() == {  # type: ignore[union-attr]
         "kind": "Container",
         "state": "Running",
@@ -164,20 +164,20 @@ async def test_detail() -> None:
         "ready": True,
     }
     bench.containers.exits("web", 7)
-    ended = bench.kind.detail("web", await bench.kind.observe("web"))
+    ended = bench.kind.detail(bench.store.record("web"), await bench.kind.observe("web"))
     assert (ended.state, ended.exit_code, ended.since) == (  # type: ignore[union-attr]
         "Exited",
         7,
         "2026-11-29T17:00:02.000Z",
     )
-    assert bench.kind.detail("web", None).state == "Absent"  # type: ignore[union-attr]
+    assert bench.kind.detail(bench.store.record("web"), None).state == "Absent"  # type: ignore[union-attr]
 
 
 async def test_a_time_before_the_epoch_of_the_clock_is_shown_as_it_is() -> None:
     bench = Bench()
     bench.containers.now = datetime(1970, 1, 1, tzinfo=UTC)
     await bench.made(web())
-    detail = bench.kind.detail("web", await bench.kind.observe("web"))
+    detail = bench.kind.detail(bench.store.record("web"), await bench.kind.observe("web"))
     assert detail.since == "1970-01-01T00:00:01.000Z"  # type: ignore[union-attr]
 
 

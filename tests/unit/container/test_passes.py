@@ -221,7 +221,12 @@ async def test_an_end(restart: str, code: int, expected: str) -> None:
     bench = Bench()
     await bench.made(web(restart=restart))
     bench.containers.exits("web", code)
-    plan = bench.kind.plan("web", bench.store.desired("web"), await bench.kind.observe("web"))
+    plan = bench.kind.plan(
+        "web",
+        bench.store.desired("web"),
+        bench.store.record("web"),
+        await bench.kind.observe("web"),
+    )
     if expected == "again":
         assert isinstance(plan, Act)
         assert plan.is_restart
@@ -250,7 +255,7 @@ async def test_an_end_is_counted_once_though_the_agent_dies_before_the_start() -
     bench.containers.exits("web", 4)
     await bench.settle()
     assert (bench.facts()["restarts"], bench.facts()["exit_code"]) == (2, 4)
-    detail = bench.kind.detail("web", await bench.kind.observe("web"))
+    detail = bench.kind.detail(bench.store.record("web"), await bench.kind.observe("web"))
     assert (detail.restarts, detail.exit_code, detail.state) == (2, 4, "Running")  # type: ignore[union-attr]
 
 
@@ -260,7 +265,12 @@ async def test_a_reboot_is_no_end_of_its_own(restart: str, *, power_cut: bool) -
     bench = Bench()
     made = await bench.made(web(restart=restart))
     bench.reboot(power_cut=power_cut)
-    plan = bench.kind.plan("web", bench.store.desired("web"), await bench.kind.observe("web"))
+    plan = bench.kind.plan(
+        "web",
+        bench.store.desired("web"),
+        bench.store.record("web"),
+        await bench.kind.observe("web"),
+    )
     assert isinstance(plan, Act)
     assert not plan.is_restart
     await bench.settle()
@@ -405,7 +415,7 @@ async def test_the_health_check_has_its_say() -> None:
     made.health = "unhealthy"
     plan = await bench.settle()
     assert (plan.reason, plan.phase) == ("Unhealthy", "Degraded")  # type: ignore[union-attr]
-    assert not bench.kind.detail("web", await bench.kind.observe("web")).ready  # type: ignore[union-attr]
+    assert not bench.kind.detail(bench.store.record("web"), await bench.kind.observe("web")).ready  # type: ignore[union-attr]
     assert bench.done() == []
 
 
@@ -541,7 +551,7 @@ async def test_a_foreign_container_is_left_alone() -> None:
     plan = await bench.settle()
     assert (plan.reason, plan.phase) == ("OwnershipConflict", "Blocked")  # type: ignore[union-attr]
     assert (bench.done(), theirs.state) == ([], "running")
-    detail = bench.kind.detail("web", await bench.kind.observe("web"))
+    detail = bench.kind.detail(bench.store.record("web"), await bench.kind.observe("web"))
     assert (detail.state, detail.id) == ("Absent", None)  # type: ignore[union-attr]
     bench.store.unset("web")
     assert (await bench.once()).plan == Converged()

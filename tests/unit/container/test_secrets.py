@@ -83,7 +83,7 @@ async def test_values_stay_out_of_what_is_shown_of_specs_plans_and_statuses() ->
     shown += [
         repr(result),
         repr(observed),
-        repr(bench.kind.detail("web", observed)),
+        repr(bench.kind.detail(bench.store.record("web"), observed)),
         repr(bench.store.record("web")),
     ]
     assert PASSWORD not in "".join(shown)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from harmony_agent.core.actions import Converged, Plan
-from harmony_agent.core.resources import Desired, Facts
+from harmony_agent.core.resources import Desired, Facts, OwnershipRecord
 from harmony_agent.engine.state.kind_view import DeviceStateView
 from harmony_agent.topology.control_plane import StoredManifest
 from scores.canonical import canonical
@@ -50,13 +50,19 @@ class Fine(MemoryFiles):
     async def observe(self, name: str) -> bytes | None:
         return b""
 
-    def plan(self, name: str, desired: Desired[Any] | None, observed: bytes | None) -> Plan[Any]:
+    def plan(
+        self,
+        name: str,
+        desired: Desired[Any] | None,
+        record: OwnershipRecord | None,
+        observed: bytes | None,
+    ) -> Plan[Any]:
         return Converged()
 
-    def facts(self, name: str, spec: Any, observed: bytes | None) -> Facts:
+    def facts(self, desired: Any, record: OwnershipRecord | None, observed: bytes | None) -> Facts:
         return {}
 
-    def detail(self, name: str, observed: Any, *, ready: bool = False) -> None:
+    def detail(self, record: OwnershipRecord | None, observed: Any) -> None:
         return None
 
 

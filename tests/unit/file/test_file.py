@@ -753,7 +753,7 @@ async def test_what_cannot_be_looked_at_is_waited_for(world: World, reason: str)
     world.files.troubles["/srv/a"] = PathError(reason, "cannot")
     world.want(content="x")
     assert await world.blocked() == reason
-    assert world.kind.detail("a", await world.kind.observe("a")) is None
+    assert world.kind.detail(world.store.record("a"), await world.kind.observe("a")) is None
     del world.files.troubles["/srv/a"]
     await world.converge(content="x")
     world.files.troubles["/srv/a"] = PathError(reason, "cannot")
@@ -825,9 +825,13 @@ async def test_what_stands_is_ours_however_many_specs_were_claimed_since_and_nev
         spec = world.want(content=str(number))
         desired, observed = world.store.desired("a"), await world.kind.observe("a")
         assert desired is not None
-        world.store.claim("a", world.kind.facts("a", desired, observed), world.kind.claims(spec))
+        world.store.claim(
+            "a",
+            world.kind.facts(desired, world.store.record("a"), observed),
+            world.kind.claims(spec),
+        )
         if number == 0:
-            plan = world.kind.plan("a", desired, observed)
+            plan = world.kind.plan("a", desired, world.store.record("a"), observed)
             assert isinstance(plan, Act)
             for action in plan.actions:
                 await world.kind.apply(action)
@@ -885,34 +889,45 @@ async def test_the_status_shows_what_is_there(
     world.want(content="x")
     if by_hand is not None:
         world.files.set("/srv/a", **by_hand)  # type: ignore[arg-type]
-    detail = world.kind.detail("a", await world.kind.observe("a"))
+    detail = world.kind.detail(world.store.record("a"), await world.kind.observe("a"))
     assert detail is not None
     assert (detail.state, detail.digest, detail.mode, detail.owner, detail.group) == expected
 
 
 def test_the_status_of_nothing(world: World) -> None:
-    detail = world.kind.detail("a", None)
+    detail = world.kind.detail(world.store.record("a"), None)
     assert detail is not None
     assert detail.state == "Absent"
 
 
 async def test_no_content_in_an_action_or_in_the_ledger(world: World) -> None:
     world.want(content="s3cret")
-    plan = world.kind.plan("a", world.store.desired("a"), await world.kind.observe("a"))
+    plan = world.kind.plan(
+        "a", world.store.desired("a"), world.store.record("a"), await world.kind.observe("a")
+    )
     assert reasons(plan) == ["nothing is there"]
     assert "s3cret" not in repr(plan)
     await world.settle()
     assert "s3cret" not in repr(world.store.record("a"))
     world.want("b", content_base64="czNjcmV0")
-    plan = world.kind.plan("b", world.store.desired("b"), await world.kind.observe("b"))
+    plan = world.kind.plan(
+        "b", world.store.desired("b"), world.store.record("b"), await world.kind.observe("b")
+    )
     assert "czNjcmV0" not in repr(plan)
 
 
 async def test_a_plan_without_an_observation_is_one_of_absence(world: World) -> None:
     world.want(content="x")
-    assert reasons(world.kind.plan("a", world.store.desired("a"), None)) == ["nothing is there"]
-    assert world.kind.plan("a", None, None) == Converged()
-    assert world.kind.facts("a", world.store._desired["a"], None)["places"][0]["path"] == "/srv/a"
+    assert reasons(
+        world.kind.plan("a", world.store.desired("a"), world.store.record("a"), None)
+    ) == ["nothing is there"]
+    assert world.kind.plan("a", None, world.store.record("a"), None) == Converged()
+    assert (
+        world.kind.facts(world.store._desired["a"], world.store.record("a"), None)["places"][0][
+            "path"
+        ]
+        == "/srv/a"
+    )
 
 
 async def test_a_relist_shows_the_same_object_where_nothing_changed(world: World) -> None:
@@ -1010,7 +1025,7 @@ def test_claims(world: World) -> None:
     assert FileReconciler.kind == "File"
     assert isinstance(
         world.kind.plan(
-            "a", world.store.set_desired(File(name="a", path="/srv/a", content="")), None
+            "a", world.store.set_desired(File(name="a", path="/srv/a", content="")), None, None
         ),
         Act,
     )
@@ -1024,7 +1039,6 @@ async def test_nothing_is_remembered_of_names_that_are_gone(world: World) -> Non
     surveys, sightings = world.kind._index, world.kind._cache
     assert {
         *surveys._known,
-        *surveys._digests,
         *surveys._names,
         *surveys._makers,
         *surveys._unclaimed,

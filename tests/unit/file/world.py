@@ -66,7 +66,12 @@ class World:
         changes, noted = len(self.files.changes), len(self.store.noted)
         assert (await self.settle(name)).plan == Converged()
         desired = self.store.desired(name)
-        assert self.kind.plan(name, desired, (await self.kind.relist()).get(name)) == Converged()
+        assert (
+            self.kind.plan(
+                name, desired, self.store.record(name), (await self.kind.relist()).get(name)
+            )
+            == Converged()
+        )
         assert (len(self.files.changes), len(self.store.noted)) == (changes, noted)
 
     async def blocked(self, name: str = "a") -> str:

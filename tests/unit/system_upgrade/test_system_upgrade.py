@@ -8,7 +8,10 @@ import pytest
 
 from harmony_agent.core.actions import Act, Converged, Wait
 from harmony_agent.core.errors import Terminal, Transient
-from harmony_agent.kinds.system_upgrade import LINGER, SILENCE, Observed, SystemUpgradeReconciler
+from harmony_agent.kinds.system_upgrade import SystemUpgradeReconciler
+from harmony_agent.kinds.system_upgrade.observe import SILENCE
+from harmony_agent.kinds.system_upgrade.observed import Observed
+from harmony_agent.kinds.system_upgrade.plan import LINGER
 from harmony_agent.topology.updater import ENDED
 from scores.system_upgrade import SystemUpgrade
 from tests.fakes import drive
@@ -133,11 +136,11 @@ async def test_what_was_seen_of_an_attempt_is_forgotten_with_it(world: World):
 
 
 async def test_only_the_updaters_word_is_shown(world: World):
-    assert world.kind.detail("os", None) is None
-    assert world.kind.detail("os", Observed(None, known=True)) is None
+    assert world.kind.detail(world.store.record("os"), None) is None
+    assert world.kind.detail(world.store.record("os"), Observed(None, known=True)) is None
     await world.go()
     world.updater.put("a1", "complete", bootIdBefore="b1", bootIdAfter="b2")
-    detail = world.kind.detail("os", await world.kind.observe("os"))
+    detail = world.kind.detail(world.store.record("os"), await world.kind.observe("os"))
     assert detail is not None
     assert (detail.phase, detail.bootIdBefore, detail.bootIdAfter) == ("complete", "b1", "b2")
 
@@ -161,7 +164,7 @@ async def test_a_kill_between_asking_and_noting_asks_for_the_same_attempt(world:
 
 
 def _asks(world: World):
-    plan = world.kind.plan("os", world.store.desired("os"), None)
+    plan = world.kind.plan("os", world.store.desired("os"), world.store.record("os"), None)
     assert isinstance(plan, Act)
     return [action.ask for action in plan.actions]
 
@@ -210,7 +213,7 @@ async def test_what_another_try_cannot_mend_is_terminal(world: World, code: str,
     ],
 )
 async def test_what_an_administrator_can_mend_is_blocked(world: World, code: str, reason: str):
-    action = world.kind.plan("os", world.store.desired("os"), None)
+    action = world.kind.plan("os", world.store.desired("os"), world.store.record("os"), None)
     assert isinstance(action, Act)
     world.updater.refuse = code
     with pytest.raises(Transient) as caught:
@@ -281,4 +284,4 @@ async def test_an_attempt_that_nobody_names_any_more_is_forgotten(world: World):
         world.updater.put(f"a{number}", "complete")
         await world.go()
         await world.kind.relist()
-    assert set(world.kind._ended) == set(world.kind._ended_at) == {"a5"}
+    assert set(world.kind._observer._ended) == {"a5"}

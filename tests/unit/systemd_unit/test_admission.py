@@ -54,7 +54,7 @@ def test_detail_is_what_the_manager_shows() -> None:
     kind = Bench().kind
     seen = Unit(NAME, load_state="loaded", active_state="active", sub_state="running", unit_file_state="enabled",
                 main_pid=7, restarts=2, since=1_700_000_000_123_456, condition=True, invocation="ab")  # fmt: skip
-    detail = kind.detail(NAME, seen)
+    detail = kind.detail(None, seen)
     assert detail is not None
     assert detail.model_dump() == {
         "kind": "SystemdUnit",
@@ -69,12 +69,12 @@ def test_detail_is_what_the_manager_shows() -> None:
         "ready": True,
     }
     assert kind.instance(seen) == "ab"
-    absent = kind.detail(NAME, None)
+    absent = kind.detail(None, None)
     assert absent is not None
     assert (absent.load_state, absent.since, absent.ready) == ("not-found", None, False)
     assert kind.instance(None) == ""
     assert kind.instance(Unit(NAME, active_state="failed", invocation="ab")) == ""
-    template = kind.detail("x@.service", Unit("x@.service", load_state=""))
+    template = kind.detail(None, Unit("x@.service", load_state=""))
     assert template is not None
     assert template.load_state == "template"
 

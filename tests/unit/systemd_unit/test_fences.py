@@ -98,5 +98,5 @@ def test_another_name_of_a_unit_that_may_not_be_touched(real: str, reason: str) 
         "web.service", load_state="loaded", active_state="active", unit_file_state="alias", id=real
     )
     for desired in (Desired(spec, "sha256:0", 1, "web"), None):
-        plan = kind.plan("web.service", desired, seen)
+        plan = kind.plan("web.service", desired, None, seen)
         assert (isinstance(plan, Wait) and plan.reason == reason) or not reason

@@ -67,7 +67,9 @@ async def test_drift_names_the_field_and_is_repaired_by_least(
     await bench.want(web(dropins=DROPINS, enabled=True))
     bench.units.calls.clear()
     break_it(bench.units)
-    plan = bench.kind.plan(NAME, bench.store.desired(NAME), await bench.kind.observe(NAME))
+    plan = bench.kind.plan(
+        NAME, bench.store.desired(NAME), bench.store.record(NAME), await bench.kind.observe(NAME)
+    )
     assert isinstance(plan, Act)
     assert plan.fields == fields
     assert bench.said(await bench.settle()) == READY
@@ -181,7 +183,7 @@ async def test_a_reload_that_was_cut_off_after_masking_is_made_up(
     bench.store.claim(NAME, {}, bench.kind.claims(spec))
     files = {NAME: MASK} if file_state == "masked" else {}
     seen = Unit(NAME, files=files, unit_file_state=file_state, load_state=load_state)
-    plan = bench.kind.plan(NAME, bench.store.desired(NAME), seen)
+    plan = bench.kind.plan(NAME, bench.store.desired(NAME), bench.store.record(NAME), seen)
     assert isinstance(plan, Act)
     assert [type(action).__name__ for action in plan.actions] == ["Reload"]
 
@@ -277,7 +279,10 @@ async def test_states_on_the_way(seen: dict[str, Any], said: tuple[str, str]) ->
     facts = {**bench.record().facts, "run": "old"}
     bench.store.claim(NAME, facts)
     plan = bench.kind.plan(
-        NAME, bench.store.desired(NAME), replace(unit, **{"invocation": "new", **seen})
+        NAME,
+        bench.store.desired(NAME),
+        bench.store.record(NAME),
+        replace(unit, **{"invocation": "new", **seen}),
     )
     assert isinstance(plan, Converged | Wait)
     assert (plan.phase, plan.reason if isinstance(plan, Wait) else "") == said
@@ -299,7 +304,9 @@ async def test_what_ended_by_itself_is_paced(seen: dict[str, Any], again: bool) 
     await bench.want(web())
     unit = await bench.kind.observe(NAME)
     assert unit is not None
-    plan = bench.kind.plan(NAME, bench.store.desired(NAME), replace(unit, **seen))
+    plan = bench.kind.plan(
+        NAME, bench.store.desired(NAME), bench.store.record(NAME), replace(unit, **seen)
+    )
     assert isinstance(plan, Act)
     assert (plan.is_restart, plan.fields) == (again, ("state",))
 
@@ -310,7 +317,7 @@ async def test_a_new_spec_of_what_failed_is_not_paced() -> None:
     await bench.once()
     bench.store.set_desired(web())
     unit = await bench.kind.observe(NAME)
-    plan = bench.kind.plan(NAME, bench.store.desired(NAME), unit)
+    plan = bench.kind.plan(NAME, bench.store.desired(NAME), bench.store.record(NAME), unit)
     assert isinstance(plan, Act)
     assert not plan.is_restart
     assert bench.said(await bench.settle()) == READY
@@ -364,7 +371,10 @@ async def test_a_completed_oneshot_that_a_timer_runs_again_stays_completed() -> 
     unit = await bench.kind.observe(NAME)
     assert unit is not None
     assert bench.kind.plan(
-        NAME, bench.store.desired(NAME), replace(unit, active_state="activating")
+        NAME,
+        bench.store.desired(NAME),
+        bench.store.record(NAME),
+        replace(unit, active_state="activating"),
     ) == Converged("Completed")
 
 
@@ -438,7 +448,9 @@ async def test_a_unit_without_a_file_is_a_unit() -> None:
     bench = Bench()
     bench.store.set_desired(SystemdUnit(name="some.slice"))
     seen = Unit("some.slice", load_state="loaded")
-    plan = bench.kind.plan("some.slice", bench.store.desired("some.slice"), seen)
+    plan = bench.kind.plan(
+        "some.slice", bench.store.desired("some.slice"), bench.store.record("some.slice"), seen
+    )
     assert isinstance(plan, Act)
     assert [type(action).__name__ for action in plan.actions] == ["Start"]
 
@@ -449,7 +461,7 @@ async def test_a_file_that_was_written_and_never_loaded_is_loaded() -> None:
     unit = await bench.kind.observe(NAME)
     assert unit is not None
     for seen in (replace(unit, fragment=""), replace(unit, fragment="/usr/lib/units/web.service")):
-        plan = bench.kind.plan(NAME, bench.store.desired(NAME), seen)
+        plan = bench.kind.plan(NAME, bench.store.desired(NAME), bench.store.record(NAME), seen)
         assert isinstance(plan, Act)
         assert [type(action).__name__ for action in plan.actions] == ["Reload"]
 
@@ -597,6 +609,7 @@ async def test_links_are_put_back_as_they_were(before: str, rebooted: bool) -> N
     assert isinstance(done.plan, Converged)
     if rebooted:
         units.boot = "later"
+        bench.restart_agent()
         sets["enabled_runtime"].clear()
         sets["masked_runtime"].clear()
     bench.store.unset("sys.service")

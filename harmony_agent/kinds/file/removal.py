@@ -12,7 +12,7 @@ from typing import Final
 from harmony_agent.core.actions import Act, Converged, Plan, Wait
 from harmony_agent.kinds.file.actions import FileAction, Release
 from harmony_agent.kinds.file.facts import Owned, OwnedPath
-from harmony_agent.kinds.file.state import FileState
+from harmony_agent.kinds.file.observed import FileState
 from harmony_agent.topology.files import PathError, PathState
 
 LATER: Final = 10.0
@@ -20,7 +20,7 @@ LATER: Final = 10.0
 _SOON: Final = 1.0
 
 
-def plan_removal(name: str, owned: Owned, state: FileState) -> Plan[FileAction]:
+def removal(name: str, owned: Owned, state: FileState) -> Plan[FileAction]:
     """Plan to remove everything of ours and to restore the previous object.
 
     The present place is the last to go: the record's spec is about the first one that it names.

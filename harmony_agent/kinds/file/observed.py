@@ -1,8 +1,4 @@
-"""Input of a File's plan besides the ledger: the desired spec, the observation, the wishes of
-others.
-
-Pure.
-"""
+"""Observed state of a File, and what others need of its places. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +6,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from harmony_agent.topology.files import PathState
-from scores.file import File
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +15,15 @@ class Ties:
     `held`: (path, name) of places that another File is to have, and waits for. `heirs`: directories
     in which other Files have places; they get them. `early`: places that stand in the way of
     another File. `spare`: parents that were made for a File which wants its path absent by now, and
-    that nothing else needs.
+    that nothing else needs. `made`: the path that is wanted is a directory which was made as a
+    parent of Files.
     """
 
     held: tuple[tuple[str, str], ...] = ()
     heirs: frozenset[str] = frozenset()
     early: frozenset[str] = frozenset()
     spare: tuple[str, ...] = ()
+    made: bool = False
 
     def taker(self, path: str) -> str | None:
         """Return the next owner of the place at `path`."""
@@ -43,16 +40,3 @@ class FileState:
     at: PathState
     old: tuple[PathState, ...] = ()
     ties: Ties = NONE
-
-
-@dataclass(frozen=True, slots=True)
-class FileTarget:
-    """A spec with the digest of its content ("" where it has none).
-
-    `made`: it is a directory that was made as a parent of Files.
-    """
-
-    name: str
-    spec: File
-    digest: str
-    made: bool = False

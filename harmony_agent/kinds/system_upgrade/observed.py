@@ -1,0 +1,19 @@
+"""Observed state of an attempt. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from harmony_agent.topology.updater import Attempt
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """Answer of the updater.
+
+    `known`: it has answered before. `over`: it ended long enough ago to release it.
+    """
+
+    attempt: Attempt | None
+    known: bool = False
+    over: bool = False

@@ -1,0 +1,29 @@
+"""Outcomes of a refusal by the updater: again later, or not until the spec changes. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from harmony_agent.core.errors import Terminal, Transient
+from harmony_agent.topology.updater import UpdaterRefused
+
+_TERMINAL: Final[Mapping[str, str]] = {
+    "expired": "UpgradeExpired",
+    "attempt-conflict": "AttemptConflict",
+    "wrong-device": "WrongDevice",
+    "bad-request": "UpdaterRefused",
+    "unsupported": "UpdaterUnsupported",
+}
+
+
+def outcome(refused: UpdaterRefused) -> Terminal | Transient:
+    """The updater's no, as an outcome."""
+    reason = _TERMINAL.get(refused.code)
+    if reason is not None:
+        return Terminal(reason, f"the updater refuses ({refused.code}): {refused}")
+    known = {"repair-required": "RepairRequired", "forbidden": "UpdaterForbidden"}
+    reason = known.get(refused.code, "UpdaterRefused")
+    return Transient(
+        reason, f"the updater refuses ({refused.code}): {refused}", delay=60, phase="Blocked"
+    )
