@@ -1,6 +1,4 @@
-"""A model's fields for people, and the schema of what an author writes. Only people ask: nothing
-that an agent runs imports this.
-"""
+"""A model's fields for people. Only people ask: nothing that an agent runs imports this."""
 
 from __future__ import annotations
 
@@ -12,10 +10,6 @@ from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from scores.manifest import SCORE_TYPES, Manifest
-
-NOT_THE_AUTHORS: Final = frozenset({"lineage", "generation", "supersedes", "signatures", "remains"})
-"""Fields of a manifest that commands set."""
 _WIDTH: Final = 92
 
 
@@ -58,18 +52,3 @@ def type_of(annotation: Any) -> str:
     if origin in (Mapping, dict):
         return f"dict of {type_of(parts[0])} to {type_of(parts[1])}"
     return "text" if annotation is str else str(getattr(annotation, "__name__", annotation))
-
-
-def author_schema(kind: str | None = None) -> dict[str, Any]:
-    """JSON Schema of a manifest as an author writes it, or of one kind's Score.
-
-    A manifest's schema has no field that commands set, though a file may have them: one that
-    `harmony get` wrote does.
-    """
-    model: type[BaseModel] = SCORE_TYPES[kind] if kind else Manifest
-    value = model.model_json_schema()
-    if kind is None:
-        for name in NOT_THE_AUTHORS:
-            del value["properties"][name]
-        del value["$defs"]["Signature"]
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **value}

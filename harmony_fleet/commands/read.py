@@ -29,8 +29,8 @@ from harmony_fleet.output import render, tables
 from harmony_fleet.output.progress import Progress
 from harmony_fleet.output.render import Output
 from harmony_fleet.rollout.apply import gone
+from scores.author_schema import author_schema
 from scores.canonical import NotCanonical, canonical
-from scores.describe import author_schema
 from scores.keys import DeploymentKey, command_subject
 from scores.manifest import SCORE_TYPES
 

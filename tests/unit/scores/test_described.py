@@ -15,7 +15,7 @@ from pydantic import BaseModel, TypeAdapter
 from pydantic.fields import FieldInfo
 
 import scores
-from scores.describe import NOT_THE_AUTHORS, author_schema
+from scores.author_schema import NOT_THE_AUTHORS, author_schema
 from scores.manifest import SCORE_TYPES, Manifest
 
 
