@@ -18,6 +18,21 @@ from pathlib import Path
 from harmony_agent.adapters.nats.control_plane import NatsControl
 from harmony_agent.topology.control_plane import Entry, Lost, Snapshot
 
+AT_ONCE = 16
+"""Handshakes of one process at a time. A device has a processor of its own for its handshake; here
+hundreds share one, and all would run into their time-outs together.
+"""
+
+
+class _Member(NatsControl):
+    """The agent's own adapter, that waits for its turn to connect."""
+
+    gate = asyncio.Semaphore(AT_ONCE)
+
+    async def _connect(self) -> None:
+        async with self.gate:
+            await super()._connect()
+
 
 class Crowd:
     """The adapters, and how many of them have read desired state since they were last without
@@ -37,7 +52,7 @@ class Crowd:
         await asyncio.gather(*tasks)
 
     async def _one(self, file: Path) -> None:
-        control = NatsControl(file.stem, "crowd", credentials=str(file), **self._options)  # type: ignore[arg-type]
+        control = _Member(file.stem, "crowd", credentials=str(file), **self._options)  # type: ignore[arg-type]
         connection = asyncio.create_task(control.run())
         async for event in control.desired():
             if isinstance(event, Lost):

@@ -112,7 +112,9 @@ async def test_published_while_the_server_is_away_from_us(
 async def test_reconnects_without_end(
     nats_server: NatsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "WAIT_SECONDS", (0.001, 0.01))
+    monkeypatch.setattr(connection, "WAIT_SECONDS", 0.001)
+    monkeypatch.setattr(connection, "MOST_WAIT_SECONDS", 0.01)
+    monkeypatch.setattr(connection, "MOST_SLOW_SECONDS", 0.01)
     async with plane_of(nats_server) as plane:
         await plane.make_buckets()
     async with Agent(nats_server, tmp_path).run() as agent:
@@ -126,12 +128,15 @@ async def test_reconnects_without_end(
             await plane.until(converged(1))
 
 
-def test_wait_between_connects_is_jittered_and_capped() -> None:
-    waits = {tries: [connection._wait(tries) for _ in range(50)] for tries in (0, 1, 5, 60, 10_000)}
+@pytest.mark.parametrize("most", [connection.MOST_WAIT_SECONDS, connection.MOST_SLOW_SECONDS])
+def test_wait_between_connects_is_jittered_and_capped(most: float) -> None:
+    waits = {
+        tries: [connection._wait(tries, most) for _ in range(50)] for tries in (0, 1, 5, 60, 10_000)
+    }
     assert max(waits[0]) < 0.1
-    assert all(0 < wait <= connection.WAIT_SECONDS[1] for many in waits.values() for wait in many)
+    assert all(0 < wait <= most for many in waits.values() for wait in many)
     assert all(len(set(many)) > 40 for many in waits.values())
-    assert min(waits[10_000]) >= connection.WAIT_SECONDS[1] / 2
+    assert min(waits[10_000]) >= most / 2
 
 
 async def test_bucket_recreated_then_published(pair: Pair) -> None:

@@ -22,8 +22,9 @@ from harmony_fleet.nats.kv import Store
 from scores.keys import DESIRED, kv_stream
 from tests.integration.test_enroll import Command
 from tests.natsauthority import GuardedServer
+from tests.scale import scaled
 
-COUNT = int(os.environ.get("HARMONY_CROWD", "1050"))
+COUNT = int(os.environ.get("HARMONY_CROWD", scaled(1050, 2000)))
 PROCESSES = 4
 POLL = 60.0
 """Seconds within which a device finds what nobody told it of, as the many reconnect at once."""

@@ -37,9 +37,13 @@ logging.getLogger("asyncio").addFilter(
 TIMEOUT: Final = 2.0
 """Seconds that one request may take."""
 PING_SECONDS: Final = 4
-WAIT_SECONDS: Final = (0.05, 1.0)
-"""Between two tries to connect: the first comes soon, each next one later up to the last; all with
-jitter.
+WAIT_SECONDS: Final = 0.05
+"""Before the first try to connect again. Each next wait is twice as long, with jitter."""
+MOST_WAIT_SECONDS: Final = 1.0
+"""The longest wait after a refusal, which costs a server nothing."""
+MOST_SLOW_SECONDS: Final = 30.0
+"""The longest wait after tries that timed out: a server that thousands greet at once is slower with
+each who comes too early.
 """
 _CONNECT_SECONDS: Final = 3
 _CLOSE_SECONDS: Final = 1.0
@@ -91,13 +95,13 @@ class NatsConnection:
 
     async def run(self) -> None:
         """Keep a connection until cancelled."""
-        tries = 0
+        tries = slow = 0
         try:
             while True:
                 self._client, self._given_up, self._up = self._new_client(), asyncio.Event(), False
                 try:
                     await self._connect()
-                    tries, self.trouble = 0, ""
+                    tries, slow, self.trouble = 0, 0, ""
                     await self._until_lost()
                     log.warning("lost the connection to NATS")
                 except Exception as error:  # whatever it is, the device goes on without NATS
@@ -110,8 +114,11 @@ class NatsConnection:
                             extra=_reason(error),
                         )
                     tries, self.trouble = tries + 1, cause
+                    slow = slow + 1 if isinstance(error, TimeoutError) else 0
                 await self._close()
-                await anyio.sleep(_wait(tries))
+                await anyio.sleep(
+                    max(_wait(tries, MOST_WAIT_SECONDS), _wait(slow, MOST_SLOW_SECONDS))
+                )
         finally:
             with anyio.CancelScope(shield=True):
                 await self._close()
@@ -199,19 +206,19 @@ class NatsConnection:
         seconds: float = TIMEOUT,
     ) -> Msg:
         """One request, one answer. Raises Unreachable; Silent where nobody listens."""
-        given_up = self._given_up
-        if not self._client.is_connected:
+        client, given_up = self._client, self._given_up
+        if not client.is_connected:
             if self._up:  # closed, or still closing
                 given_up.set()
             raise Unreachable("there is no connection to NATS")
         try:
-            reply = await self._client.request(subject, payload, timeout=seconds, headers=headers)
+            reply = await client.request(subject, payload, timeout=seconds, headers=headers)
         except nats.errors.NoRespondersError:
             raise NoResponders(
                 f"nothing listens on {subject}: is JetStream on, and has it a leader?"
             ) from None
         except (TimeoutError, nats.errors.TimeoutError):
-            if not await self._alive():
+            if not await _alive(client):
                 given_up.set()
             raise Unreachable(f"no answer from NATS within {seconds:g} s") from None
         except (nats.errors.Error, OSError) as error:
@@ -221,16 +228,6 @@ class NatsConnection:
     def was_denied(self, subject: str) -> bool:
         """Return whether the server's last refusal for lack of permission was about `subject`."""
         return subject.lower() in self._denied
-
-    async def _alive(self) -> bool:
-        """Return whether the server itself answers: then only what was asked of it takes long, as a
-        new leader's election.
-        """
-        try:
-            await self._client.flush(timeout=_ALIVE_SECONDS)  # type: ignore[arg-type]  # any number will do
-        except (TimeoutError, nats.errors.Error, OSError):
-            return False
-        return True
 
     async def subscribe(self, subject: str, arrived: Callable[[Msg], Awaitable[None]]) -> Any:
         """A plain subscription; it goes with the connection. Raises Unreachable."""
@@ -246,10 +243,20 @@ class NatsConnection:
         return self._client.jetstream(timeout=seconds)
 
 
-def _wait(tries: int) -> float:
+async def _alive(client: ChannelClient) -> bool:
+    """Return whether the server itself answers: then only what was asked of it takes long, as a new
+    leader's election.
+    """
+    try:
+        await client.flush(timeout=_ALIVE_SECONDS)  # type: ignore[arg-type]  # any number will do
+    except (TimeoutError, nats.errors.Error, OSError):
+        return False
+    return True
+
+
+def _wait(tries: int, most: float) -> float:
     """Seconds before the next try to connect, after `tries` in a row that failed."""
-    first, most = WAIT_SECONDS
-    return min(most, first * 2.0 ** min(tries, 16)) * random.uniform(0.5, 1.0)  # noqa: S311  # jitter, no secret
+    return min(most, WAIT_SECONDS * 2.0 ** min(tries, 16)) * random.uniform(0.5, 1.0)  # noqa: S311  # jitter, no secret
 
 
 def _reason(error: Exception) -> dict[str, str]:

@@ -3,9 +3,12 @@ consumer is made.
 
 A device listens to two subjects that cost the server nothing at rest. On the bucket's own it hears
 of a write before that is stored, or though it is refused; in `desired-index` the stream itself says
-what it stored. Both are a reason to look, no more. A little more often than `poll` says, the newest
-of all the device's keys is read. Any difference, and any new connection, ends in reading every key
-by its name, and so in a new, complete Snapshot.
+what it stored. Both are a reason to look, no more. A little more often than `poll` says, and with
+each new connection, the newest of all the device's keys is read. Any difference ends in reading
+every key by its name, and so in a new, complete Snapshot. Where a new connection shows none, every
+key is read once all the same, some seconds later: a server that comes back meets all its devices at
+once, and one request of each is enough then. A read that fails is tried again soon, and waits for
+no `poll`.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import random
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping
 from typing import Any, Final
 
@@ -43,6 +47,10 @@ _AGAIN_SECONDS: Final = (0.005, 0.02, 0.1, 0.5)
 _READS: Final = 16
 _EACH: Final = 4
 """Looks between two that read one more key: a key that was purged leaves no trace in the newest."""
+_RETRY_SECONDS: Final = 0.5
+"""After a first read that failed; each next one in a row waits twice as long, up to `poll`."""
+SPREAD_SECONDS: Final = 30.0
+"""Within which every key is read after a new connection that shows nothing new."""
 
 
 class _Doubt(Exception):
@@ -51,13 +59,15 @@ class _Doubt(Exception):
 
 class _Heard:
     """What came since the last look: names to look at, and how often that was done; or None: look
-    at all.
+    at the newest.
     """
 
     def __init__(self, device: str) -> None:
         self._prefix = kv_subject(DESIRED, f"{device}.")
         self.queue: asyncio.Queue[tuple[str, int] | None] = asyncio.Queue()
         self.stale = False
+        self.whole = False
+        """whether every key is to be read, to compare it with what is known"""
         self.told = False
         """whether the stream says what it stored"""
 
@@ -71,6 +81,11 @@ class _Heard:
         if "Nats-Sequence" in (message.headers or {}):
             self.told = True
             self.queue.put_nowait((message.subject.rpartition(".")[2], len(_AGAIN_SECONDS)))
+
+    def read_whole(self) -> None:
+        """Read every key, now."""
+        self.whole = True
+        self.queue.put_nowait(None)
 
     def again(self, name: str, times: int) -> None:
         """Look at `name` once more, a little later, if that wasn't done often enough."""
@@ -101,19 +116,28 @@ class NatsControl(NatsLink):
         self._known = known
         self._looks = 0
         self._last: Entry | None = None
-        self.on_connect(self.refresh)
+        self._have: dict[str, Entry] | None = None
+        """every key that was there, by the deployment's name; None where that is in doubt"""
+        self.on_connect(self._follow_anew)
 
     def refresh(self) -> None:
         """Read all of desired state anew, now."""
+        self._have = None
+        self._follow_anew()
+
+    def _follow_anew(self) -> None:
+        """Listen on the connection of now, and look."""
         self._heard.stale = True
         self._heard.queue.put_nowait(None)
 
     async def desired(self) -> AsyncIterator[Event]:
         """Snapshots and updates, as `ControlPlane.desired` says."""
+        failed = 0
         while True:
             try:
                 async with contextlib.aclosing(self._follow()) as events:
                     async for event in events:
+                        failed = 0
                         yield event
             except _Doubt:
                 continue
@@ -123,7 +147,8 @@ class NatsControl(NatsLink):
                 yield Lost("Unreachable", str(error))
             except BucketMissing as error:
                 yield Lost("BucketMissing", str(error))
-            await self._next()
+            failed += 1
+            await self._next(self._pause(failed))
 
     async def look(self) -> None:
         """Return whether desired state can be read.
@@ -132,9 +157,16 @@ class NatsControl(NatsLink):
         """
         await self.access.newest(DESIRED, f"{self.device}.*")
 
-    async def _next(self) -> tuple[str, int] | None:
-        """What was heard of; None when it is time to look at all."""
-        with anyio.move_on_after(self._poll):
+    def _pause(self, failed: int) -> float:
+        """Seconds until the next try, after `failed` in a row. A new connection ends the wait."""
+        if not self.connected():
+            return self._poll
+        pause = _RETRY_SECONDS * 2.0 ** min(failed - 1, 16) * random.uniform(0.5, 1.5)  # noqa: S311  # jitter, no secret
+        return min(pause, self._poll)
+
+    async def _next(self, seconds: float) -> tuple[str, int] | None:
+        """What was heard of; None when it is time to look at the newest."""
+        with anyio.move_on_after(seconds):
             return await self._heard.queue.get()
         return None
 
@@ -146,13 +178,15 @@ class NatsControl(NatsLink):
             for subject, take in ((writes, heard.on_write), (news, heard.on_news)):
                 subscription = await self.subscribe(subject, take)
                 listening.push_async_callback(_quietly, subscription)
-            have = await self._read_all()
+            have = await self._known_or_read(heard)
             yield Snapshot(tuple(have.values()))
             self._tell_denied(writes)
             while True:
-                item = await self._next()
+                item = await self._next(self._poll)
                 if heard.stale:
                     raise _Doubt
+                if heard.whole:
+                    await self._compare(heard, have)
                 for entry in await self._found(item, have):
                     self._names.add(self._name(entry))
                     have[self._name(entry)] = entry
@@ -184,16 +218,35 @@ class NatsControl(NatsLink):
         """Compare the newest with what is known; now and then one more name to read. Raises
         _Doubt.
         """
-        there = [entry for entry in have.values() if entry.revision]
-        if await self._newest() != max(there, key=lambda entry: entry.revision, default=None):
-            raise _Doubt
+        if await self._newest() != _newest_of(have):
+            raise self._doubt()
         self._looks += 1
         turn, rest = divmod(self._looks, _EACH)
         return {sorted(have)[turn % len(have)]} if have and not rest else set()
 
-    async def _read_all(self) -> dict[str, Entry]:
-        """Every key that is there, by the deployment's name."""
+    def _doubt(self) -> _Doubt:
+        self._have = None
+        return _Doubt()
+
+    async def _known_or_read(self, heard: _Heard) -> dict[str, Entry]:
+        """Every key that is there: what is known where the newest is the same, else read."""
         newest = await self._newest()
+        if self._have is None or newest != _newest_of(self._have):
+            self._have = None
+            self._have = await self._read_all(newest)
+        else:
+            later = random.uniform(0, SPREAD_SECONDS)  # noqa: S311  # jitter, no secret
+            asyncio.get_running_loop().call_later(later, heard.read_whole)
+        return self._have
+
+    async def _compare(self, heard: _Heard, have: Mapping[str, Entry]) -> None:
+        """Read every key once. Raises _Doubt where that isn't what is known."""
+        heard.whole = False
+        if _there(await self._read_all(await self._newest())) != _there(have):
+            raise self._doubt()
+
+    async def _read_all(self, newest: Entry | None) -> dict[str, Entry]:
+        """Every key that is there, by the deployment's name."""
         names = {*self._known(), *self._names, *await self.access.names(), *self._names_of(newest)}
         have = {
             name: entry for name, entry in (await self._read(names)).items() if entry is not None
@@ -232,6 +285,14 @@ class NatsControl(NatsLink):
             if error is not None:
                 raise error
         return found
+
+
+def _there(have: Mapping[str, Entry]) -> dict[str, Entry]:
+    return {name: entry for name, entry in have.items() if entry.revision}
+
+
+def _newest_of(have: Mapping[str, Entry]) -> Entry | None:
+    return max(_there(have).values(), key=lambda entry: entry.revision, default=None)
 
 
 async def _quietly(subscription: Any) -> None:
