@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from scores.jetstream import kv_subject
+
 DESIRED: Final = "desired-state"
 ACTUAL: Final = "actual-state"
 INFO: Final = "device-info"
@@ -56,16 +58,6 @@ def heartbeat_key(device: str) -> str:
 def command_subject(device: str, verb: str) -> str:
     """Subject at which the device answers `verb`."""
     return f"device-commands.{device}.{verb}"
-
-
-def kv_subject(bucket: str, key: str) -> str:
-    """The subject on which JetStream stores `key` of `bucket`."""
-    return f"$KV.{bucket}.{key}"
-
-
-def kv_stream(bucket: str) -> str:
-    """The stream behind `bucket`."""
-    return f"KV_{bucket}"
 
 
 DEVICE_API: Final = "$JS.fleet.API"

@@ -14,7 +14,7 @@ import anyio
 
 from harmony_agent import app
 from harmony_agent.adapters.ledger.ledger import LedgerUnreadable, read_only
-from harmony_agent.adapters.nats.answers import Denied
+from harmony_agent.adapters.nats.api import Denied
 from harmony_agent.core.errors import ResourceError
 from harmony_agent.core.resources import Desired, Facts, OwnershipRecord
 from harmony_agent.engine.state.kind_instance import KindInstance

@@ -14,16 +14,15 @@ from typing import Final
 from harmony_fleet.authority.authority_store import FOLDER, Authority
 from harmony_fleet.context import ANEW, Context
 from harmony_fleet.errors import Unreachable
-from harmony_fleet.nats.connection import ApiError, Connection, NoResponders
+from harmony_fleet.nats.connection import Connection, NoResponders
 from harmony_fleet.storage import secret
-from scores.keys import DESIRED, device_reader, kv_stream
+from scores.jetstream import NO_CONSUMER, NO_STREAM, ApiError, kv_stream
+from scores.keys import DESIRED, device_reader
 
 _UPDATE: Final = "$SYS.REQ.CLAIMS.UPDATE"
 _SERVER_SECONDS: Final = 0.5
 """Of silence, after which no further server is taken to answer."""
 _LATER: Final = "see the server's log; harmony server push makes up for it"
-_NO_STREAM: Final = 10059
-_NO_CONSUMER: Final = 10014
 
 
 async def push(authority: Authority, context: Context) -> None:
@@ -81,7 +80,7 @@ async def drop_readers(connection: Connection) -> None:
         try:
             await connection.api(f"CONSUMER.DELETE.{kv_stream(DESIRED)}.{name}")
         except ApiError as error:
-            if error.code not in (_NO_STREAM, _NO_CONSUMER):
+            if error.code not in (NO_STREAM, NO_CONSUMER):
                 raise Unreachable(
                     "ReaderNotDropped", f"cannot drop the consumer {name}: {error}", _LATER
                 ) from None

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from scores.jetstream import API, kv_stream, kv_subject, object_stream
 from scores.keys import (
     ACTUAL,
     DESIRED,
@@ -26,8 +27,6 @@ from scores.keys import (
     device_reader,
     heartbeat_key,
     info_key,
-    kv_stream,
-    kv_subject,
     news_subject,
 )
 
@@ -60,7 +59,7 @@ def publish(objects: Sequence[str], me: str = _ME) -> list[str]:
         ),
         *(f"{DEVICE_API}.CONSUMER.INFO.{stream}.{device_reader(me)}" for stream in _INSPECTED),
         f"{DEVICE_API}.DIRECT.GET.{kv_stream(INDEX)}.{news_subject(me)}",
-        *(f"{DEVICE_API}.STREAM.MSG.GET.OBJ_{bucket}" for bucket in objects),
+        *(f"{DEVICE_API}.STREAM.MSG.GET.{object_stream(bucket)}" for bucket in objects),
     ]
 
 
@@ -87,7 +86,6 @@ def device_role(objects: Sequence[str]) -> dict[str, Any]:
     }
 
 
-_API: Final = "$JS.API"
 _ASKED: Final = {
     "DIRECT.GET.*.>": "Singleton",
     "CONSUMER.INFO.*.*": "Singleton",
@@ -104,7 +102,7 @@ def fleet_exports() -> list[dict[str, Any]]:
     """Exports of the fleet's account for the devices' account."""
     return [
         *(_service(kv_subject(bucket, ">"), "Singleton") for bucket in DEVICE_WRITES),
-        *(_service(f"{_API}.{call}", form) for call, form in _ASKED.items()),
+        *(_service(f"{API}.{call}", form) for call, form in _ASKED.items()),
         *({"name": name, "subject": subject, "type": "stream"} for name, subject in _TOLD.items()),
     ]
 
@@ -118,7 +116,7 @@ def device_imports(fleet: str) -> list[dict[str, Any]]:
             _import(kv_subject(bucket, ">"), kv_subject(bucket, ">"), fleet)
             for bucket in DEVICE_WRITES
         ),
-        *(_import(f"{_API}.{call}", f"{DEVICE_API}.{call}", fleet) for call in _ASKED),
+        *(_import(f"{API}.{call}", f"{DEVICE_API}.{call}", fleet) for call in _ASKED),
     ]
     told = (
         {"name": name, "subject": subject, "account": fleet, "type": "stream"}

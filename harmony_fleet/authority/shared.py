@@ -26,12 +26,13 @@ from harmony_fleet.nats.consumer import Entry
 from harmony_fleet.nats.kv import Store
 from scores.base import Model
 from scores.canonical import NotCanonical, canonical, read
+from scores.jetstream import object_stream
 from scores.keys import FLEET
 from scores.manifest import MAX_MANIFEST, InvalidManifest, validate
 from scores.names import DeviceName
 
 _LOOKUP: Final = "$SYS.REQ.ACCOUNT.{}.CLAIMS.LOOKUP"
-_OBJECTS: Final = ".STREAM.MSG.GET.OBJ_"
+_OBJECTS: Final = f".STREAM.MSG.GET.{object_stream('')}"
 _TRIES: Final = 5
 
 

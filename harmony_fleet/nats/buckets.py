@@ -13,7 +13,8 @@ from typing import Any, Final
 
 from harmony_fleet.errors import Unreachable
 from harmony_fleet.nats.bounded import gather_bounded
-from harmony_fleet.nats.connection import ApiError, Connection, NoResponders
+from harmony_fleet.nats.connection import Connection, NoResponders
+from scores.jetstream import NO_ROOM, NO_STREAM, STREAM_EXISTS, ApiError, kv_stream, kv_subject
 from scores.keys import (
     ACTUAL,
     BUCKETS,
@@ -25,18 +26,11 @@ from scores.keys import (
     DeploymentKey,
     heartbeat_key,
     info_key,
-    kv_stream,
-    kv_subject,
     news_source,
     news_subject,
     parse_deployment_key,
 )
 
-EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
-WRONG_SEQUENCE: Final = (10071, 10164)
-NO_MESSAGE, NO_STREAM, STREAM_EXISTS = 10037, 10059, 10058
-_NO_ROOM: Final = (10047, 10005, 10023)
-"""The server, or each that could hold the stream, has less than the stream would be promised."""
 _VALUE_BYTES: Final = {INFO: 64 * 1024, HEARTBEAT: 1024}
 """Of a message with its headers; the server's own bound where a bucket isn't named."""
 _SHARE: Final = 3
@@ -107,7 +101,7 @@ async def _bounded(
         try:
             await connection.api(f"STREAM.{verb}.{name}", {**wanted, "max_bytes": _SHARE * room})
         except ApiError as error:
-            if error.code not in _NO_ROOM or room == _ROOMS[-1]:
+            if error.code not in NO_ROOM or room == _ROOMS[-1]:
                 raise
         else:
             if used < room:

@@ -24,6 +24,7 @@ from nats.aio.subscription import Subscription
 from harmony_fleet.context import Context
 from harmony_fleet.errors import HarmonyError, InvalidInput, Unreachable
 from harmony_fleet.nats.channel import ChannelClient, NotEncrypted
+from scores.jetstream import API, answered
 
 # What the library would log is told by our own errors.
 logging.getLogger("nats").addHandler(logging.NullHandler())
@@ -40,14 +41,6 @@ _PARTS: Final = 4
 
 class NoResponders(Exception):
     """Nobody listens on the subject."""
-
-
-class ApiError(Exception):
-    """JetStream's own refusal, by its `code`."""
-
-    def __init__(self, code: int, description: str) -> None:
-        super().__init__(description)
-        self.code = code
 
 
 class Inbox:
@@ -252,18 +245,13 @@ class Connection:
         """One call of JetStream's JSON API. Raises ApiError, Unreachable."""
         payload = json.dumps(request).encode() if request is not None else b""
         try:
-            answer = json.loads(await self.request(f"$JS.API.{verb}", payload))
+            return answered(await self.request(f"{API}.{verb}", payload))
         except NoResponders:
             raise Unreachable(
                 "NoJetStream",
                 f"cannot use JetStream at {self._context.place()}: nothing answers",
                 "enable jetstream in the server, or check the account's permissions",
             ) from None
-        if "error" in answer:
-            raise ApiError(
-                answer["error"].get("err_code", 0), answer["error"].get("description", "")
-            )
-        return dict(answer)
 
     async def inbox(self) -> Inbox:
         """A new subject that only we listen on."""

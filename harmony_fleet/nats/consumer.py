@@ -7,16 +7,15 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any, Final
 
 from harmony_fleet.nats.connection import Connection, Inbox
-from scores.keys import kv_stream, kv_subject
+from scores.jetstream import API, delivered, kv_stream, kv_subject
 
 _BATCH: Final = 1000
 _BATCH_BYTES: Final = 8 * 1024 * 1024
 PULL_SECONDS: Final = 2.0
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +46,7 @@ class Consumer:
         self._nats = connection
         self._inbox = inbox
         self._bucket = bucket
-        self._next = f"$JS.API.CONSUMER.MSG.NEXT.{kv_stream(bucket)}.{info['name']}"
+        self._next = f"{API}.CONSUMER.MSG.NEXT.{kv_stream(bucket)}.{info['name']}"
         self.pending = int(info["num_pending"])
         self.ended: str | None = ""
 
@@ -70,24 +69,11 @@ class Consumer:
                 self.ended = None
                 return
             headers = message.headers or {}
-            if not message.reply.startswith("$JS.ACK."):
+            found = delivered(message.subject, message.reply, headers, message.data)
+            if found is None:
                 self.ended = headers.get("Status", "")
                 return
-            revision, created, pending = _place(message.reply)
-            absent = "KV-Operation" in headers or "Nats-Marker-Reason" in headers
-            value = None if absent else bytes(message.data)
-            yield (
-                Entry(self._bucket, message.subject.removeprefix(prefix), value, revision, created),
-                pending,
-            )
+            one, pending = found
+            key = one.subject.removeprefix(prefix)
+            yield Entry(self._bucket, key, one.value, one.sequence, one.created), pending
         self.ended = "408"
-
-
-def _place(reply: str) -> tuple[int, datetime, int]:
-    """Revision, time and the count of entries behind it, from a reply subject of either form.
-
-    ``$JS.ACK[.<domain>.<account>].<stream>.<consumer>.<tries>.<revision>.<n>.<nanoseconds>.<pending>…``
-    """
-    tokens = reply.split(".")
-    fields = tokens[5:] if len(tokens) == 9 else tokens[7:]
-    return int(fields[0]), _EPOCH + timedelta(microseconds=int(fields[2]) // 1000), int(fields[3])

@@ -10,9 +10,7 @@ manifests or statuses.
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
-import json
 import re
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
@@ -23,16 +21,27 @@ from typing import Final
 from harmony_fleet.context import Context
 from harmony_fleet.errors import Conflict, InvalidInput, Unreachable
 from harmony_fleet.nats import buckets
-from harmony_fleet.nats.buckets import EXPECTED, NO_MESSAGE, NO_STREAM, WRONG_SEQUENCE
 from harmony_fleet.nats.connection import (
     CONNECT_SECONDS,
     REQUEST_SECONDS,
-    ApiError,
     Connection,
     NoResponders,
 )
 from harmony_fleet.nats.consumer import PULL_SECONDS, Consumer, Entry
-from scores.keys import BUCKETS, kv_stream, kv_subject
+from scores.jetstream import (
+    API,
+    NO_MESSAGE,
+    NO_STREAM,
+    WRONG_SEQUENCE,
+    ApiError,
+    answered,
+    expecting,
+    kv_stream,
+    kv_subject,
+    purging,
+    stored,
+)
+from scores.keys import BUCKETS
 from scores.names import parse_time
 
 _HEADROOM: Final = 512
@@ -75,30 +84,24 @@ class Store:
         """
         request = {"last_by_subj": kv_subject(bucket, _checked(key))}
         try:
-            message = (await self._nats.api(f"STREAM.MSG.GET.{kv_stream(bucket)}", request))[
-                "message"
-            ]
+            answer = await self._nats.api(f"STREAM.MSG.GET.{kv_stream(bucket)}", request)
         except ApiError as error:
             if error.code in (NO_MESSAGE, NO_STREAM):
                 return Entry(bucket, key, None, 0, None)
             raise _cannot_read(bucket, error) from None
-        data: bytes | None = base64.b64decode(message.get("data", ""))
-        headers = base64.b64decode(message.get("hdrs", ""))
-        if b"KV-Operation:" in headers or b"Nats-Marker-Reason:" in headers:
-            data = None
-        return Entry(bucket, key, data, int(message["seq"]), parse_time(message["time"]))
+        found = stored(answer["message"])
+        return Entry(bucket, key, found.value, found.sequence, found.created)
 
     async def put(self, bucket: str, key: str, value: bytes, revision: int) -> int:
         """Write where `revision` is still the newest (0: the key must not exist); the new revision.
 
         Raises Conflict where somebody else wrote.
         """
-        return await self._write(bucket, key, value, {EXPECTED: str(revision)})
+        return await self._write(bucket, key, value, expecting(revision))
 
     async def purge(self, bucket: str, key: str, revision: int) -> int:
         """Remove the key with its history, where `revision` is still the newest."""
-        marker = {"KV-Operation": "PURGE", "Nats-Rollup": "sub", EXPECTED: str(revision)}
-        return await self._write(bucket, key, b"", marker)
+        return await self._write(bucket, key, b"", purging(revision))
 
     async def _write(self, bucket: str, key: str, value: bytes, headers: dict[str, str]) -> int:
         limit = self._nats.max_payload - _HEADROOM
@@ -109,27 +112,24 @@ class Store:
                 "move large content to an object store (File.object), or raise max_payload in the server",
             )
         try:
-            answer = json.loads(
-                await self._nats.request(kv_subject(bucket, _checked(key)), value, headers)
-            )
+            subject = kv_subject(bucket, _checked(key))
+            return int(answered(await self._nats.request(subject, value, headers))["seq"])
         except NoResponders:
             raise Unreachable(
                 "BucketMissing",
                 f"cannot write {key}: the bucket {bucket} is missing",
                 "apply makes the buckets",
             ) from None
-        if "error" not in answer:
-            return int(answer["seq"])
-        if answer["error"].get("err_code") in WRONG_SEQUENCE:
-            raise Conflict(
-                "Conflict",
-                f"cannot write {key}: somebody else wrote it meanwhile",
-                "look at it with get, then try again",
-            )
-        why = answer["error"].get("description", "")
-        raise Unreachable(
-            "WriteFailed", f"cannot write {key} of {bucket}: {why}", "see the server's log"
-        )
+        except ApiError as error:
+            if error.code in WRONG_SEQUENCE:
+                raise Conflict(
+                    "Conflict",
+                    f"cannot write {key}: somebody else wrote it meanwhile",
+                    "look at it with get, then try again",
+                ) from None
+            raise Unreachable(
+                "WriteFailed", f"cannot write {key} of {bucket}: {error}", "see the server's log"
+            ) from None
 
     async def entries(self, bucket: str, filters: Sequence[str] = (">",)) -> dict[str, Entry]:
         """Every key that is there, complete and sorted; empty where the bucket is missing.
@@ -221,7 +221,7 @@ class Store:
         finally:
             await inbox.close()
             with contextlib.suppress(Unreachable):
-                await self._nats.publish(f"$JS.API.CONSUMER.DELETE.{stream}.{info['name']}", b"")
+                await self._nats.publish(f"{API}.CONSUMER.DELETE.{stream}.{info['name']}", b"")
 
     async def now(self) -> datetime:
         """The server's time, asked once and then carried on by this process's monotonic clock."""

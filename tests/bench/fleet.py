@@ -30,7 +30,8 @@ from harmony_fleet.nats.kv import Store
 from harmony_fleet.observe import view as fleet_view
 from harmony_fleet.observe.view import WATCHED, FleetView, keep
 from harmony_fleet.roster.file import RosterFile
-from scores.keys import ACTUAL, kv_subject
+from scores.jetstream import kv_subject
+from scores.keys import ACTUAL
 from tests.integration.simfleet import SimFleet
 from tests.natsserver import NatsServer
 

@@ -23,7 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scores.keys import DESIRED, kv_subject
+from scores.jetstream import kv_subject
+from scores.keys import DESIRED
 from scores.manifest import WireManifest, decode
 from tests.device.control import Control
 from tests.device.lab import Lab

@@ -21,7 +21,8 @@ from nats.aio.msg import Msg
 
 from scores import Container, SystemdUnit, SystemUpgrade
 from scores.base import Score
-from scores.keys import ACTUAL, DESIRED, HEARTBEAT, INFO, heartbeat_key, info_key, kv_subject
+from scores.jetstream import kv_subject
+from scores.keys import ACTUAL, DESIRED, HEARTBEAT, INFO, heartbeat_key, info_key
 from scores.manifest import InvalidManifest, WireManifest, decode, wire_digest
 from scores.status import (
     Capabilities,

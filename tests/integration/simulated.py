@@ -12,16 +12,8 @@ from typing import Any
 from nats.aio.client import Client
 
 from scores.canonical import canonical
-from scores.keys import (
-    ACTUAL,
-    DESIRED,
-    HEARTBEAT,
-    HISTORY,
-    INFO,
-    heartbeat_key,
-    info_key,
-    kv_subject,
-)
+from scores.jetstream import kv_subject
+from scores.keys import ACTUAL, DESIRED, HEARTBEAT, HISTORY, INFO, heartbeat_key, info_key
 from scores.manifest import WireManifest, decode, wire_digest
 from scores.status import (
     Capabilities,

@@ -13,7 +13,8 @@ from nats.errors import Error
 
 from harmony_fleet.authority.authority_store import Authority
 from scores.bundle import decode
-from scores.keys import DESIRED, DEVICE_API, FLEET, device_inbox, info_key, kv_stream, kv_subject
+from scores.jetstream import kv_stream, kv_subject
+from scores.keys import DESIRED, DEVICE_API, FLEET, device_inbox, info_key
 from tests.integration.operator import Operator
 from tests.natsauthority import GuardedServer
 

@@ -18,15 +18,8 @@ from harmony_agent.core.errors import Transient
 from harmony_fleet.authority import live, permissions
 from scores.bundle import Bundle, InvalidBundle, decode
 from scores.canonical import canonical
-from scores.keys import (
-    ACTUAL,
-    BUCKETS,
-    DESIRED,
-    DEVICE_WRITES,
-    HISTORY,
-    command_subject,
-    kv_stream,
-)
+from scores.jetstream import kv_stream
+from scores.keys import ACTUAL, BUCKETS, DESIRED, DEVICE_WRITES, HISTORY, command_subject
 from tests.integration.agent import Agent, Plane, converged, eventually, manifest, said
 from tests.integration.operator import Operator
 from tests.natsauthority import OBJECTS, GuardedCluster, GuardedServer

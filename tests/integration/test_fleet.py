@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from scores import Manifest
-from scores.keys import ACTUAL, DESIRED, INFO, kv_subject
+from scores.jetstream import kv_subject
+from scores.keys import ACTUAL, DESIRED, INFO
 from scores.manifest import WireManifest, decode
 from tests.integration.operator import Operator, Ran
 from tests.integration.simfleet import SimFleet, resource

@@ -17,7 +17,8 @@ import pytest
 from harmony_fleet.context import Context
 from harmony_fleet.nats.kv import Store
 from harmony_fleet.roster.file import RosterFile
-from scores.keys import ACTUAL, DESIRED, TASK_RUNS, kv_subject
+from scores.jetstream import kv_subject
+from scores.keys import ACTUAL, DESIRED, TASK_RUNS
 from tests.integration.killed import Killer
 from tests.integration.operator import Operator
 from tests.integration.simfleet import SimFleet

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from harmony_fleet.context import Context
 from harmony_fleet.nats.kv import Store
 from harmony_fleet.output.render import Output
-from scores.keys import ACTUAL, DESIRED, HEARTBEAT, INFO, kv_subject
+from scores.jetstream import kv_subject
+from scores.keys import ACTUAL, DESIRED, HEARTBEAT, INFO
 from tests.integration.operator import Operator, Ran, a_file
 from tests.integration.simfleet import SimFleet
 from tests.natsserver import NatsServer

@@ -19,7 +19,8 @@ from pathlib import Path
 import pytest
 
 from harmony_fleet.nats.kv import Store
-from scores.keys import DESIRED, kv_stream
+from scores.jetstream import kv_stream
+from scores.keys import DESIRED
 from tests.integration.test_enroll import Command
 from tests.natsauthority import GuardedServer
 from tests.scale import scaled

@@ -26,6 +26,7 @@ from nats.js import JetStreamContext
 from harmony_fleet.nats import buckets
 from harmony_fleet.nats.connection import Connection
 from harmony_fleet.nats.kv import Store
+from scores.jetstream import kv_stream, kv_subject
 from scores.keys import (
     ACTUAL,
     BUCKETS,
@@ -40,8 +41,6 @@ from scores.keys import (
     command_subject,
     device_inbox,
     device_reader,
-    kv_stream,
-    kv_subject,
     news_subject,
 )
 from tests.natsauthority import OBJECTS, GuardedServer

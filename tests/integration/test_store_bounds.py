@@ -15,7 +15,8 @@ from harmony_fleet.nats import buckets
 from harmony_fleet.nats.connection import Connection
 from harmony_fleet.nats.kv import Store
 from scores.bundle import decode
-from scores.keys import ACTUAL, DESIRED, HEARTBEAT, INFO, TASK_RUNS, kv_stream, kv_subject
+from scores.jetstream import kv_stream, kv_subject
+from scores.keys import ACTUAL, DESIRED, HEARTBEAT, INFO, TASK_RUNS
 from tests.integration.test_enroll import Command
 from tests.integration.test_permissions import Attacker, as_device
 from tests.natsauthority import GuardedServer

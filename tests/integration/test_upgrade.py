@@ -17,7 +17,8 @@ import pytest
 from harmony_fleet.context import Context
 from harmony_fleet.nats.kv import Store
 from harmony_fleet.rollout.runs.store import cancel_run
-from scores.keys import DESIRED, kv_subject
+from scores.jetstream import kv_subject
+from scores.keys import DESIRED
 from tests.integration.operator import Operator, Ran
 from tests.integration.simfleet import SimFleet
 from tests.natsserver import NatsServer

@@ -1,19 +1,19 @@
-"""JetStream's API as a device asks it: its JSON calls, and what they refuse. Knows of no bucket's
-meaning.
-"""
+"""JetStream's API as a device asks it: its calls, and what they refuse. Knows of no bucket's meaning."""
 
 from __future__ import annotations
 
 import json
-from typing import Any, Final
+from typing import Any
 
 from nats.aio.msg import Msg
 
-from harmony_agent.adapters.nats.answers import ApiError, Denied, NoResponders
-from harmony_agent.adapters.nats.connection import TIMEOUT, NatsConnection
+from harmony_agent.adapters.nats.connection import TIMEOUT, NatsConnection, NoResponders
 from harmony_agent.topology.control_plane import BucketMissing, Unreachable
+from scores.jetstream import NO_STREAM, ApiError, answered
 
-_STREAM_NOT_FOUND: Final = 10059
+
+class Denied(Unreachable):
+    """The server doesn't let these credentials ask that."""
 
 
 class Api:
@@ -26,13 +26,12 @@ class Api:
     async def call(self, call: str, body: Any, seconds: float = TIMEOUT) -> dict[str, Any]:
         """Ask by JSON. Raises ApiError, BucketMissing, Unreachable (of it Denied and Silent)."""
         payload = json.dumps(body).encode() if body is not None else b""
-        answer: dict[str, Any] = json.loads((await self.ask(call, payload, seconds)).data)
-        if "error" in answer:
-            code = int(answer["error"].get("err_code", 0))
-            if code == _STREAM_NOT_FOUND:
-                raise BucketMissing("the bucket isn't there")
-            raise ApiError(code, str(answer["error"].get("description", "")))
-        return answer
+        try:
+            return answered((await self.ask(call, payload, seconds)).data)
+        except ApiError as error:
+            if error.code == NO_STREAM:
+                raise BucketMissing("the bucket isn't there") from None
+            raise
 
     async def ask(self, call: str, payload: bytes = b"", seconds: float = TIMEOUT) -> Msg:
         """Ask, and take the answer as it is. Raises Unreachable.

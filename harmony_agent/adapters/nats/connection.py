@@ -21,7 +21,6 @@ import nats.errors
 from nats.aio.msg import Msg
 from nats.js import JetStreamContext
 
-from harmony_agent.adapters.nats.answers import NoResponders
 from harmony_agent.adapters.nats.channel import ChannelClient, NotEncrypted
 from harmony_agent.adapters.nats.shutdown import close
 from harmony_agent.topology.control_plane import Unreachable
@@ -49,6 +48,10 @@ _CONNECT_SECONDS: Final = 3
 _CLOSE_SECONDS: Final = 1.0
 _LOOK_SECONDS: Final = 5.0
 _ALIVE_SECONDS: Final = 0.5
+
+
+class NoResponders(Unreachable):
+    """Nobody listens: a bucket that isn't there, or that is between two leaders."""
 
 
 class NatsConnection:

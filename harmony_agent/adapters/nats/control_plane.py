@@ -23,7 +23,7 @@ from typing import Any, Final
 import anyio
 from nats.aio.msg import Msg
 
-from harmony_agent.adapters.nats.answers import ApiError, Denied
+from harmony_agent.adapters.nats.api import Denied
 from harmony_agent.adapters.nats.link import NatsLink
 from harmony_agent.topology.control_plane import (
     BucketMissing,
@@ -34,7 +34,8 @@ from harmony_agent.topology.control_plane import (
     Unreachable,
     Update,
 )
-from scores.keys import DESIRED, kv_subject, news_subject
+from scores.jetstream import ApiError, is_stored, kv_subject
+from scores.keys import DESIRED, news_subject
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +79,7 @@ class _Heard:
 
     async def on_news(self, message: Msg) -> None:
         """The stream has stored it, so no second look is needed."""
-        if "Nats-Sequence" in (message.headers or {}):
+        if is_stored(message.headers):
             self.told = True
             self.queue.put_nowait((message.subject.rpartition(".")[2], len(_AGAIN_SECONDS)))
 

@@ -21,11 +21,23 @@ from typing import Any, Final
 
 import anyio
 
-from harmony_agent.adapters.nats.answers import ApiError, Denied, NoResponders, is_marker, stored
-from harmony_agent.adapters.nats.api import Api
-from harmony_agent.adapters.nats.connection import NatsConnection
+from harmony_agent.adapters.nats.api import Api, Denied
+from harmony_agent.adapters.nats.connection import NatsConnection, NoResponders
 from harmony_agent.core.errors import Terminal, Transient
 from harmony_agent.topology.control_plane import BucketMissing, Entry, Unreachable
+from scores.jetstream import (
+    NO_CONSUMER,
+    NO_MESSAGE,
+    ApiError,
+    Stored,
+    direct,
+    kv_stream,
+    kv_subject,
+    object_chunks,
+    object_meta,
+    object_stream,
+    stored,
+)
 from scores.keys import (
     DESIRED,
     DEVICE_API,
@@ -33,8 +45,6 @@ from scores.keys import (
     INDEX,
     INDEX_LEVELS,
     device_reader,
-    kv_stream,
-    kv_subject,
     name_hash,
     news_branch,
     news_subject,
@@ -42,8 +52,6 @@ from scores.keys import (
 
 log = logging.getLogger(__name__)
 
-_NO_CONSUMER: Final = 10014
-_NO_MESSAGE: Final = 10037
 _AGAIN_SECONDS: Final = (0.0, 0.1, 0.3)
 """A read may be answered by a server that is a little behind."""
 _READS: Final = 16
@@ -151,13 +159,11 @@ class DeviceAccess:
         except NoResponders:
             await self._exists(stream)
             raise
-        headers = {str(name): value for name, value in (message.headers or {}).items()}
-        if "Nats-Sequence" not in headers:
-            if headers.get("Status") == "404":
-                return None
-            raise Unreachable(f"NATS refused to read {stream}")
-        data = None if is_marker(headers) else bytes(message.data)
-        return Entry(headers["Nats-Subject"], data, int(headers["Nats-Sequence"]))
+        try:
+            found = direct(message.headers or {}, message.data)
+        except ApiError:
+            raise Unreachable(f"NATS refused to read {stream}") from None
+        return Entry(found.subject, found.value, found.sequence) if found else None
 
     async def _exists(self, stream: str) -> None:
         """Raises BucketMissing, Unreachable. There is no such consumer: only the refusals
@@ -166,7 +172,7 @@ class DeviceAccess:
         try:
             await self.api.call(f"CONSUMER.INFO.{stream}.{device_reader(self._device)}", None)
         except ApiError as error:
-            if error.code != _NO_CONSUMER:
+            if error.code != NO_CONSUMER:
                 raise Unreachable(f"NATS refused to look at {stream}: {error}") from error
 
     # -- another bucket of the same name
@@ -205,8 +211,8 @@ class DeviceAccess:
         `limit`.
         """
         try:
-            meta = await self._object(bucket, {"last_by_subj": f"$O.{bucket}.M.{_encoded(name)}"})
-            info = json.loads(meta.data or b"{}") if meta else {}
+            meta = await self._object(bucket, {"last_by_subj": object_meta(bucket, name)})
+            info = json.loads(meta.value or b"{}") if meta else {}
             if not info or info.get("deleted"):
                 raise Transient(
                     "ObjectMissing",
@@ -230,7 +236,7 @@ class DeviceAccess:
                 phase="Blocked",
             ) from None
         except (Unreachable, ApiError) as error:
-            if self._connection.was_denied(f"OBJ_{bucket}"):
+            if self._connection.was_denied(object_stream(bucket)):
                 raise Transient(
                     "ObjectDenied",
                     f"cannot read object {name}: this fleet's devices may not read {bucket}; "
@@ -244,19 +250,21 @@ class DeviceAccess:
 
     async def _chunk(self, bucket: str, nuid: str, first: int) -> tuple[bytes, int]:
         """The first one from sequence `first` on, and the sequence behind it."""
-        chunk = await self._object(bucket, {"seq": first, "next_by_subj": f"$O.{bucket}.C.{nuid}"})
-        if chunk is None or not chunk.data:
+        chunk = await self._object(
+            bucket, {"seq": first, "next_by_subj": object_chunks(bucket, nuid)}
+        )
+        if chunk is None or not chunk.value:
             raise Unreachable("a part of it is missing: somebody writes it anew")
-        return chunk.data, chunk.revision + 1
+        return chunk.value, chunk.sequence + 1
 
-    async def _object(self, bucket: str, request: dict[str, Any]) -> Entry | None:
+    async def _object(self, bucket: str, request: dict[str, Any]) -> Stored | None:
         try:
-            answer = await self.api.call(f"STREAM.MSG.GET.OBJ_{bucket}", request)
+            answer = await self.api.call(f"STREAM.MSG.GET.{object_stream(bucket)}", request)
         except ApiError as error:
-            if error.code == _NO_MESSAGE:
+            if error.code == NO_MESSAGE:
                 return None
             raise
-        return stored("", answer["message"])
+        return stored(answer["message"])
 
 
 async def _all(work: Iterable[Awaitable[None]]) -> None:
@@ -264,7 +272,3 @@ async def _all(work: Iterable[Awaitable[None]]) -> None:
     for error in await asyncio.gather(*work, return_exceptions=True):
         if error is not None:
             raise error
-
-
-def _encoded(name: str) -> str:
-    return base64.urlsafe_b64encode(name.encode()).decode()

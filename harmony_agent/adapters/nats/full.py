@@ -6,25 +6,22 @@ Every read goes to the stream's leader, and needs nothing of how the bucket was 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Final
 
-from harmony_agent.adapters.nats.answers import ApiError, stored
 from harmony_agent.adapters.nats.api import Api
 from harmony_agent.adapters.nats.connection import TIMEOUT, NatsConnection
 from harmony_agent.adapters.nats.objects import fetch
 from harmony_agent.topology.control_plane import Entry, Unreachable
-from scores.keys import DESIRED, kv_stream, kv_subject
-
-_NO_MESSAGE: Final = 10037
+from scores.jetstream import API, NO_MESSAGE, ApiError, kv_stream, kv_subject, stored
+from scores.keys import DESIRED
 
 
 class FullAccess:
-    """`access.Access` by `$JS.API` as it is."""
+    """`access.Access` by JetStream's own API."""
 
     def __init__(self, connection: NatsConnection, device: str) -> None:
         self._connection = connection
         self._device = device
-        self.api = Api(connection, "$JS.API")
+        self.api = Api(connection, API)
 
     async def get(self, bucket: str, key: str) -> Entry | None:
         """The newest value of `key`, which may hold wildcards."""
@@ -32,10 +29,13 @@ class FullAccess:
             request = {"last_by_subj": kv_subject(bucket, key)}
             answer = await self.api.call(f"STREAM.MSG.GET.{kv_stream(bucket)}", request)
         except ApiError as error:
-            if error.code == _NO_MESSAGE:
+            if error.code == NO_MESSAGE:
                 return None
             raise Unreachable(f"NATS refused to read {bucket}: {error}") from error
-        return stored(kv_subject(bucket, ""), answer["message"])
+        found = stored(answer["message"])
+        return Entry(
+            found.subject.removeprefix(kv_subject(bucket, "")), found.value, found.sequence
+        )
 
     async def newest(self, bucket: str, keys: str) -> Entry | None:
         """What was written last of all that match."""

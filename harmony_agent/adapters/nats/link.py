@@ -7,23 +7,19 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
 
 import nats.errors
 from nats.aio.msg import Msg
 
 from harmony_agent.adapters.nats.access import Access
-from harmony_agent.adapters.nats.answers import NoResponders
-from harmony_agent.adapters.nats.connection import NatsConnection
+from harmony_agent.adapters.nats.connection import NatsConnection, NoResponders
 from harmony_agent.adapters.nats.device_access import DeviceAccess, is_device
 from harmony_agent.adapters.nats.full import FullAccess
 from harmony_agent.core.errors import Transient
 from harmony_agent.topology.control_plane import Conflict, Entry, Unreachable
-from scores.keys import COMMANDS, command_subject, device_inbox, kv_subject
-
-_WRONG_SEQUENCE: Final = (10071, 10164)
+from scores.jetstream import WRONG_SEQUENCE, ApiError, answered, expecting, kv_subject
+from scores.keys import COMMANDS, command_subject, device_inbox
 
 
 class NatsLink(NatsConnection):
@@ -71,20 +67,16 @@ class NatsLink(NatsConnection):
 
     async def put(self, bucket: str, key: str, data: bytes, revision: int | None) -> int:
         """One publish, acknowledged by the stream."""
-        headers = (
-            None if revision is None else {"Nats-Expected-Last-Subject-Sequence": str(revision)}
-        )
+        headers = None if revision is None else expecting(revision)
         try:
-            answer = json.loads((await self.ask(kv_subject(bucket, key), data, headers)).data)
+            answer = answered((await self.ask(kv_subject(bucket, key), data, headers)).data)
         except NoResponders:
             await self.bucket_created_at(bucket)  # raises BucketMissing where that is why
             raise
-        if "error" in answer:
-            if int(answer["error"].get("err_code", 0)) in _WRONG_SEQUENCE:
-                raise Conflict(f"{bucket} {key} was written by somebody else")
-            raise Unreachable(
-                f"NATS refused to write {bucket}: {answer['error'].get('description', '')}"
-            )
+        except ApiError as error:
+            if error.code in WRONG_SEQUENCE:
+                raise Conflict(f"{bucket} {key} was written by somebody else") from None
+            raise Unreachable(f"NATS refused to write {bucket}: {error}") from None
         self.access.written(bucket, key, int(answer["seq"]))
         return int(answer["seq"])
 

@@ -12,6 +12,7 @@ from nats.js import JetStreamContext
 from nats.js.errors import NotFoundError, ObjectNotFoundError
 
 from harmony_agent.core.errors import Terminal, Transient
+from scores.jetstream import object_chunks
 
 _CHUNK_SECONDS: Final = 10.0
 
@@ -34,7 +35,9 @@ async def fetch(
             raise Terminal("ObjectTooLarge", text)
         if not info.size:
             return
-        chunks = await stream.subscribe(f"$O.{bucket}.C.{info.nuid}", ordered_consumer=True)
+        chunks = await stream.subscribe(
+            object_chunks(bucket, str(info.nuid)), ordered_consumer=True
+        )
         try:
             left = info.size
             while left > 0:

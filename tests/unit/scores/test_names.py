@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from scores import keys
+from scores import jetstream, keys
 from scores.names import (
     DeviceName,
     Digest,
@@ -168,6 +168,6 @@ def test_the_wires_own_names() -> None:
     assert keys.info_key("pi-01") == "info.pi-01"
     assert keys.heartbeat_key("pi-01") == "heartbeat.pi-01"
     assert keys.command_subject("pi-01", "logs") == "device-commands.pi-01.logs"
-    assert keys.kv_subject("desired-state", "pi-01.web") == "$KV.desired-state.pi-01.web"
-    assert keys.kv_stream("actual-state") == "KV_actual-state"
+    assert jetstream.kv_subject("desired-state", "pi-01.web") == "$KV.desired-state.pi-01.web"
+    assert jetstream.kv_stream("actual-state") == "KV_actual-state"
     assert keys.COMMANDS == ("ping", "resync", "logs")
