@@ -48,7 +48,10 @@ class Kind(NamedTuple):
 
 
 UPDATER: Final = (("harmony_updater", "*.py"), ("harmony_updater", "*.conf"))
-AGENT: Final = (("scores", "*.py"), ("harmony_agent", "*.py"), ("harmony_updater", "__init__.py"))
+AGENT: Final = (
+    *((package, "*.py") for package in ("scores", "harmony_nats", "harmony_agent")),
+    ("harmony_updater", "__init__.py"),
+)
 PACKAGES: Final = {
     # The agent imports the updater's protocol and nothing else of it.
     "harmony-agent": Kind(

@@ -1,4 +1,4 @@
-"""One connection to NATS: log in, ask, subscribe. It and its `channel` alone import nats; its
+"""One connection to NATS: log in, ask, subscribe. It and `tolerant` alone import nats; its
 errors stop here.
 """
 
@@ -23,7 +23,8 @@ from nats.aio.subscription import Subscription
 
 from harmony_fleet.context import Context
 from harmony_fleet.errors import HarmonyError, InvalidInput, Unreachable
-from harmony_fleet.nats.channel import ChannelClient, NotEncrypted
+from harmony_fleet.nats.tolerant import TolerantClient
+from harmony_nats.channel import NotEncrypted
 from scores.jetstream import API, answered
 
 # What the library would log is told by our own errors.
@@ -92,7 +93,7 @@ class Connection:
     def __init__(self, context: Context, seconds: float = CONNECT_SECONDS) -> None:
         self._context = context
         self._seconds = seconds
-        self._client = ChannelClient(context.needs_tls)
+        self._client = TolerantClient(context.needs_tls)
         self._last_error: Exception | None = None
         self._bare: NotEncrypted | None = None
         """the last refusal for lack of TLS since the last connection"""

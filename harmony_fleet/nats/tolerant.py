@@ -11,9 +11,10 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.protocol import parser
+
+from harmony_nats.channel import ChannelClient
 
 _WORD: Final = rb"([^ \t\r\n]+)"
 # As the server splits its lines. The library's own patterns take more for white space.
@@ -25,7 +26,7 @@ parser.HMSG_RE = re.compile(
 )
 
 
-class TolerantClient(Client):
+class TolerantClient(ChannelClient):
     """Subjects become text of one line. Headers that can't be read count as missing."""
 
     async def _process_headers(self, headers: Any) -> dict[str, str] | None:

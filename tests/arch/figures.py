@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parents[2]
-PACKAGES = ("harmony_agent", "harmony_fleet", "harmony_updater", "scores")
+PACKAGES = ("harmony_agent", "harmony_fleet", "harmony_nats", "harmony_updater", "scores")
 ROOMS = {"harmony_agent": ("engine", "adapters", "kinds"), "harmony_fleet": ("commands",)}
 OPENS = re.compile(r"(What|Whether|Which|Where|Who|How|When|Why)\b")
 """A docstring that opens with one of these is a clause. It doesn't say what the thing does."""

@@ -45,6 +45,7 @@ FORBIDDEN = [
     ("harmony_agent/adapters/status_socket.py", "harmony_updater.protocol"),
     ("harmony_agent/adapters/updater.py", "harmony_updater.machine"),
     ("scores/keys.py", "socket"),
+    ("harmony_nats/channel.py", "scores.keys"),
     ("scores/keys.py", "harmony_fleet.nats.kv"),
     ("harmony_fleet/nats/kv.py", "harmony_agent.settings"),
     ("harmony_updater/lock.py", "scores.names"),

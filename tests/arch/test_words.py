@@ -11,7 +11,7 @@ import pytest
 
 from tests.arch.tree import parsed, place, sources
 
-PACKAGES = ("scores", "harmony_agent", "harmony_fleet", "harmony_updater")
+PACKAGES = ("scores", "harmony_nats", "harmony_agent", "harmony_fleet", "harmony_updater")
 OPENS = re.compile(r"(What|Whether|Which|Where|Who|Whose|How|When|Why)\b")
 """A clause that opens with one of these doesn't say what the thing does."""
 PREDICATE = re.compile(
@@ -20,6 +20,8 @@ PREDICATE = re.compile(
 ELSEWHERE = re.compile(r"As the protocol says")
 MAY_OPEN = 0.01
 """Share of a package's docstrings that may open with such a word."""
+FOUND = {"harmony_nats": 10}
+"""Docstrings that the search must find at least: the package is one module."""
 
 
 def faults(text: str) -> list[str]:
@@ -60,7 +62,7 @@ def test_the_rules_see_what_they_are_for(text: str, broken: list[str]) -> None:
 def test_docstrings_open_with_a_verb_or_a_noun(package: str) -> None:
     found = [(where, text) for path in sources(package) for where, text in docstrings(path)]
     broken = [where for where, text in found if "opener" in faults(text)]
-    assert len(found) > 40
+    assert len(found) > FOUND.get(package, 40)
     assert len(broken) <= MAY_OPEN * len(found), broken
 
 

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("scores", "harmony_agent", "harmony_updater", "harmony_fleet")
+PACKAGES = ("scores", "harmony_nats", "harmony_agent", "harmony_updater", "harmony_fleet")
 
 
 def sources(*folders: str) -> Iterator[Path]:

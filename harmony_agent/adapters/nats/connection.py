@@ -21,9 +21,9 @@ import nats.errors
 from nats.aio.msg import Msg
 from nats.js import JetStreamContext
 
-from harmony_agent.adapters.nats.channel import ChannelClient, NotEncrypted
 from harmony_agent.adapters.nats.shutdown import close
 from harmony_agent.topology.control_plane import Unreachable
+from harmony_nats.channel import ChannelClient, NotEncrypted
 from scores.channel import needs_tls
 
 log = logging.getLogger(__name__)

@@ -1,10 +1,9 @@
 """nats-py's client, which writes nothing but over the channel that was asked for.
 
-nats-py takes TLS only where the server's INFO asks for it, and INFO comes in the clear: who sits
-between takes the word out, and gets the JWT, the signature and all that follows. Here the transport
-itself refuses to write before TLS stands, in the first connection as in each later one. The
-handshake comes first; a server that speaks first gets its handshake after INFO. The agent has the
-same in an adapter of its own: neither side may import the other.
+nats-py takes TLS only where the server's INFO asks for it, and INFO comes in the clear. Somebody
+between could take the word out, and would get the JWT, the signature and all that follows. Here the
+transport itself refuses to write before TLS stands, in the first connection and in each later one.
+The handshake comes first. A server that speaks first gets its handshake after INFO.
 """
 
 from __future__ import annotations
@@ -17,10 +16,8 @@ from typing import Any, Final
 from urllib.parse import ParseResult
 
 import nats.errors
-from nats.aio.client import DEFAULT_BUFFER_SIZE, Srv
+from nats.aio.client import DEFAULT_BUFFER_SIZE, Client, Srv
 from nats.aio.transport import TcpTransport
-
-from harmony_fleet.nats.tolerant import TolerantClient
 
 _SAID: Final = "TLS isn't offered there, and nothing is sent without it"
 
@@ -106,7 +103,7 @@ class TlsTransport(TcpTransport):
             raise NotEncrypted(self._place)
 
 
-class ChannelClient(TolerantClient):
+class ChannelClient(Client):
     """A client that takes `needs_tls(url)` for an order, for servers of its list and for those it
     learns of.
     """
