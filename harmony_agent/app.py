@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar, cast
 
 import anyio
 
@@ -37,10 +37,17 @@ from harmony_agent.engine.state.kind_instance import AnyReconciler
 from harmony_agent.engine.state.kind_view import DeviceStateView
 from harmony_agent.settings import Settings
 from harmony_agent.topology import Clock, ObjectStore
+from scores.base import Score
+from scores.container import Container
+from scores.file import File
 from scores.names import format_time
 from scores.signatures import key_id, read_key
+from scores.system_upgrade import SystemUpgrade
+from scores.systemd_unit import SystemdUnit
 
 log = logging.getLogger(__name__)
+
+S = TypeVar("S", bound=Score)
 
 STOP_SECONDS: Final = 4.0
 """Within which the agent ends after a signal, come what may."""
@@ -51,9 +58,14 @@ class KindContext:
     """Everything that a kind is built from."""
 
     settings: Settings
-    store: KindView
+    store: KindView[Score]
     clock: Clock
     objects: ObjectStore
+
+    def view(self, spec: type[S]) -> KindView[S]:
+        """The store, typed: what it holds is of this kind alone."""
+        del spec
+        return cast("KindView[S]", self.store)
 
     def now(self) -> datetime:
         """The wall clock, as the kinds that show times want it."""
@@ -81,7 +93,7 @@ def _file(parts: KindContext) -> ComposedKind:
     return ComposedKind(
         FileReconciler(
             files,
-            parts.store,
+            parts.view(File),
             parts.objects,
             roots=roots,
             forbidden=forbidden,
@@ -97,7 +109,9 @@ def _systemd_unit(parts: KindContext) -> ComposedKind:
     settings = parts.settings
     keep = f"{settings.agent.state_dir}/units"
     units = SystemdUnits(settings.systemd.scope, unit_dir(settings), keep)
-    return ComposedKind(UnitReconciler(units, parts.store, settings.systemd.units), units.version)
+    return ComposedKind(
+        UnitReconciler(units, parts.view(SystemdUnit), settings.systemd.units), units.version
+    )
 
 
 def _container(parts: KindContext) -> ComposedKind:
@@ -111,7 +125,7 @@ def _container(parts: KindContext) -> ComposedKind:
     reconciler = ContainerReconciler(
         podman,
         LocalEnvFiles(roots),
-        parts.store,
+        parts.view(Container),
         device=settings.agent.device_id,
         boot_id=host.boot_id(),
         env_roots=roots,
@@ -129,7 +143,9 @@ def _system_upgrade(parts: KindContext) -> ComposedKind:
     settings = parts.settings
     updater = SocketUpdater(settings.updater.socket)
     return ComposedKind(
-        SystemUpgradeReconciler(updater, parts.store, parts.clock, settings.agent.device_id)
+        SystemUpgradeReconciler(
+            updater, parts.view(SystemUpgrade), parts.clock, settings.agent.device_id
+        )
     )
 
 

@@ -6,18 +6,20 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import anyio
 
 from harmony_agent import app
-from harmony_agent.adapters.ledger.ledger import LedgerUnreadable, read_only
+from harmony_agent.adapters.ledger.ledger import LedgerUnreadable
+from harmony_agent.adapters.ledger.snapshot import LedgerSnapshot
 from harmony_agent.adapters.nats.api import Denied
 from harmony_agent.core.errors import ResourceError
-from harmony_agent.core.resources import Desired, Facts, OwnershipRecord
+from harmony_agent.engine.state.device_state import DeviceState
 from harmony_agent.engine.state.kind_instance import KindInstance
+from harmony_agent.engine.state.kind_view import DeviceStateView
 from harmony_agent.settings import Settings
 from harmony_agent.topology.control_plane import BucketMissing, Unreachable
 from harmony_agent.topology.updater import UpdaterRefused
@@ -33,35 +35,6 @@ class Finding(NamedTuple):
     what: str
     well: bool
     text: str
-
-
-class _Nothing:
-    """`core.reconciler.KindView` that holds nothing."""
-
-    def desired(self, name: str) -> Desired[Any] | None:
-        del name
-        return None
-
-    def record(self, name: str) -> OwnershipRecord | None:
-        del name
-        return None
-
-    def names(self) -> tuple[str, ...]:
-        return ()
-
-    def wanted(self) -> Mapping[str, Desired[Any]]:
-        return {}
-
-    def holders(self, claim: str) -> tuple[str, ...]:
-        del claim
-        return ()
-
-    async def note(self, name: str, facts: Facts) -> None:
-        del name, facts
-
-    async def share(self, name: str, facts: Mapping[str, Facts]) -> bool:
-        del name, facts
-        return False
 
 
 async def run(settings: Settings) -> int:
@@ -173,8 +146,7 @@ def _questions(settings: Settings, kind: str) -> tuple[Callable[[], Awaitable[st
             "updater",
             "Install harmony-updater, or take SystemUpgrade out of agent.kinds",
         )
-    parts = app.KindContext(settings, _Nothing(), app.times().clock, app.control_plane(settings))
-    made = app.KINDS[kind](parts)
+    made = _made(settings, kind, LedgerSnapshot())
     ask = made.version
 
     async def version() -> str:
@@ -198,14 +170,12 @@ def _questions(settings: Settings, kind: str) -> tuple[Callable[[], Awaitable[st
     )
 
 
-class _Recorded(_Nothing):
-    """The same with what the ledger holds of containers."""
-
-    def __init__(self, records: Iterable[OwnershipRecord]) -> None:
-        self._records = {record.name: record for record in records if record.kind == "Container"}
-
-    def record(self, name: str) -> OwnershipRecord | None:
-        return self._records.get(name)
+def _made(settings: Settings, kind: str, ledger: LedgerSnapshot) -> app.ComposedKind:
+    """The kind over what a ledger holds, with nothing wanted of it."""
+    times = app.times()
+    view = DeviceStateView(DeviceState(ledger, times.wire_now), kind)
+    context = app.KindContext(settings, view, times.clock, app.control_plane(settings))
+    return app.KINDS[kind](context)
 
 
 async def _unmanaged(settings: Settings) -> list[Finding]:
@@ -216,11 +186,8 @@ async def _unmanaged(settings: Settings) -> list[Finding]:
     if "Container" not in settings.agent.kinds:
         return []
     try:
-        records = read_only(state_dir)[1] if (state_dir / "ledger.db").exists() else []
-        parts = app.KindContext(
-            settings, _Recorded(records), app.times().clock, app.control_plane(settings)
-        )
-        kind: Any = app.KINDS["Container"](parts).reconciler
+        made = _made(settings, "Container", LedgerSnapshot.read(state_dir))
+        kind = KindInstance(made.reconciler)
         try:
             names = sorted(mark.name for mark in await kind.marked() if not mark.known)
         finally:

@@ -5,15 +5,13 @@ changes nothing.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from harmony_agent import app
-from harmony_agent.adapters.ledger.ledger import read_only
+from harmony_agent.adapters.ledger.snapshot import LedgerSnapshot
 from harmony_agent.core.admission import NotAccepted
 from harmony_agent.core.decide import Now
-from harmony_agent.core.resources import Key, OwnershipRecord
 from harmony_agent.core.steps import Execute, Hold, Release, Report
 from harmony_agent.engine.desired.enforcing import enforce_if_accepted
 from harmony_agent.engine.reconcile.rehearse import Foreseen, Rehearsal
@@ -21,7 +19,6 @@ from harmony_agent.engine.state.device_state import DeviceState
 from harmony_agent.engine.state.kind_instance import KindInstance
 from harmony_agent.engine.state.kind_view import DeviceStateView
 from harmony_agent.settings import Settings
-from harmony_agent.topology.control_plane import StoredManifest
 from scores.canonical import NotCanonical, read
 from scores.manifest import MAX_MANIFEST, InvalidManifest, WireManifest, decode, validate
 from scores.names import MAX_GENERATION
@@ -34,47 +31,13 @@ _REFUSED: Final = 5
 _SOME_LINEAGE: Final = "00000000-0000-0000-0000-000000000000"
 
 
-class _Copy:
-    """A ledger that was read once; what is written to it is kept nowhere."""
-
-    def __init__(self, state_dir: Path) -> None:
-        there = (state_dir / "ledger.db").exists()
-        self._manifests, self._records = read_only(state_dir) if there else ([], [])
-
-    def manifests(self) -> Sequence[StoredManifest]:
-        return self._manifests
-
-    def records(self) -> Sequence[OwnershipRecord]:
-        return self._records
-
-    async def accept(self, manifest: StoredManifest) -> None:
-        del manifest
-
-    async def put(self, records: Sequence[OwnershipRecord]) -> None:
-        del records
-
-    async def forget(self, *keys: Key) -> None:
-        del keys
-
-    def intact(self) -> bool:
-        return True
-
-    async def rebuild(
-        self, manifests: Sequence[StoredManifest], records: Sequence[OwnershipRecord]
-    ) -> None:
-        del manifests, records
-
-    def close(self) -> None:
-        return
-
-
 async def run(settings: Settings, path: str | None) -> int:
     """Print the plan.
 
     Returns 0 where all is as wanted, 1 where it isn't, 2 where the manifest isn't valid, 3 where
     the fence and 5 where a guard or the configuration would refuse it.
     """
-    ledger, times = _Copy(Path(settings.agent.state_dir)), app.times()
+    ledger, times = LedgerSnapshot.read(Path(settings.agent.state_dir)), app.times()
     book = DeviceState(ledger, times.wire_now)
     control = app.control_plane(settings)
     kinds: dict[str, KindInstance] = {

@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 
 from scores.status import ResourcePhase
 
-A = TypeVar("A", bound="Action")
+A_co = TypeVar("A_co", bound="Action", covariant=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class Converged:
 
 
 @dataclass(frozen=True, slots=True)
-class Act(Generic[A]):
+class Act(Generic[A_co]):
     """Actions to take next, in this order.
 
     `fields` are the names of the Score's fields that differ.
@@ -47,7 +47,7 @@ class Act(Generic[A]):
     spec needs.
     """
 
-    actions: tuple[A, ...]
+    actions: tuple[A_co, ...]
     fields: tuple[str, ...] = ()
     is_restart: bool = False
     drift: bool = True
@@ -69,4 +69,4 @@ class Wait:
     seconds: float = 1.0
 
 
-Plan = Converged | Act[A] | Wait
+Plan = Converged | Act[A_co] | Wait

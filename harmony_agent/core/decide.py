@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
 from harmony_agent.core import drift
 from harmony_agent.core.actions import Act, Action, Converged, Plan, Wait
@@ -27,6 +27,7 @@ from harmony_agent.core.steps import (
     Settled,
     Step,
 )
+from scores.base import Score
 from scores.manifest import FieldError
 from scores.status import ResourcePhase, ResourceStatus
 
@@ -78,9 +79,9 @@ class DecisionInput:
     """
 
     key: Key
-    desired: Desired[Any] | None
+    desired: Desired[Score] | None
     record: OwnershipRecord | None
-    plan: Plan[Any]
+    plan: Plan[Action]
     others: Others
     now: Now
     claims: frozenset[str] = frozenset()
@@ -172,7 +173,7 @@ def _remove(case: DecisionInput) -> Step:
     return Execute(plan)
 
 
-def _wait_for_others(case: DecisionInput, desired: Desired[Any]) -> Hold | None:
+def _wait_for_others(case: DecisionInput, desired: Desired[Score]) -> Hold | None:
     """Wait for needs, and for what leaves and is in the way.
 
     A resource that reached this spec before and runs waits for nothing.
@@ -193,7 +194,7 @@ def _waits_for(others: Sequence[str], phase: ResourcePhase) -> Hold:
     return Hold(phase, "WaitsFor", message, waits_for=tuple(others))
 
 
-def _conflict(case: DecisionInput, desired: Desired[Any]) -> Hold | None:
+def _conflict(case: DecisionInput, desired: Desired[Score]) -> Hold | None:
     """Hold instead of changing or stopping what isn't ours, unless the Score says `adopt`."""
     if not isinstance(case.plan, Act) or desired.spec.adopt or case.owned:
         return None
@@ -207,7 +208,7 @@ def _conflict(case: DecisionInput, desired: Desired[Any]) -> Hold | None:
     return Hold("Blocked", "OwnershipConflict", message)
 
 
-def _own(case: DecisionInput, desired: Desired[Any]) -> Step:
+def _own(case: DecisionInput, desired: Desired[Score]) -> Step:
     """Claim first. A plan that only waits for what isn't ours needs no claim."""
     current = case.record is not None and case.owned and case.record.spec_digest == desired.digest
     current = current and not case.taken
@@ -216,7 +217,7 @@ def _own(case: DecisionInput, desired: Desired[Any]) -> Step:
     return _carry_out(case, desired)
 
 
-def _carry_out(case: DecisionInput, desired: Desired[Any]) -> Step:
+def _carry_out(case: DecisionInput, desired: Desired[Score]) -> Step:
     plan = case.plan
     if isinstance(plan, Wait):
         return Hold(plan.phase, plan.reason, plan.message, plan.seconds)
@@ -236,7 +237,7 @@ def _carry_out(case: DecisionInput, desired: Desired[Any]) -> Step:
     return _repair(case, plan, reasons) if drifted and not case.acted else Execute(plan)
 
 
-def _start_anew(case: DecisionInput, plan: Act[Any], reasons: str) -> Step:
+def _start_anew(case: DecisionInput, plan: Act[Action], reasons: str) -> Step:
     # By the same steps: it was started in this very pass and ended again. By others: it isn't
     # started yet.
     if case.restarted not in ((), tuple(type(action) for action in plan.actions)):
@@ -245,7 +246,7 @@ def _start_anew(case: DecisionInput, plan: Act[Any], reasons: str) -> Step:
     return Execute(plan, "crash") if wait <= 0 else crash_loop(reasons, wait)
 
 
-def _repair(case: DecisionInput, plan: Act[Any], reasons: str) -> Step:
+def _repair(case: DecisionInput, plan: Act[Action], reasons: str) -> Step:
     episode = _episode(case, plan, report=False)
     wait = episode.wait(case.now.monotonic)
     if wait <= 0:
@@ -254,7 +255,7 @@ def _repair(case: DecisionInput, plan: Act[Any], reasons: str) -> Step:
     return Hold("Degraded", "Contended", message, wait, backoff=True, episode=episode)
 
 
-def _episode(case: DecisionInput, plan: Act[Any], *, report: bool) -> drift.DriftEpisode:
+def _episode(case: DecisionInput, plan: Act[Action], *, report: bool) -> drift.DriftEpisode:
     """A copy of the remembered episode with what differs now."""
     old = case.memory.episode
     old = replace(old, repairs=list(old.repairs)) if old is not None else None

@@ -32,7 +32,7 @@ def wire_fingerprint(score: Any) -> bytes:
 
 
 def digests_of(
-    scores: Iterable[Score], old: Mapping[Key, Desired[Any]] | None = None
+    scores: Iterable[Score], old: Mapping[Key, Desired[Score]] | None = None
 ) -> dict[str, str]:
     """The digest of each spec, by its key, made once for each; those of `old` aren't made again."""
     found = {}
@@ -46,7 +46,7 @@ def digests_of(
 
 def desired_of(
     manifest: WireManifest, generations: Mapping[str, int], digests: Mapping[str, str] | None = None
-) -> dict[Key, Desired[Any]]:
+) -> dict[Key, Desired[Score]]:
     """Each Score of a manifest with its digest and what its restart_on and reload_on stand for."""
     digests = digests_of(manifest.scores) if digests is None else digests
     return {
@@ -67,7 +67,7 @@ def _token(keys: Collection[str], digests: Mapping[str, str]) -> str:
 
 
 def generations_of(
-    digests: Mapping[str, str], generation: int, old: Mapping[Key, Desired[Any]]
+    digests: Mapping[str, str], generation: int, old: Mapping[Key, Desired[Score]]
 ) -> dict[str, int]:
     """The generation in which each spec last changed, given what is wanted until now."""
     found = {}
@@ -82,7 +82,7 @@ def generations_of(
 class DesiredDigests(Mapping[Key, str]):
     """A view of desired specs as their digests."""
 
-    def __init__(self, desired: Mapping[Key, Desired[Any]]) -> None:
+    def __init__(self, desired: Mapping[Key, Desired[Score]]) -> None:
         self._desired = desired
 
     def __getitem__(self, key: Key) -> str:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 from harmony_agent.core.actions import Action, Plan
 from harmony_agent.core.resources import Desired, Facts, Key, OwnershipRecord
@@ -25,6 +25,8 @@ from scores.status import Detail
 S = TypeVar("S", bound=Score)
 O = TypeVar("O")  # noqa: E741  # observed
 A = TypeVar("A", bound=Action)
+S_co = TypeVar("S_co", bound=Score, covariant=True)
+S_contra = TypeVar("S_contra", bound=Score, contravariant=True)
 O_co = TypeVar("O_co", covariant=True)
 O_contra = TypeVar("O_contra", contravariant=True)
 
@@ -44,10 +46,10 @@ class Mark:
     """whether the ledger or a manifest accounts for this very object"""
 
 
-class KindView(Protocol):
+class KindView(Protocol[S_co]):
     """A reconciler's view of its own kind: desired specs, and the ledger's records."""
 
-    def desired(self, name: str) -> Desired[Any] | None:
+    def desired(self, name: str) -> Desired[S_co] | None:
         """Desired spec of `name` in an accepted manifest."""
         ...
 
@@ -62,7 +64,7 @@ class KindView(Protocol):
         """
         ...
 
-    def wanted(self) -> Mapping[str, Desired[Any]]:
+    def wanted(self) -> Mapping[str, Desired[S_co]]:
         """Every name of this kind that is wanted. The very same object means that none of it has
         changed since.
         """
@@ -259,10 +261,12 @@ class Marks(Protocol):
 
 
 @runtime_checkable
-class Takes(Protocol):
+class Takes(Protocol[S_contra, O_contra]):
     """A kind whose objects pass from one resource to another as they are."""
 
-    def taken(self, name: str, desired: Desired[Any], observed: Any) -> Mapping[str, Facts]:
+    def taken(
+        self, name: str, desired: Desired[S_contra], observed: O_contra | None
+    ) -> Mapping[str, Facts]:
         """Names that hold what `desired` occupies and don't want it any more, with the facts that
         each keeps. Pure.
         """

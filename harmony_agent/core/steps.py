@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-from harmony_agent.core.actions import Act
+from harmony_agent.core.actions import Act, Action
 from harmony_agent.core.drift import DriftEpisode
 from scores.status import ResourcePhase
 
@@ -41,7 +41,7 @@ class Execute:
     of a drift.
     """
 
-    plan: Act[Any]
+    plan: Act[Action]
     paced: Literal["", "crash", "drift"] = ""
     episode: DriftEpisode | None = None
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from pydantic import ValidationError
 
@@ -169,7 +168,7 @@ class Remains:
     ) -> None:
         """Record one, with its claims beside those of what the name has become since."""
         kind, old = self._kinds[key.kind], self._state.records.get(key)
-        desired: Desired[Any] = Desired(score, score.spec_digest(), told.generation, deployment)
+        desired: Desired[Score] = Desired(score, score.spec_digest(), told.generation, deployment)
         claims = kind.claims(score) | (old.claims if old is not None else frozenset())
         bare = _record(
             desired,
@@ -181,7 +180,7 @@ class Remains:
         await self._state.records.write(replace(bare, facts=dict(facts)))
 
 
-def _record(desired: Desired[Any], claims: frozenset[str], facts: Facts) -> OwnershipRecord:
+def _record(desired: Desired[Score], claims: frozenset[str], facts: Facts) -> OwnershipRecord:
     """Make the record of something that had converged: what stands there now is ours."""
     spec = desired.spec
     return OwnershipRecord(

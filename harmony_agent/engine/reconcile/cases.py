@@ -6,16 +6,17 @@ Decides nothing itself.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-from harmony_agent.core.actions import Plan
+from harmony_agent.core.actions import Action, Plan
 from harmony_agent.core.decide import DecisionInput, Now, Others
 from harmony_agent.core.resources import Facts, Key
 from harmony_agent.engine.reconcile.context import ReconcileContext
 from harmony_agent.engine.state.device_state import DeviceState
 
 
-def wanted(state: DeviceState, this: ReconcileContext, plan: Plan[Any], now: Now) -> DecisionInput:
+def wanted(
+    state: DeviceState, this: ReconcileContext, plan: Plan[Action], now: Now
+) -> DecisionInput:
     """A resource that is wanted."""
     return DecisionInput(
         this.key,
@@ -38,7 +39,7 @@ def taken(this: ReconcileContext) -> Mapping[str, Facts]:
     return this.reconciler.taken(this.key.name, this.desired, this.observed)
 
 
-def leaving(state: DeviceState, key: Key, plan: Plan[Any], now: Now) -> DecisionInput:
+def leaving(state: DeviceState, key: Key, plan: Plan[Action], now: Now) -> DecisionInput:
     """A resource that is wanted no more."""
     record = state.records.get(key)
     return DecisionInput(

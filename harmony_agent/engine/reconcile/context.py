@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from harmony_agent.core.actions import Action
 from harmony_agent.core.decide import RetryState
@@ -45,10 +45,10 @@ class ReconcileContext:
     """One pass over one wanted resource. `record` is the ledger's at the last look."""
 
     key: Key
-    desired: Desired[Any]
+    desired: Desired[Score]
     reconciler: KindInstance
     memory: RetryState
-    observed: Any = None
+    observed: object | None = None
     record: OwnershipRecord | None = None
     acted: bool = False
     restarted: tuple[type[Action], ...] = ()

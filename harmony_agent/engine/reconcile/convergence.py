@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from harmony_agent.core import claims, decide
 from harmony_agent.core.actions import Act
@@ -87,7 +87,7 @@ class Convergence:
         this.record = self._state.records.get(this.key)
         return self._pacing.still_acting(this)
 
-    def _cached(self, this: ReconcileContext) -> Any:
+    def _cached(self, this: ReconcileContext) -> object | None:
         """Recall enough to begin with, for a new spec of what is ours.
 
         Each change checks that this still holds.

@@ -8,13 +8,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
 
 from harmony_agent.core.resources import Desired, Key, OwnershipRecord
 from harmony_agent.core.status import Outcome, resource_status
 from harmony_agent.engine.reconcile.context import Times
 from harmony_agent.engine.state.device_state import DeviceState
 from harmony_agent.engine.state.kind_instance import KindInstance
+from scores.base import Score
 from scores.status import ResourceStatus
 
 log = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ class StatusRecorder:
         self,
         state: DeviceState,
         kinds: Mapping[str, KindInstance],
-        seen: Mapping[str, Mapping[str, Any]],
+        seen: Mapping[str, Mapping[str, object]],
         times: Times,
         settled: Callable[[str], None],
     ) -> None:
@@ -43,7 +43,7 @@ class StatusRecorder:
     def record_status(
         self,
         key: Key,
-        desired: Desired[Any] | None,
+        desired: Desired[Score] | None,
         record: OwnershipRecord | None,
         outcome: Outcome,
     ) -> None:

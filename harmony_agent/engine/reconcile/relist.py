@@ -8,7 +8,7 @@ are Unknown until a list succeeds.
 from __future__ import annotations
 
 import logging
-from typing import Any, Final
+from typing import Final
 
 from harmony_agent.core.errors import ResourceError
 from harmony_agent.core.pleg import events
@@ -34,7 +34,7 @@ class Relister:
     def __init__(
         self,
         reconciler: KindInstance,
-        seen: dict[str, Any],
+        seen: dict[str, object],
         state: DeviceState,
         queue: WorkQueue,
         times: Times,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from harmony_agent.core import decide
 from harmony_agent.core.decide import RetryState
@@ -41,7 +41,7 @@ class Removal:
     ) -> Outcome | None:
         """Bring the removal a pass nearer to its end; None where it is gone, or wanted again."""
         step: Step | None = decide.without_a_look(record)
-        observed: Any = None
+        observed: object | None = None
         for _ in range(ROUNDS):
             if step is None:
                 observed = await self._steps.observe(key, reconciler)

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection
-from typing import Any
 
-from harmony_agent.core.actions import Act
+from harmony_agent.core.actions import Act, Action
 from harmony_agent.core.resources import Desired, Key, OwnershipRecord
 from harmony_agent.core.status import Outcome
 from harmony_agent.core.steps import Hold
 from harmony_agent.engine.reconcile.work_queue import WorkQueue
 from harmony_agent.engine.state.kind_instance import KindInstance
+from scores.base import Score
 from scores.status import Detail, Drift
 
 log = logging.getLogger(__name__)
@@ -25,10 +25,10 @@ class Steps:
 
     def __init__(self, kinds: Collection[str], queue: WorkQueue) -> None:
         self._queue = queue
-        self.seen: dict[str, dict[str, Any]] = {kind: {} for kind in kinds}
+        self.seen: dict[str, dict[str, object]] = {kind: {} for kind in kinds}
         """kind -> name -> what was last observed; the relist compares with it"""
 
-    async def observe(self, key: Key, reconciler: KindInstance) -> Any:
+    async def observe(self, key: Key, reconciler: KindInstance) -> object | None:
         """Look at one resource."""
         observed = await reconciler.observe(key.name)
         if observed is None:
@@ -44,8 +44,8 @@ class Steps:
     async def act(
         self,
         key: Key,
-        source: Desired[Any] | OwnershipRecord,
-        plan: Act[Any],
+        source: Desired[Score] | OwnershipRecord,
+        plan: Act[Action],
         reconciler: KindInstance,
     ) -> None:
         """Apply the actions of a plan, in their order."""

@@ -6,7 +6,6 @@ Every error ends in the resource's status; none leaves this module.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from harmony_agent.core import decide
 from harmony_agent.core.decide import RetryState
@@ -22,6 +21,7 @@ from harmony_agent.engine.reconcile.steps import Steps, held
 from harmony_agent.engine.reconcile.work_queue import WorkQueue
 from harmony_agent.engine.state.device_state import DeviceState
 from harmony_agent.engine.state.kind_instance import KindInstance
+from scores.base import Score
 
 
 class Worker:
@@ -72,7 +72,9 @@ class Worker:
         else:
             await self._pass(key, desired, reconciler)
 
-    async def _pass(self, key: Key, desired: Desired[Any] | None, reconciler: KindInstance) -> None:
+    async def _pass(
+        self, key: Key, desired: Desired[Score] | None, reconciler: KindInstance
+    ) -> None:
         record, memory = self._state.records.get(key), self._remember(key, desired)
         try:
             if desired is None:
@@ -104,7 +106,7 @@ class Worker:
         self._steps.forget(key)
         self._queue.wake(str(key))
 
-    def _remember(self, key: Key, desired: Desired[Any] | None) -> RetryState:
+    def _remember(self, key: Key, desired: Desired[Score] | None) -> RetryState:
         """The key's memory, begun anew with another spec."""
         version = desired.version if desired else ""
         memory = self._memory.get(key)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from typing import Any
 
 from harmony_agent.core.admission import NotAccepted
 from harmony_agent.core.manifests import DesiredDigests, desired_of
@@ -18,6 +17,7 @@ from harmony_agent.engine.state.deployment import Deployment
 from harmony_agent.engine.state.lost import Lost
 from harmony_agent.engine.state.records import Records
 from harmony_agent.topology.control_plane import Ledger, StoredManifest
+from scores.base import Score
 from scores.manifest import WireManifest
 from scores.status import SETTLED, ResourcePhase, ResourceStatus
 
@@ -29,7 +29,7 @@ class DeviceState:
         self.ledger = ledger
         self._wire_now = wire_now
         self.deployments: dict[str, Deployment] = {}
-        self.desired: dict[Key, Desired[Any]] = {}
+        self.desired: dict[Key, Desired[Score]] = {}
         self.statuses: dict[Key, ResourceStatus] = {}
         self.lost = Lost()
         self.changes = Changes()
@@ -102,7 +102,7 @@ class DeviceState:
             self.released.notify()
         return stale | changed
 
-    def _follow_on_remove(self, wanted: Mapping[Key, Desired[Any]]) -> None:
+    def _follow_on_remove(self, wanted: Mapping[Key, Desired[Score]]) -> None:
         """Copy `on_remove` from the newest manifest, because the resource may be removed before its
         next reconcile.
         """

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import Any
 
 from harmony_agent.core.resources import Desired, Facts, Key, OwnershipRecord
 from harmony_agent.engine.state.device_state import DeviceState
+from scores.base import Score
 
 
 class DeviceStateView:
@@ -20,9 +20,9 @@ class DeviceStateView:
         self._state = state
         self._kind = kind
         self._names: tuple[object, Collection[str]] = (None, ())
-        self._wanted: tuple[int, Mapping[str, Desired[Any]]] = (-1, {})
+        self._wanted: tuple[int, Mapping[str, Desired[Score]]] = (-1, {})
 
-    def desired(self, name: str) -> Desired[Any] | None:
+    def desired(self, name: str) -> Desired[Score] | None:
         """Desired spec of `name`."""
         return self._state.desired.get(Key(self._kind, name))
 
@@ -40,7 +40,7 @@ class DeviceStateView:
             )
         return self._names[1]
 
-    def wanted(self) -> Mapping[str, Desired[Any]]:
+    def wanted(self) -> Mapping[str, Desired[Score]]:
         """Every name of the kind that is wanted, with what is wanted of it."""
         if self._wanted[0] != self._state.enforced:
             found = {

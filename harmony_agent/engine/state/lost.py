@@ -6,9 +6,10 @@ In memory alone.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any, Final
+from typing import Final
 
 from harmony_agent.core.resources import Desired, Key, OwnershipRecord
+from scores.base import Score
 from scores.status import ResourceStatus
 
 LOST: Final = "LedgerLost"
@@ -51,7 +52,7 @@ class Lost:
     def shown(
         self,
         deployment: str,
-        desired: Mapping[Key, Desired[Any]],
+        desired: Mapping[Key, Desired[Score]],
         statuses: Mapping[Key, ResourceStatus],
     ) -> dict[Key, ResourceStatus]:
         """List the remains to tell, with their statuses.

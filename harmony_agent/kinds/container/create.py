@@ -15,8 +15,8 @@ from harmony_agent.core.errors import Transient
 from harmony_agent.core.resources import Desired
 from harmony_agent.kinds.container import payload as made_of
 from harmony_agent.kinds.container.facts import Pulled
+from harmony_agent.kinds.container.mount_guard import MountGuard
 from harmony_agent.kinds.container.plan import WATCHED
-from harmony_agent.kinds.container.policy import MountGuard
 from harmony_agent.kinds.container.records import ContainerRecords
 from harmony_agent.topology.containers import (
     Containers,

@@ -46,7 +46,7 @@ class Observer:
         self,
         containers: Containers,
         env_files: EnvFiles,
-        store: KindView,
+        store: KindView[Container],
         device: str,
         now: Callable[[], datetime],
     ) -> None:

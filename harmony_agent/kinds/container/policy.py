@@ -1,14 +1,12 @@
-"""Container: what the configuration forbids of one, and which paths of the device are closed to it."""
+"""Container: what the configuration forbids of one. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from harmony_agent.core.errors import Transient
 from harmony_agent.core.paths import PathSet
 from harmony_agent.kinds.container.payload import known_signal
-from harmony_agent.topology.containers import EnvFiles
 from scores.container import Container
 from scores.manifest import FieldError
 
@@ -48,23 +46,3 @@ def binds(spec: Container) -> Iterator[tuple[str, str]]:
         for index, mount in enumerate(mounts):
             if mount.type == "bind" and mount.source is not None:
                 yield f"{start}mounts[{index}].source", mount.source
-
-
-class MountGuard:
-    """Looks again before a container is made: a source may be a link by now. No bind may touch
-    `closed`.
-    """
-
-    def __init__(self, disk: EnvFiles, closed: Sequence[str]) -> None:
-        self._disk, self._closed = disk, PathSet(closed)
-
-    async def check(self, spec: Container) -> None:
-        """Transient where a bind leads to what is closed."""
-        sources = dict.fromkeys(source for _, source in binds(spec))
-        if not sources or not self._closed:
-            return
-        real = await self._disk.resolve(list(sources))
-        for source in sources:
-            if self._closed.touched_by(real[source]):
-                text = f"cannot mount {source}: it leads to what no container may have: mount another path"
-                raise Transient("MountForbidden", text, phase="Blocked", delay=60.0)

@@ -17,11 +17,12 @@ from harmony_agent.kinds.container.actions import ContainerAction, Create
 from harmony_agent.kinds.container.apply import Applier, previous
 from harmony_agent.kinds.container.create import Creator
 from harmony_agent.kinds.container.facts import ContainerFacts, read, write
+from harmony_agent.kinds.container.mount_guard import MountGuard
 from harmony_agent.kinds.container.observe import Observer, marks_of
 from harmony_agent.kinds.container.observed import Observed
 from harmony_agent.kinds.container.payload import DEVICE, RESOURCE, init_name
 from harmony_agent.kinds.container.plan import plan
-from harmony_agent.kinds.container.policy import ContainerPolicy, MountGuard
+from harmony_agent.kinds.container.policy import ContainerPolicy
 from harmony_agent.kinds.container.records import ContainerRecords
 from harmony_agent.kinds.container.running import ContainerPlan
 from harmony_agent.topology.containers import Containers, EngineRefused, EnvFiles, State
@@ -55,7 +56,7 @@ class ContainerReconciler:
         self,
         containers: Containers,
         env_files: EnvFiles,
-        store: KindView,
+        store: KindView[Container],
         *,
         device: str,
         boot_id: str,

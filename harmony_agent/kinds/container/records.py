@@ -12,7 +12,7 @@ from scores.container import Container
 class ContainerRecords:
     """The kind's view of the state, in its own types."""
 
-    def __init__(self, view: KindView) -> None:
+    def __init__(self, view: KindView[Container]) -> None:
         self._view = view
 
     def facts(self, name: str) -> ContainerFacts:

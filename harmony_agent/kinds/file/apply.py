@@ -31,7 +31,7 @@ from harmony_agent.kinds.file.facts import OwnedPath, PreviousNode
 from harmony_agent.kinds.file.observe import PathIndex
 from harmony_agent.topology import ObjectStore
 from harmony_agent.topology.files import Attributes, Files, FileSpec, PathState, Write
-from scores.file import MAX_OBJECT, ObjectRef
+from scores.file import MAX_OBJECT, File, ObjectRef
 
 
 class Applier:
@@ -40,7 +40,7 @@ class Applier:
     def __init__(
         self,
         files: Files,
-        store: KindView,
+        store: KindView[File],
         objects: ObjectStore,
         surveys: PathIndex,
         exchange: Exchange,

@@ -20,7 +20,7 @@ from scores.file import File
 class Exchange:
     """The Files of a device as far as they concern one another."""
 
-    def __init__(self, store: KindView, index: PathIndex) -> None:
+    def __init__(self, store: KindView[File], index: PathIndex) -> None:
         self._store, self._index = store, index
         self._paths: tuple[Mapping[str, Desired[File]], Mapping[str, str], Collection[str]] = (
             {},

@@ -85,7 +85,7 @@ class ObservationCache:
 class PathIndex:
     """The survey of each name, and by path who stands there and who made the directory."""
 
-    def __init__(self, store: KindView, cache: ObservationCache) -> None:
+    def __init__(self, store: KindView[File], cache: ObservationCache) -> None:
         self._store, self._cache = store, cache
         self._known: dict[str, NamePaths] = {}
         self._listed: tuple[Collection[str] | None, Sequence[NamePaths], Sequence[PathQuery]] = (

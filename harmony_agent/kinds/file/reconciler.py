@@ -51,7 +51,7 @@ class FileReconciler:
     def __init__(
         self,
         files: Files,
-        store: KindView,
+        store: KindView[File],
         objects: ObjectStore,
         *,
         roots: Sequence[str],

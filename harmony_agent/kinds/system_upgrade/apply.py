@@ -11,12 +11,13 @@ from harmony_agent.kinds.system_upgrade.facts import read, write
 from harmony_agent.kinds.system_upgrade.plan import BLOCKED_POLL
 from harmony_agent.kinds.system_upgrade.refusals import outcome
 from harmony_agent.topology.updater import Updater, UpdaterRefused
+from scores.system_upgrade import SystemUpgrade
 
 
 class Applier:
     """Asks one device's updater."""
 
-    def __init__(self, updater: Updater, view: KindView) -> None:
+    def __init__(self, updater: Updater, view: KindView[SystemUpgrade]) -> None:
         self._updater, self._view = updater, view
 
     async def apply(self, action: RequestUpgrade) -> None:

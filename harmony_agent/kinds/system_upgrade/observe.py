@@ -25,7 +25,7 @@ _MUTATING: Final = frozenset({"applying", "rebooting", "verifying"})
 class Observer:
     """Asks one device's updater."""
 
-    def __init__(self, updater: Updater, view: KindView, clock: Clock) -> None:
+    def __init__(self, updater: Updater, view: KindView[SystemUpgrade], clock: Clock) -> None:
         self._updater, self._view, self._clock = updater, view, clock
         self._ended: dict[str, tuple[Attempt, float]] = {}
         """by attempt: its end, and since when that is known"""

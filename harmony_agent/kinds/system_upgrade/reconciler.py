@@ -26,7 +26,9 @@ class SystemUpgradeReconciler:
     kind = "SystemUpgrade"
     spec_type = SystemUpgrade
 
-    def __init__(self, updater: Updater, store: KindView, clock: Clock, device: str) -> None:
+    def __init__(
+        self, updater: Updater, store: KindView[SystemUpgrade], clock: Clock, device: str
+    ) -> None:
         self._device = device
         self._observer = Observer(updater, store, clock)
         self._applier = Applier(updater, store)

@@ -11,6 +11,7 @@ from harmony_agent.kinds.systemd_unit import actions as steps
 from harmony_agent.kinds.systemd_unit.actions import UnitAction
 from harmony_agent.kinds.systemd_unit.facts import UnitFacts, read, write
 from harmony_agent.topology.units import Units
+from scores.systemd_unit import SystemdUnit
 
 HARMLESS: Final = frozenset({"", "done", "skipped", "failed", "assert"})
 """Job results that need no word here: what came of them is seen in the unit itself."""
@@ -19,7 +20,7 @@ HARMLESS: Final = frozenset({"", "done", "skipped", "failed", "assert"})
 class Applier:
     """Changes one manager's units."""
 
-    def __init__(self, units: Units, view: KindView) -> None:
+    def __init__(self, units: Units, view: KindView[SystemdUnit]) -> None:
         self._units, self._view = units, view
 
     async def apply(self, action: UnitAction) -> None:  # noqa: PLR0912 - one line a step

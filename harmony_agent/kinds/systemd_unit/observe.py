@@ -8,12 +8,13 @@ from dataclasses import replace
 from harmony_agent.core.reconciler import KindView
 from harmony_agent.kinds.systemd_unit.facts import read
 from harmony_agent.topology.units import Unit, Units
+from scores.systemd_unit import SystemdUnit
 
 
 class Observer:
     """Looks at one manager's units."""
 
-    def __init__(self, units: Units, view: KindView) -> None:
+    def __init__(self, units: Units, view: KindView[SystemdUnit]) -> None:
         self._units, self._view = units, view
 
     async def relist(self) -> Mapping[str, Unit]:

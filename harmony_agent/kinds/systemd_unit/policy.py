@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
 
+from harmony_agent.topology.units import Unit
 from scores.manifest import FieldError
 from scores.systemd_unit import SystemdUnit
 
@@ -64,7 +66,27 @@ def allowed(name: str, patterns: Sequence[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def violations(spec: SystemdUnit, patterns: Sequence[str]) -> Iterator[FieldError]:
+@dataclass(frozen=True, slots=True)
+class UnitPolicy:
+    """Globs of the unit names that may be touched."""
+
+    patterns: Sequence[str]
+
+    def violations(self, spec: SystemdUnit) -> Iterator[FieldError]:
+        """Units outside the patterns, our own units, and an empty unit file (which would be a
+        mask).
+        """
+        yield from _reaches(spec, self.patterns)
+        if spec.content == "":
+            yield FieldError("content", "UnitFileEmpty")
+
+    def stranger(self, unit: Unit | None) -> str:
+        """The unit that is really meant where that is one which may not be touched."""
+        real = unit.id if unit is not None and unit.id != unit.name else ""
+        return real if real and (own(real) or not allowed(real, self.patterns)) else ""
+
+
+def _reaches(spec: SystemdUnit, patterns: Sequence[str]) -> Iterator[FieldError]:
     """List where the spec reaches further than it may."""
     if own(spec.name):
         yield FieldError("name", "UnitForbidden")

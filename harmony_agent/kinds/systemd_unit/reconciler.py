@@ -15,7 +15,7 @@ from harmony_agent.kinds.systemd_unit.apply import Applier
 from harmony_agent.kinds.systemd_unit.facts import at_claim, wanted_files, write
 from harmony_agent.kinds.systemd_unit.observe import Observer
 from harmony_agent.kinds.systemd_unit.plan import plan
-from harmony_agent.kinds.systemd_unit.policy import allowed, own, violations
+from harmony_agent.kinds.systemd_unit.policy import UnitPolicy, own
 from harmony_agent.kinds.systemd_unit.removal import removal
 from harmony_agent.topology.units import RUNNING, Unit, Units
 from scores.manifest import FieldError
@@ -30,20 +30,18 @@ class UnitReconciler:
     kind = "SystemdUnit"
     spec_type = SystemdUnit
 
-    def __init__(self, units: Units, store: KindView, patterns: Sequence[str] = ("*",)) -> None:
+    def __init__(
+        self, units: Units, store: KindView[SystemdUnit], patterns: Sequence[str] = ("*",)
+    ) -> None:
         self._units = units
-        self._patterns = tuple(patterns)
+        self._policy = UnitPolicy(tuple(patterns))
         self._directory = units.directory
         self._boot_id = units.journal_cursor().partition(":")[0]
         self._observer, self._applier = Observer(units, store), Applier(units, store)
 
     def admit(self, spec: SystemdUnit) -> Iterable[FieldError]:
-        """Units outside the allowed patterns, our own units, and an empty unit file (which would be
-        a mask).
-        """
-        yield from violations(spec, self._patterns)
-        if spec.content == "":
-            yield FieldError("content", "UnitFileEmpty")
+        """List what the configuration forbids."""
+        return self._policy.violations(spec)
 
     def claims(self, spec: SystemdUnit) -> frozenset[str]:
         """The unit, and the path of every file of it that is to be ours."""
@@ -73,7 +71,7 @@ class UnitReconciler:
         stranger = (
             ""
             if desired is not None and desired.spec.content is not None
-            else self._stranger(observed)
+            else self._policy.stranger(observed)
         )
         if stranger:
             text = f"{name} is another name of {stranger}, which may not be touched here: take the link away"
@@ -82,11 +80,6 @@ class UnitReconciler:
         if desired is None:
             return removal(record, observed, name, self._directory, self._boot_id)
         return plan(desired, record, observed, self._directory)
-
-    def _stranger(self, observed: Unit | None) -> str:
-        """The unit that is really meant where that is one which may not be touched."""
-        real = observed.id if observed is not None and observed.id != observed.name else ""
-        return real if real and (own(real) or not allowed(real, self._patterns)) else ""
 
     def facts(
         self,

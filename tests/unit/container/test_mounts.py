@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from harmony_agent.core.errors import Transient
-from harmony_agent.kinds.container.policy import MountGuard, binds
+from harmony_agent.kinds.container.mount_guard import MountGuard
+from harmony_agent.kinds.container.policy import binds
 from scores.container import Container
 from tests.fakes.containers import FakeEnvFiles
 

@@ -9,7 +9,7 @@ import pytest
 from harmony_agent.core.actions import Wait
 from harmony_agent.core.resources import Desired
 from harmony_agent.kinds.systemd_unit import UnitReconciler
-from harmony_agent.kinds.systemd_unit.policy import own, violations
+from harmony_agent.kinds.systemd_unit.policy import UnitPolicy, own
 from harmony_agent.topology.units import Unit
 from scores.systemd_unit import SystemdUnit
 from tests.fakes.store import FakeStore
@@ -66,24 +66,34 @@ def test_our_own_units(name: str, ours: bool) -> None:
 )
 def test_what_its_files_may_say(text: str, code: str) -> None:
     whole = SystemdUnit(name="web.service", content=text)
-    assert [error.code for error in violations(whole, LISTED)] == ([code] if code else [])
+    assert [error.code for error in UnitPolicy(LISTED).violations(whole)] == (
+        [code] if code else []
+    )
     dropin = SystemdUnit(name="web.service", dropins={"10-x.conf": text})
-    assert list(violations(dropin, LISTED)) == ([("dropins.10-x.conf", code)] if code else [])
+    assert list(UnitPolicy(LISTED).violations(dropin)) == (
+        [("dropins.10-x.conf", code)] if code else []
+    )
 
 
 def test_specifiers_are_those_of_the_name() -> None:
     reach = "[Unit]\nConflicts=harmony-%i.service\n[Install]\nAlias=web-%i.service\n"
     assert [
         error.code
-        for error in violations(SystemdUnit(name="x@agent.service", content=reach), LISTED)
+        for error in UnitPolicy(LISTED).violations(
+            SystemdUnit(name="x@agent.service", content=reach)
+        )
     ] == ["UnitForbidden"]
-    assert list(violations(SystemdUnit(name="x@other.service", content=reach), LISTED)) == []
+    assert (
+        list(UnitPolicy(LISTED).violations(SystemdUnit(name="x@other.service", content=reach)))
+        == []
+    )
 
 
 def test_very_many_joined_lines_are_read_once() -> None:
     text = "[Unit]\n" + "X=a\\\n" * 60_000 + "Conflicts=harmony-agent.service\n"
     assert [
-        error.code for error in violations(SystemdUnit(name="web.service", content=text), LISTED)
+        error.code
+        for error in UnitPolicy(LISTED).violations(SystemdUnit(name="web.service", content=text))
     ] == ["UnitForbidden"]
 
 
