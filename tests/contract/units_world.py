@@ -186,10 +186,10 @@ class RealWorld:
         self._count = 0
         self._listener = Bus("user" if self._user else "system")
 
-        def reloading() -> None:
+        def reloading(_begins: bool) -> None:
             self._count += 1
 
-        self._listener.on_reload = reloading
+        self._listener.reloading.add(reloading)
 
     async def systemctl(self, verb: str, *names: str) -> None:
         scope = ["--user"] if self._user else []

@@ -23,6 +23,7 @@ from harmony_agent.adapters.posix import syscalls
 from harmony_agent.adapters.posix.atomic import Rename
 from harmony_agent.adapters.posix.executor import BoundedExecutor, Job
 from harmony_agent.adapters.posix.inotify import Watcher
+from harmony_agent.adapters.posix.listeners import Listeners
 from harmony_agent.adapters.posix.path_errors import transient
 from harmony_agent.adapters.posix.safe_path import RootedPaths
 from harmony_agent.core.errors import Transient
@@ -75,7 +76,7 @@ class LocalFiles:
         self._putting: set[str] = set()
         self._heard: dict[str, float] = {}
         self._fresh: dict[str, tuple[float, PathState]] = {}
-        self._changed: Callable[[str], None] = lambda _path: None
+        self._listeners = Listeners[str]()
 
     async def stat_exact(self, query: PathQuery) -> PathState:
         """Implement `Files.stat_exact`.
@@ -189,7 +190,7 @@ class LocalFiles:
             self._heard[path] = self._clock.monotonic()
             return
         self._fresh.pop(path, None)
-        self._changed(path)
+        self._listeners.tell(path)
 
     def _put(self, path: str, node: FileSpec, expect: StatFingerprint | None, job: Job) -> None:
         self._writer.put(path, node, expect, job)
@@ -305,8 +306,8 @@ class LocalFiles:
 
     async def watch(self, changed: Callable[[str], None]) -> None:
         """Implement `Files.watch`."""
-        self._changed = changed
-        await self._watcher.run(self._hear)
+        with self._listeners.listening(changed):
+            await self._watcher.run(self._hear)
 
     async def close(self) -> None:
         """Implement `Files.close`."""

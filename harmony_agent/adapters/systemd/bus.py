@@ -11,12 +11,12 @@ import errno
 import os
 import re
 from collections import OrderedDict
-from collections.abc import Callable
 from typing import Any, Final, Literal
 
 import anyio
 import sdbus
 
+from harmony_agent.adapters.posix.listeners import Listeners
 from harmony_agent.core.errors import ResourceError, Terminal, Transient
 
 Scope = Literal["user", "system"]
@@ -56,10 +56,10 @@ class Bus:
         self._lock = anyio.Lock()
         self._results: OrderedDict[str, str] = OrderedDict()
         self._waiting: dict[str, anyio.Event] = {}
-        self.on_unit: Callable[[str], None] = lambda _path: None
-        """Called with a unit's object path when its properties changed or a job of it ended."""
-        self.on_reload: Callable[[], None] = lambda: None
-        """Called when the manager has begun or ended to load all unit files anew."""
+        self.unit_changed = Listeners[str]()
+        """Told a unit's object path when its properties changed."""
+        self.reloading = Listeners[bool]()
+        """Told True when the manager begins to load all unit files, False when it has ended."""
         self.connections = 0
         """Count of connections opened. A higher number means that signals may have been missed."""
         self.lost = anyio.Event()
@@ -161,7 +161,7 @@ class Bus:
         matches = (
             (SERVICE, PROPERTIES, "PropertiesChanged", self._unit_changed),
             (SERVICE, MANAGER, "JobRemoved", self._job_removed),
-            (SERVICE, MANAGER, "Reloading", lambda _message: self.on_reload()),
+            (SERVICE, MANAGER, "Reloading", self._reloading),
         )
         slots = []
         try:
@@ -182,7 +182,10 @@ class Bus:
 
     def _unit_changed(self, message: Any) -> None:
         if message.path:
-            self.on_unit(message.path)
+            self.unit_changed.tell(message.path)
+
+    def _reloading(self, message: Any) -> None:
+        self.reloading.tell(bool(message.get_contents()))
 
     def _job_removed(self, message: Any) -> None:
         _, path, _, result = message.get_contents()

@@ -16,6 +16,7 @@ import anyio
 
 from harmony_agent.adapters.posix.executor import BoundedExecutor
 from harmony_agent.adapters.posix.inotify import Watcher
+from harmony_agent.adapters.posix.listeners import Listeners
 from harmony_agent.adapters.systemd.bus import PROPERTIES, Bus
 from harmony_agent.adapters.systemd.enablement import Enablement, Fingerprint
 from harmony_agent.adapters.systemd.properties import Row, unit_of
@@ -40,7 +41,7 @@ class _Known:
 
 
 class UnitObserver:
-    """Observe units. `changed` is called with the name of each unit that may look different."""
+    """Observe units. Tells `changed` the name of each unit that may look different."""
 
     def __init__(
         self, bus: Bus, files: UnitFiles, links: Enablement, threads: BoundedExecutor
@@ -53,9 +54,9 @@ class UnitObserver:
         self._known: dict[str, _Known] = {}
         self._names: dict[str, set[str]] = {}
         """object path -> the names that it was asked by"""
-        self.changed: Callable[[str], None] = lambda _name: None
-        bus.on_unit = self._on_unit
-        bus.on_reload = self._on_reload
+        self.changed = Listeners[str]()
+        bus.unit_changed.add(self._on_unit)
+        bus.reloading.add(self._on_reload)
 
     async def list_units(self, names: Collection[str]) -> Mapping[str, Unit]:
         """Those of `names` of which anything exists; reads anew only what may have changed."""
@@ -224,12 +225,12 @@ class UnitObserver:
     def _on_unit(self, path: str) -> None:
         for name in self._names.get(path, ()):
             self._known.pop(name, None)
-            self.changed(name)
+            self.changed.tell(name)
 
     def _on_path(self, path: str) -> None:
-        self.changed(path.removeprefix(f"{self._files.directory}/").partition(".d/")[0])
+        self.changed.tell(path.removeprefix(f"{self._files.directory}/").partition(".d/")[0])
 
-    def _on_reload(self) -> None:
+    def _on_reload(self, _begins: bool) -> None:
         """Drop what was stale.
 
         Units whose basis is the same are not read again: there may be 1,000.
@@ -239,8 +240,12 @@ class UnitObserver:
         ]:
             del self._known[name]
 
-    async def watch(self) -> None:
-        """Hear of changes until cancelled; keeps the connection open."""
+    async def watch(self, changed: Callable[[str], None]) -> None:
+        """Tell `changed` as well, until cancelled; keeps the connection open."""
+        with self.changed.listening(changed):
+            await self._watch()
+
+    async def _watch(self) -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._watcher.run, self._on_path)
             await self._stay_connected()

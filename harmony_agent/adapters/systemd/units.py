@@ -81,11 +81,7 @@ class SystemdUnits:
 
     async def watch(self, changed: Callable[[str], None]) -> None:
         """Tell of changes until cancelled."""
-        self._observer.changed = changed
-        try:
-            await self._observer.watch()
-        finally:
-            self._observer.changed = lambda _name: None
+        await self._observer.watch(changed)
 
     # Files.
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from harmony_agent.adapters.posix.listeners import Listeners
 from harmony_agent.adapters.systemd.observer import UnitObserver
 from harmony_agent.adapters.systemd.unit_files import OnDisk
 
@@ -18,8 +19,8 @@ class Manager:
     connections = 1
 
     def __init__(self) -> None:
-        self.on_unit: Any = None
-        self.on_reload: Any = None
+        self.unit_changed = Listeners[str]()
+        self.reloading = Listeners[bool]()
 
     async def manager(
         self, method: str, _signature: str = "", names: Any = ()
@@ -33,7 +34,7 @@ class Manager:
     async def call(self, path: str, *_words: Any) -> dict[str, tuple[str, Any]]:
         if path == PATHS["b.service"]:
             for changed in PATHS.values():
-                self.on_unit(changed)
+                self.unit_changed.tell(changed)
         return {"MainPID": ("u", 7)}
 
 
@@ -62,7 +63,7 @@ async def test_what_changes_while_it_is_read_is_not_gone() -> None:
     manager, disk = Manager(), Disk()
     sight = UnitObserver(manager, disk, disk, disk)  # type: ignore[arg-type]
     heard: list[str] = []
-    sight.changed = heard.append
+    sight.changed.add(heard.append)
     try:
         for _ in range(3):
             assert set(await sight.list_units(list(PATHS))) == set(PATHS)
