@@ -22,7 +22,7 @@ import anyio
 
 from harmony_agent import __version__
 from harmony_agent.adapters import host, sd_notify, status_socket
-from harmony_agent.adapters.clock import SystemClock
+from harmony_agent.adapters.host import SystemClock
 from harmony_agent.adapters.ledger.ledger import SqliteLedger
 from harmony_agent.adapters.nats.control_plane import NatsControl
 from harmony_agent.adapters.probing import LoopbackProber
@@ -221,9 +221,9 @@ def trust(settings: Settings) -> Trust:
     keys = [read_key(text) for text in settings.trust.keys]
     if not keys:
         return Trust()
-    from harmony_agent.adapters.ed25519 import Ed25519
+    from harmony_agent.adapters import ed25519
 
-    return Trust(settings.trust.require, {key_id(key): key for key in keys}, Ed25519().valid)
+    return Trust(settings.trust.require, {key_id(key): key for key in keys}, ed25519.valid)
 
 
 def times() -> Times:

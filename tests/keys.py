@@ -11,7 +11,7 @@ from typing import Any
 
 from nacl.signing import SigningKey
 
-from harmony_agent.adapters.ed25519 import Ed25519
+from harmony_agent.adapters import ed25519
 from harmony_agent.core.signatures import Trust
 from scores.signatures import key_id, signed_bytes, spell_key
 
@@ -44,4 +44,4 @@ def signed(value: Mapping[str, Any], *keys: TestKey) -> dict[str, Any]:
 
 def trust(*keys: TestKey, require: bool = True) -> Trust:
     """A device that trusts these keys, the roster's where none is named."""
-    return Trust(require, {key.id: key.public for key in keys or (ROSTER,)}, Ed25519().valid)
+    return Trust(require, {key.id: key.public for key in keys or (ROSTER,)}, ed25519.valid)

@@ -1,18 +1,20 @@
-"""Facts of this machine: boot id, os-release, kernel.
-
-Holds the lock that keeps a second agent out.
-"""
+"""This machine: its clocks, its boot id, its system, and the lock that keeps a second agent out."""
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import os
 import platform
+import time
 from pathlib import Path
 from typing import Final
 
+import anyio
+
 from scores.status import OsInfo
 
+_STA_UNSYNC: Final = 0x0040
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -48,6 +50,45 @@ def os_info() -> OsInfo:
         arch=platform.machine(),
         kernel=platform.release(),
     )
+
+
+class _Timex(ctypes.Structure):
+    """The head of the kernel's struct timex, on 32 and 64 bits; `modes` 0 only asks."""
+
+    _fields_ = (
+        ("modes", ctypes.c_uint),
+        ("offset", ctypes.c_long),
+        ("freq", ctypes.c_long),
+        ("maxerror", ctypes.c_long),
+        ("esterror", ctypes.c_long),
+        ("status", ctypes.c_int),
+        ("rest", ctypes.c_char * 168),
+    )
+
+
+class SystemClock:
+    """`topology.Clock` on the kernel's clocks."""
+
+    def now(self) -> float:
+        """Seconds since 1970."""
+        return time.time()
+
+    def monotonic(self) -> float:
+        """Seconds since boot."""
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        await anyio.sleep(seconds)
+
+    def synchronized(self) -> bool | None:
+        """Ask the kernel how its clock stands (adjtimex, reading only).
+
+        None where it can't be asked.
+        """
+        timex = _Timex()
+        state = ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.byref(timex))
+        return None if state < 0 else not timex.status & _STA_UNSYNC
 
 
 class StateLock:

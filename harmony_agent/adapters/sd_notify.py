@@ -1,8 +1,7 @@
-"""systemd's side: readiness, status and watchdog (sd_notify), and structured log records into the
-journal.
+"""The agent as a service of systemd: readiness, status and watchdog (sd_notify), and its log.
 
-Both are datagrams to a Unix socket that may not be there: then nothing is sent, and logs go to
-standard error.
+Both go as datagrams to a Unix socket. If that isn't there, nothing is sent and the log goes to
+standard error. The log is bounded: what flaps says the same a few times and then once a minute.
 """
 
 from __future__ import annotations
@@ -12,12 +11,13 @@ import logging
 import os
 import socket
 import sys
+import time
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 import anyio
-
-from harmony_agent.adapters.log_rate_limit import LogRateLimit
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +32,12 @@ _PRIORITY: Final = {
 _PATIENCE: Final = 0.2
 """Seconds for which a full journal may hold a record up; while it stays full, none."""
 _FIELDS: Final = ("device", "deployment", "resource", "generation", "reason")
+
+BURST, SECONDS = 10, 60.0
+"""Records of one key that pass at once, and the seconds after which one more does."""
+ALL_BURST, ALL_SECONDS = 4000, 0.1
+"""The same for all keys together: a generation of a thousand resources fits into the burst."""
+MAX_KEYS: Final = 4096
 
 
 def notify(state: str, environ: Mapping[str, str] = os.environ) -> None:
@@ -139,6 +145,61 @@ def _encode(name: str, value: str) -> bytes:
     if b"\n" not in data:
         return name.encode() + b"=" + data + b"\n"
     return name.encode() + b"\n" + len(data).to_bytes(8, "little") + data + b"\n"
+
+
+@dataclass(slots=True)
+class _Bucket:
+    """Tokens, as of a time."""
+
+    tokens: float
+    at: float
+    dropped: int = 0
+
+    def take(self, now: float, most: float, seconds: float) -> bool:
+        """One token, if there is one."""
+        self.tokens, self.at = min(most, self.tokens + (now - self.at) / seconds), now
+        if self.tokens < 1.0:
+            self.dropped += 1
+            return False
+        self.tokens -= 1.0
+        return True
+
+
+class LogRateLimit(logging.Filter):
+    """One a handler."""
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._monotonic = monotonic
+        self._all = _Bucket(ALL_BURST, monotonic())
+        self._keys: OrderedDict[tuple[object, ...], _Bucket] = OrderedDict()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether it is passed on; with how many like it were not, where there were any."""
+        now = self._monotonic()
+        key = (
+            record.msg,
+            *(record.__dict__.get(name) for name in ("deployment", "resource", "reason")),
+        )
+        bucket = self._keys.get(key)
+        if bucket is None:
+            bucket = self._keys[key] = _Bucket(BURST, now)
+            if len(self._keys) > MAX_KEYS:
+                self._keys.popitem(last=False)
+        else:
+            self._keys.move_to_end(key)
+        if not bucket.take(now, BURST, SECONDS):
+            return False
+        if not self._all.take(now, ALL_BURST, ALL_SECONDS):
+            bucket.dropped += 1
+            return False
+        if bucket.dropped:
+            record.msg, record.args = (
+                f"{record.getMessage()} (and {bucket.dropped} more like this)",
+                (),
+            )
+            bucket.dropped = 0
+        return True
 
 
 def set_up_logging(device: str, *, verbose: bool, environ: Mapping[str, str] = os.environ) -> None:

@@ -61,7 +61,6 @@ class ContainerState:
     name: str
     state: State
     labels: Mapping[str, str]
-    image_id: str = ""
     image_digest: str | None = None
     exit_code: int | None = None
     started: datetime | None = None

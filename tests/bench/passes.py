@@ -15,8 +15,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from harmony_agent.adapters.clock import SystemClock
 from harmony_agent.adapters.files.local_files import LocalFiles
+from harmony_agent.adapters.host import SystemClock
 from harmony_agent.adapters.posix.executor import Job
 from harmony_agent.engine.engine import Engine, Intervals
 from harmony_agent.engine.reconcile.context import Times

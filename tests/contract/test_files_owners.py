@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from harmony_agent.adapters.clock import SystemClock
 from harmony_agent.adapters.files.local_files import LocalFiles
+from harmony_agent.adapters.host import SystemClock
 from harmony_agent.adapters.posix.stat_cache import fingerprint
 from harmony_agent.core.actions import Converged
 from harmony_agent.core.errors import Transient

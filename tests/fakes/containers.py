@@ -163,7 +163,6 @@ class FakeContainers:
             name=one.name,
             state=one.state,
             labels=self._labels(one),
-            image_id=one.image.id,
             image_digest=one.image.digest,
             exit_code=one.exit_code if one.state == "exited" else None,
             started=one.started,

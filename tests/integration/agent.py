@@ -19,7 +19,7 @@ import nats.errors
 from nats.aio.client import Client
 from nats.js.api import KeyValueConfig, StorageType
 
-from harmony_agent.adapters.clock import SystemClock
+from harmony_agent.adapters.host import SystemClock
 from harmony_agent.adapters.ledger.ledger import SqliteLedger
 from harmony_agent.adapters.nats.control_plane import NatsControl
 from harmony_agent.adapters.probing import LoopbackProber

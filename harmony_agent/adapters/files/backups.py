@@ -1,8 +1,7 @@
-"""Copies of what stood at a path before a Score that says `adopt` took it over, in the agent's
-state directory.
+"""Copies of files that a Score with `adopt` took over, in the agent's state directory.
 
-Synchronous; called in worker threads. A copy is complete or not there, readable by the agent alone,
-and only deleted by `forget`.
+Synchronous; called in worker threads. A copy is complete or not there. Only the agent can read it,
+and only `forget` deletes it.
 """
 
 from __future__ import annotations
@@ -70,8 +69,9 @@ class Backups:
             os.close(source)
 
     def try_owner(self, uid: int, gid: int) -> None:
-        """Give a file to these and take it back: what can't be given couldn't be put back. Raises
-        OSError.
+        """Try whether the agent may give a file to this owner: else removal couldn't put it back.
+
+        Raises OSError.
         """
         name = f"owner-{threading.get_ident()}"
         with self._open() as directory, AtomicWrite(directory, name) as trial:
@@ -86,7 +86,7 @@ class Backups:
         )
 
     def forget(self, backup: str) -> None:
-        """Delete the copy and what is unfinished of one."""
+        """Delete the copy, and an unfinished one."""
         if not os.path.isdir(self._directory):
             return
         with self._open() as directory:

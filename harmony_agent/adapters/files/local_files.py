@@ -1,8 +1,7 @@
-"""The device's files for the kind File: each call is one hop into a worker thread, with a time of
-its own.
+"""The device's files, for the kind File. Each call runs in a worker thread, within a time.
 
-What is done there stands in filesight (looking), filewriter (changing) and formers (copies).
-Nothing is decided here on what should stand at a path.
+`path_cache` observes, `write` changes, `backups` copies. Nothing here decides what should stand at
+a path.
 """
 
 from __future__ import annotations
@@ -43,12 +42,10 @@ T = TypeVar("T")
 _LOOK_SECONDS: Final = 30.0
 _WORK_SECONDS: Final = 120.0
 _FRESH: Final = 0.05
-"""Seconds for which the look that ends a put is as good as another."""
+"""Seconds for which the look that ends a put counts as a new one."""
 _PIECE: Final = 1 << 20
 _MISMATCH_SECONDS: Final = 60.0
-"""Until an object of another content than the Score says is fetched again: somebody has to put the
-right one there.
-"""
+"""Seconds until an object with wrong content is fetched again: somebody has to replace it first."""
 
 
 class LocalFiles:
@@ -123,7 +120,7 @@ class LocalFiles:
         return path_states
 
     def _by_pool(self, queries: Sequence[PathQuery]) -> Mapping[str, Sequence[PathQuery]]:
-        """The spots by their roots."""
+        """Group the queries by root."""
         if len(self._paths.roots) == 1:
             return {self._paths.roots[0]: queries}
         lanes: dict[str, list[PathQuery]] = {}
@@ -178,8 +175,9 @@ class LocalFiles:
                 self._tell_what_came_later(path)
 
     def _tell_what_came_later(self, path: str) -> None:
-        """The events of our own put are no news, nor is what its look saw; one after that look
-        began may be.
+        """Pass on an event that came during a put, if it may be of somebody else.
+
+        The look that ends the put has seen whatever an earlier event is about.
         """
         heard, looked = self._heard.pop(path, None), self._fresh.get(path)
         if heard is not None and (looked is None or heard >= looked[0]):
@@ -247,7 +245,7 @@ class LocalFiles:
     async def set_attributes(
         self, path: str, attributes: Attributes, expect: StatFingerprint
     ) -> None:
-        """Implement `Files.amend`."""
+        """Implement `Files.set_attributes`."""
         await self._run_in_thread(
             "change mode or owner of",
             path,
@@ -281,7 +279,7 @@ class LocalFiles:
         ]
 
     async def back_up(self, path: str, backup: str, digest: str, expect: StatFingerprint) -> None:
-        """Implement `Files.keep`."""
+        """Implement `Files.back_up`."""
         await self._run_in_thread(
             "keep a copy of",
             path,

@@ -123,8 +123,9 @@ def check(place: ParentDir, expect: StatFingerprint | None) -> os.stat_result | 
 
 
 def set_attributes(place: ParentDir, attributes: Attributes, expect: StatFingerprint) -> bool:
-    """Change mode and owner through a descriptor. False: it has other names as well, and was left
-    alone.
+    """Change mode and owner through a descriptor.
+
+    False: the file has other names as well, and was left alone.
     """
     mode, uid, gid = attributes.mode, attributes.uid, attributes.gid
     check(place, expect)

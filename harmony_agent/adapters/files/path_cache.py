@@ -41,8 +41,9 @@ class _Known:
 
 
 class PathCache:
-    """Looks, and remembers. One path is looked at by one thread at a time, besides a glance at
-    all.
+    """Observes paths and remembers what it saw.
+
+    One thread at a time observes a path, besides the one that goes through all of them.
     """
 
     def __init__(self, tree: RootedPaths, backups: Backups, watcher: Watcher, clock: Clock) -> None:
@@ -84,8 +85,9 @@ class PathCache:
     def stat_cached(
         self, queries: Iterable[PathQuery], job: Job
     ) -> tuple[list[PathState], dict[str, int]]:
-        """All of them, and the inodes of the directories in which they stand; the unchanged ones as
-        remembered.
+        """Observe all of them; an unchanged one comes from the cache.
+
+        Also returns the inodes of their directories.
         """
         now = self._clock.monotonic()
         plain: dict[str, int] = {}
@@ -112,18 +114,18 @@ class PathCache:
         return None if entry is None else entry.value.query
 
     def learn(self, path: str, status: os.stat_result, digest: str) -> None:
-        """A file with this content was just put there."""
+        """Note that a file with this content was just put there."""
         seen = self._reader.file(status, digest)
         query = self.query(path) or PathQuery(path)
         known = _Known(query, PathState(path, seen), "", due=0.0)
         self._known.put(path, seen.fingerprint, known, settled=False)
 
     def swept(self, path: str, *, clean: bool) -> None:
-        """Return whether nothing unfinished stands beside `path`, as far as is known."""
+        """Note whether nothing unfinished stands beside `path`."""
         (self._swept.add if clean else self._swept.discard)(path)
 
     def unsynced(self, path: str) -> None:
-        """The directory of `path` couldn't be made durable: try at the next look."""
+        """Note that the directory of `path` couldn't be made durable. The next look tries again."""
         self._synced.discard(_parent(path))
 
     def _unchanged(self, query: PathQuery, plain: dict[str, int], now: float) -> PathState | None:
@@ -148,8 +150,9 @@ class PathCache:
         return self._resolve(query) == (state.uid, state.gid, state.unknown)
 
     def _is_plain(self, directory: str, plain: dict[str, int]) -> bool:
-        """Return whether no part of it below its root is a link: enough to trust what is
-        remembered, not to change things.
+        """Return whether no part of the directory below its root is a link.
+
+        That is enough to trust the cache. It isn't enough to change anything.
         """
         inode = plain.get(directory)
         if inode is None:
@@ -189,9 +192,7 @@ class PathCache:
         return before  # can't be read (as mode 0200), but it is what was put there
 
     def _remember(self, query: PathQuery, path_state: PathState, looked: float) -> PathState:
-        """Note it; the same object as before where it shows the same, which makes comparing
-        cheap.
-        """
+        """Note the state. An equal state stays the same object, which makes comparing cheap."""
         if path_state.leftover:
             self._known.drop(query.path)
             return path_state
@@ -210,8 +211,9 @@ class PathCache:
         return path_state
 
     def _sync(self, place: ParentDir) -> None:
-        """Once after a start, and after an error: an agent that was killed may have renamed and not
-        synced.
+        """Sync the directory once after a start, and after an error.
+
+        An agent that was killed may have renamed something and not synced.
         """
         directory = _parent(place.path)
         if directory not in self._synced:
@@ -219,8 +221,9 @@ class PathCache:
             self._synced.add(directory)
 
     def _left(self, place: ParentDir) -> bool:
-        """Return whether something unfinished stands beside it: looked for once, for later ones are
-        the agent's own.
+        """Return whether something unfinished stands beside it.
+
+        Looks once for each path: a later one is the agent's own.
         """
         if place.path in self._swept:
             return False

@@ -1,8 +1,7 @@
-"""Looking at one path: what stands there, read and hashed without following a link or waiting on a
-FIFO.
+"""Observe one path: read and hash it, without following a link or waiting on a FIFO.
 
-Synchronous; called in worker threads. Nothing is changed here, not even an access time where that
-can be helped.
+Synchronous; called in worker threads. Changes nothing, not even an access time if that can be
+avoided.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ from harmony_agent.adapters.posix.stat_cache import fingerprint
 from harmony_agent.topology.files import MAX_READ, ObjectStat, ObjectType, StatFingerprint
 
 Known = Callable[[StatFingerprint], str | None]
-"""The digest of a file with this mark, where that is known without reading it."""
+"""Gives the digest of a file with this fingerprint. None if it must be read."""
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 _CHUNK: Final = 1 << 16  # four threads with 1 MiB each kept 10 MB for good, and read 3 % faster
 _TRIES: Final = 3
 
 
 class PathReader:
-    """Sees objects. `accounts` names their owners."""
+    """Observes objects. `accounts` names their owners."""
 
     def __init__(self, accounts: Accounts) -> None:
         self._accounts = accounts
@@ -99,8 +98,9 @@ class _Moving(Exception):
 def _digest(
     place: ParentDir, status: os.stat_result, job: Job, known: Known, *, patient: bool
 ) -> tuple[str | None, os.stat_result]:
-    """The content's digest with the state that it belongs to; None where it can't be read or is too
-    large.
+    """Return the content's digest, and the status that it belongs to.
+
+    The digest is None if the file can't be read or is too large.
     """
     digest = known(fingerprint(status))
     if digest is not None or status.st_size > MAX_READ:
@@ -123,17 +123,16 @@ def _digest(
 
 
 def open_file(place: ParentDir, status: os.stat_result) -> int:
-    """Open what stands at `place` for reading: no link is followed, no FIFO waited on, no access
-    time left behind.
-    """
+    """Open the object at `place` for reading. Follows no link and waits on no FIFO."""
     if status.st_uid == os.geteuid():
         return os.open(place.name, _READ | os.O_NOATIME, dir_fd=place.fd)
     return os.open(place.name, _READ, dir_fd=place.fd)
 
 
 def read_digest(fd: int, job: Job, write: Callable[[bytes], None] | None = None) -> str | None:
-    """Read to the end, at most MAX_READ bytes, handing each piece to `write`; the digest, None when
-    there is more.
+    """Read to the end and return the digest. None if there are more than MAX_READ bytes.
+
+    Each piece goes to `write`.
     """
     hashed = hashlib.sha256()
     left = MAX_READ

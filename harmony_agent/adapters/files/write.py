@@ -23,8 +23,9 @@ from harmony_agent.topology.files import Attributes, FileSpec, PathError, StatFi
 
 
 class Writer:
-    """A change is durable when its method returns. Each raises Changed where something else stands
-    there.
+    """Changes paths. A change is durable when its method returns.
+
+    Each method raises Changed if something else stands there than expected.
     """
 
     def __init__(
@@ -51,8 +52,9 @@ class Writer:
             self.finish(draft, path, node, expect, job)
 
     def draft(self, path: str, node: FileSpec) -> NodeWrite:
-        """Begin one whose content comes bit by bit; `finish` puts it there, and it is to be closed
-        in any case.
+        """Begin a write whose content comes in pieces.
+
+        `finish` puts it at the path. The caller closes it in any case.
         """
         return NodeWrite(self._paths, path, node, self._rename)
 
@@ -108,7 +110,7 @@ class Writer:
     def _copy(
         self, place: ParentDir, attributes: Attributes, expect: StatFingerprint, job: Job
     ) -> None:
-        """An inode of its own for a file whose other names belong to others."""
+        """Replace a file that has other names by a copy: the other names may be somebody else's."""
         old = check(place, expect)
         if old is None:
             raise Changed
@@ -128,14 +130,14 @@ class Writer:
             os.close(source)
 
     def remove(self, path: str, expect: StatFingerprint) -> None:
-        """Take away what is there; a directory only when it is empty."""
+        """Remove the object; a directory only when it is empty."""
         with suppress(MissingParents), self._changing(path) as place:
             status = check(place, expect)
             if status is not None:
                 remove(place.fd, place.name, status)
 
     def sweep(self, path: str) -> None:
-        """Take away what is unfinished beside it."""
+        """Remove an unfinished object beside it."""
         with suppress(MissingParents), self._changing(path) as place:
             discard(place.fd, place.temp)
 

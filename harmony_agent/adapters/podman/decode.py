@@ -66,7 +66,6 @@ def container(body: Mapping[str, Any]) -> ContainerState:
         name=body["Name"],
         state=shown,
         labels=config.get("Labels") or {},
-        image_id=body.get("Image") or "",
         image_digest=_digest(body.get("ImageDigest")),
         exit_code=state.get("ExitCode") if shown == "exited" else None,
         started=moment(state.get("StartedAt")),

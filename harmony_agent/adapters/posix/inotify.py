@@ -1,8 +1,7 @@
-"""inotify as "this path may have changed": one descriptor, a watch for each parent directory of the
-paths followed.
+"""Tell which followed paths may have changed, by inotify.
 
-Events only make a look sooner. What can't be watched (no such directory yet, no watches left) is
-left to the relist.
+One descriptor has a watch for the parent directory of each path. Events only make a look sooner.
+The relist finds changes in a directory that can't be watched.
 """
 
 from __future__ import annotations
@@ -64,8 +63,9 @@ class Watcher:
                 self._reach(directory)
 
     def retain(self, paths: Sequence[str], inodes: Mapping[str, int]) -> None:
-        """Follow these and no others. `inodes` are those of directories as they stand now, where
-        they are known.
+        """Follow these paths and no others.
+
+        `inodes` are the present inodes of directories, as far as they are known.
         """
         with self._lock:
             if paths != self._paths:
@@ -90,7 +90,7 @@ class Watcher:
             self.close()
 
     def close(self) -> None:
-        """Let go of the descriptor and with it of every watch."""
+        """Close the descriptor, and every watch with it."""
         with self._lock:
             if self._fd >= 0:
                 os.close(self._fd)
@@ -99,9 +99,7 @@ class Watcher:
             self._directories.clear()
 
     def _renew(self, inodes: Mapping[str, int]) -> None:
-        """Watches where they are needed and nowhere else; anew where another directory has taken
-        the place.
-        """
+        """Watch the needed directories and no others. A replaced directory is watched anew."""
         for directory in [
             d for d, (_, inode) in self._watches.items() if inodes.get(d, inode) != inode
         ]:
@@ -111,7 +109,7 @@ class Watcher:
             self._drop(directory)
 
     def _reach(self, directory: str) -> str:
-        """Watch it, or the nearest above it that exists; which one that is."""
+        """Watch the directory, or the nearest one above it that exists. Return the watched one."""
         while not self._watch(directory) and directory != "/":
             directory = _parent(directory)
         return directory
@@ -145,7 +143,7 @@ class Watcher:
                 changed(path)
 
     def _affected(self, data: bytes) -> list[str]:
-        """The followed paths that these events are of, each once."""
+        """Return the followed paths that these events are about, each once."""
         paths: dict[str, None] = {}
         offset = 0
         with self._lock:
@@ -163,7 +161,7 @@ class Watcher:
         directory = self._directories.get(watch)
         if directory is None:
             return ()
-        if mask & _GONE:  # another one there from now on; the next look at what is below finds it
+        if mask & _GONE:  # the next look below finds the directory that is there then
             if directory in self._watches:
                 self._drop(directory)
             return self._below(directory)

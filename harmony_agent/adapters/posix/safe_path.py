@@ -27,8 +27,9 @@ _MOST_LINKS: Final = 40
 
 @dataclass(frozen=True, slots=True)
 class ParentDir:
-    """An open parent directory, and the name in it. `fd` may be an O_PATH descriptor where it can't
-    be listed.
+    """An open parent directory and a name in it.
+
+    `fd` is an O_PATH descriptor if the directory can't be listed.
     """
 
     fd: int
@@ -50,11 +51,10 @@ class ParentDir:
 
 
 class RootedPaths:
-    """The roots, and the way from one to a path. A root itself may be reached through links of
-    root's.
+    """The roots below which paths may be worked on, and the way from a root to a path.
 
-    `administrator` is the user whose links those are; another than root only where tests don't run
-    as root.
+    The way to a root may lead through symbolic links of the `administrator`. That is root; tests
+    that don't run as root name another user.
     """
 
     def __init__(self, roots: Sequence[str], administrator: int = 0) -> None:
@@ -88,7 +88,7 @@ class RootedPaths:
             os.close(fd)
 
     def _walk(self, root: str, path: str) -> int:
-        """The same, part by part, and what is in the way."""
+        """Open the parent part by part, and tell what is in the way."""
         names = path[len(root) + 1 :].split("/")[:-1]
         fd = _open_root(root, bool(names), self.administrator)
         try:
@@ -102,9 +102,7 @@ class RootedPaths:
 
 
 def _open_root(root: str, walk_on: bool, administrator: int) -> int:
-    """The root itself, through links of the administrator's alone: anybody else's may lead out
-    tomorrow.
-    """
+    """Open a root, through links of the administrator alone. Others could change theirs later."""
     try:
         return _walk_to(root, walk_on, administrator)
     except FileNotFoundError:
@@ -154,7 +152,7 @@ def _link(part: str, fd: int, root: str, administrator: int) -> str:
 
 
 def _step(fd: int, part: str, root: str, names: Sequence[str], index: int) -> int:
-    """One parent further in. `fd` stays open."""
+    """Open the next parent. `fd` stays open."""
     try:
         return _open_dir(part, fd, index < len(names) - 1)
     except FileNotFoundError:

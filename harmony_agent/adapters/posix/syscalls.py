@@ -69,11 +69,9 @@ _NO_SYMLINKS: Final = 0x4
 
 
 def open_without_links(path: str, flags: int) -> int | None:
-    """Open an absolute path of which no part is a symbolic link, in one call; None where that can't
-    be, for any cause.
+    """Open an absolute path in one call, if no part of it is a symbolic link. None if that fails.
 
-    A walk by hand costs two calls a part, each of which gives Python's lock away and has to get it
-    again.
+    A walk costs two calls for each part, and each call releases and takes Python's lock.
     """
     how = _How(flags, 0, _NO_SYMLINKS)
     size = ctypes.c_size_t(ctypes.sizeof(how))

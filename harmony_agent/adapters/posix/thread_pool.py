@@ -1,9 +1,8 @@
-"""A few threads that take blocking work in the order in which it came, and hand back what is done
-many at a time.
+"""A few threads that do blocking work in the order in which it came.
 
-Against a general thread pool it saves most of a hop: nothing is acquired, no context copied, and
-the loop is woken once for all that ended since it last looked. A thread that has nothing to do ends
-after a while. Knows nothing of the work.
+A hop costs less than with a general thread pool: nothing is acquired, no context is copied, and the
+loop is woken once for all work that ended since its last look. An idle thread ends after a while.
+The pool knows nothing of the work.
 """
 
 from __future__ import annotations
@@ -22,14 +21,13 @@ _Task = tuple[asyncio.Future[Any], Callable[[], Any]]
 _IDLE_SECONDS: Final = 15.0
 """More than a relist's period, so that a device at rest starts no threads."""
 _SIFT: Final = 256
-"""So much may wait before it is looked through for what was given up."""
+"""Length of the queue at which abandoned work is looked for and dropped."""
 
 
 class ThreadPool:
-    """At most `most` threads, of which as many are there as were needed lately: who ended last is
-    the next to begin.
+    """At most `most` threads. The thread that ended its work last gets the next.
 
-    They are daemons: one that hangs in the kernel keeps no process from ending.
+    They are daemons: a thread that hangs in the kernel doesn't keep the process from ending.
     """
 
     def __init__(self, most: int) -> None:
@@ -43,10 +41,9 @@ class ThreadPool:
         self._lock = threading.Lock()
 
     def start(self, work: Callable[[], T]) -> asyncio.Future[T]:
-        """Have `work` done. Whoever ends the future has given up on it: what is under way goes on
-        to its end.
+        """Start `work`. A caller gives up by ending the future; work that has begun goes on.
 
-        Raises OSError where there is no thread, and none can be had now.
+        Raises OSError if there is no thread and none can be started.
         """
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         with self._lock:
@@ -57,8 +54,9 @@ class ThreadPool:
         return future
 
     def _hire(self, task: _Task) -> bool:
-        """One more thread, which begins with this; False where there can be no more. Holds the
-        lock.
+        """Start one more thread with this task. False if there can be no more.
+
+        The caller holds the lock.
         """
         if self._threads >= self._most:
             return False
@@ -74,8 +72,9 @@ class ThreadPool:
         return True
 
     def _queue(self, task: _Task) -> None:
-        """For the next that ends. While every thread hangs, what was given up is let go of here.
-        Holds the lock.
+        """Keep the task for the next free thread, and drop abandoned ones: every thread may hang.
+
+        The caller holds the lock.
         """
         if len(self._todo) >= self._sift_at:
             self._todo = deque(other for other in self._todo if not other[0].done())
@@ -86,9 +85,8 @@ class ThreadPool:
         task: _Task | None = inbox.get()
         while task is not None:
             future, (value, error) = task[0], _outcome(*task)
-            with (
-                self._lock
-            ):  # before the end of this is told, for what that leads to is this thread's to do
+            # The next task is taken before the result is told: this thread does what follows from it.
+            with self._lock:
                 task = self._todo.popleft() if self._todo else None
                 if task is None:
                     self._idle.append(inbox)
@@ -98,10 +96,7 @@ class ThreadPool:
                 task = self._wait(inbox)
 
     def _wait(self, inbox: queue.SimpleQueue[_Task]) -> _Task | None:
-        """Wait for the next task.
-
-        None after a long idle time; the thread isn't counted then any more.
-        """
+        """Wait for the next task. None after a long idle time: the thread isn't counted then."""
         try:
             return inbox.get(timeout=_IDLE_SECONDS)
         except queue.Empty:

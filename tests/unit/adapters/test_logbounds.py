@@ -7,7 +7,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from harmony_agent.adapters.log_rate_limit import ALL_BURST, BURST, MAX_KEYS, SECONDS, LogRateLimit
+from harmony_agent.adapters.sd_notify import ALL_BURST, BURST, MAX_KEYS, SECONDS, LogRateLimit
 
 
 class Now:

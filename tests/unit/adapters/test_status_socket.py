@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 
 from harmony_agent.adapters import status_socket
-from harmony_agent.adapters.clock import SystemClock, _Timex
-from harmony_agent.adapters.host import AlreadyRunning, StateLock
+from harmony_agent.adapters.host import AlreadyRunning, StateLock, SystemClock, _Timex
 
 
 async def listens(home: Path) -> None:
