@@ -39,7 +39,7 @@ def machine_id() -> str:
 
 
 def os_info() -> OsInfo:
-    """From os-release and uname; "" where something isn't told."""
+    """Read os-release and uname. "" for a missing value."""
     try:
         release = platform.freedesktop_os_release()
     except OSError:
@@ -92,18 +92,17 @@ class SystemClock:
 
 
 class StateLock:
-    """The state directory, taken for this process; the kernel lets go of it when the process
-    ends.
-    """
+    """A lock on the state directory. The kernel releases it when the process ends."""
 
     def __init__(self, state_dir: Path) -> None:
-        """AlreadyRunning, where another agent has it."""
+        """Take the lock. Raises AlreadyRunning if another agent has it."""
         self._state_dir = state_dir
         self._descriptor = _lock(state_dir)
 
     def renew(self) -> None:
-        """Take it again, after the directory was taken away and made anew. OSError where another
-        agent was faster.
+        """Take it again, after the directory was made anew.
+
+        Raises OSError if another agent was faster.
         """
         try:
             descriptor = _lock(self._state_dir)
@@ -113,7 +112,7 @@ class StateLock:
         self._descriptor = descriptor
 
     def close(self) -> None:
-        """Let go of it."""
+        """Release it."""
         os.close(self._descriptor)
 
 

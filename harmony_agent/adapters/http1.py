@@ -1,9 +1,8 @@
-"""HTTP/1.1 for one exchange over one connection, in asyncio: h11 says what is valid, this moves the
-bytes.
+"""HTTP/1.1 for one exchange over one connection, in asyncio. h11 reads and writes the protocol.
 
-For podman's Unix socket and for probes. No pool, no redirects, no cookies. A caller bounds the
-time; cancelling closes the connection. Nothing here is logged: what goes through may hold values of
-an environment.
+For podman's Unix socket and for probes. No pool, no redirects, no cookies. The caller bounds the
+time; cancelling closes the connection. Must not log: what goes through may hold values of an
+environment.
 """
 
 from __future__ import annotations
@@ -70,8 +69,9 @@ async def exchange(
     body: bytes | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Response]:
-    """Send one request and give its answer; the connection is closed afterwards. Raises OSError, or
-    BrokenOff.
+    """Send one request and give its answer. The connection is closed afterwards.
+
+    Raises OSError; of it, BrokenOff.
     """
     reader, writer = await opening
     connection = h11.Connection(h11.CLIENT)

@@ -17,9 +17,7 @@ class LoopbackProber:
     """`topology.probing.Prober`."""
 
     async def http(self, probe: HttpProbe, timeout: float) -> str:
-        """GET by HTTP/1.1; the body isn't read. A certificate isn't verified: it's the device's
-        own.
-        """
+        """Send a GET. The body isn't read; a certificate isn't verified, it is the device's own."""
         try:
             with anyio.fail_after(timeout):
                 return await self._get(probe)
@@ -29,7 +27,7 @@ class LoopbackProber:
             return _word(error)
 
     async def tcp(self, probe: TcpProbe, timeout: float) -> str:
-        """Connect and let go."""
+        """Connect and close."""
         try:
             with anyio.fail_after(timeout):
                 _, writer = await asyncio.open_connection(_HOST, probe.port)

@@ -1,8 +1,7 @@
-"""Paths that no Score may reach, whatever the roots are: the agent's and the updater's own, and
-ways to their power.
+"""Paths that no Score may reach, whatever the roots are.
 
-Looks at links when the agent starts, and changes nothing. It gives paths; who keeps to them are the
-kinds.
+They are the agent's and the updater's own, and paths that give somebody their rights. The module
+resolves links when the agent starts, and changes nothing. The kinds refuse the paths.
 """
 
 from __future__ import annotations
@@ -20,9 +19,7 @@ _SECRET: Final = (
     "/run/user",
     "/run/systemd",
 )
-"""Configuration and credentials, journals, and the sockets by which managers, podman and the
-updater are spoken to.
-"""
+"""Configuration and credentials, journals, and sockets of managers, podman and the updater."""
 _CODE: Final = (
     *(
         "/opt/harmony",
@@ -66,7 +63,7 @@ def _spellings(paths: Iterable[str]) -> set[str]:
 
 
 def _through(places: set[str], roots: Sequence[str]) -> tuple[str, ...]:
-    """The places, and how they are called below a root that is a link."""
+    """Return the places, and their names below a root that is a link."""
     found = set(places)
     for root in roots:
         named, real = root.rstrip("/"), os.path.realpath(root).rstrip("/")

@@ -30,18 +30,18 @@ _PRIORITY: Final = {
     logging.CRITICAL: 2,
 }
 _PATIENCE: Final = 0.2
-"""Seconds for which a full journal may hold a record up; while it stays full, none."""
+"""Seconds that a record waits for a full journal. No later one waits while it stays full."""
 _FIELDS: Final = ("device", "deployment", "resource", "generation", "reason")
 
 BURST, SECONDS = 10, 60.0
-"""Records of one key that pass at once, and the seconds after which one more does."""
+"""Records of one key that pass at once, and seconds until one more passes."""
 ALL_BURST, ALL_SECONDS = 4000, 0.1
 """The same for all keys together: a generation of a thousand resources fits into the burst."""
 MAX_KEYS: Final = 4096
 
 
 def notify(state: str, environ: Mapping[str, str] = os.environ) -> None:
-    """Tell the service manager, as ``READY=1`` or ``STATUS=…``; nothing where none listens."""
+    """Tell the service manager, as ``READY=1`` or ``STATUS=…``, if one listens."""
     address = environ.get("NOTIFY_SOCKET", "")
     if not address:
         return
@@ -53,9 +53,7 @@ def notify(state: str, environ: Mapping[str, str] = os.environ) -> None:
 
 
 def watchdog_seconds(environ: Mapping[str, str] = os.environ) -> float | None:
-    """Within how many seconds the service manager wants to hear of progress; None where it
-    doesn't.
-    """
+    """Return the watchdog period in seconds. None without a watchdog."""
     text, pid = environ.get("WATCHDOG_USEC", ""), environ.get("WATCHDOG_PID", "")
     if not text.isdecimal() or int(text) == 0 or (pid and pid != str(os.getpid())):
         return None
@@ -63,10 +61,9 @@ def watchdog_seconds(environ: Mapping[str, str] = os.environ) -> float | None:
 
 
 async def feed_watchdog(stuck: Callable[[], str], environ: Mapping[str, str] = os.environ) -> None:
-    """Tell of progress three times in each watchdog period, while `stuck` names nothing; without a
-    watchdog, never.
+    """Tell of progress three times in each watchdog period, while `stuck` names nothing.
 
-    What is stuck is named in the log; the service manager then restarts the agent.
+    The log names what is stuck. The service manager then restarts the agent.
     """
     seconds = watchdog_seconds(environ)
     if seconds is None:
@@ -90,7 +87,7 @@ class JournalHandler(logging.Handler):
     """
 
     def __init__(self, device: str, path: str = _JOURNAL) -> None:
-        """OSError where there is no journal."""
+        """Connect. Raises OSError if there is no journal."""
         super().__init__()
         self._device = device
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -102,14 +99,10 @@ class JournalHandler(logging.Handler):
             raise
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Send one record; what the journal doesn't take is dropped: a journal that hangs must not
-        stop the agent.
-        """
+        """Send one record. It is dropped if the journal doesn't take it: the agent must go on."""
         try:
             data = self._entry(record)
-        except (
-            Exception
-        ):  # as every handler: a record that can't be formatted is shown, and stops nobody
+        except Exception:  # as every handler: a record that can't be formatted stops nobody
             self.handleError(record)
             return
         try:
@@ -134,13 +127,13 @@ class JournalHandler(logging.Handler):
         return b"".join(_encode(name, value) for name, value in fields.items())
 
     def close(self) -> None:
-        """Let go of the socket."""
+        """Close the socket."""
         self._socket.close()
         super().close()
 
 
 def _encode(name: str, value: str) -> bytes:
-    """The journal's native protocol: NAME=value, or with a length where the value has lines."""
+    """Encode for the journal's native protocol: NAME=value, or a length if there are lines."""
     data = value.encode("utf-8", "backslashreplace")
     if b"\n" not in data:
         return name.encode() + b"=" + data + b"\n"
@@ -175,7 +168,7 @@ class LogRateLimit(logging.Filter):
         self._keys: OrderedDict[tuple[object, ...], _Bucket] = OrderedDict()
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether it is passed on; with how many like it were not, where there were any."""
+        """Return whether it is passed on. It then tells how many like it were dropped."""
         now = self._monotonic()
         key = (
             record.msg,
@@ -203,9 +196,7 @@ class LogRateLimit(logging.Filter):
 
 
 def set_up_logging(device: str, *, verbose: bool, environ: Mapping[str, str] = os.environ) -> None:
-    """Into the journal when systemd started us (it then owns standard error), else to standard
-    error.
-    """
+    """Log to the journal if systemd owns standard error, else to standard error."""
     handler: logging.Handler
     try:
         if "JOURNAL_STREAM" not in environ:

@@ -1,6 +1,4 @@
-"""A socket in the state directory over which `harmony-agent status` asks the running agent how it
-is.
-"""
+"""A socket in the state directory, on which `harmony-agent status` asks the running agent."""
 
 from __future__ import annotations
 
@@ -24,10 +22,9 @@ _MAX_PATH: Final = 107
 async def serve(
     state_dir: Path, answer: Callable[[], Any], anew: asyncio.Event | None = None
 ) -> None:
-    """Write `answer()` as JSON to whoever connects, until cancelled. Only the directory's owner and
-    root can.
+    """Write `answer()` as JSON to each client, until cancelled. Only the owner and root connect.
 
-    `anew` set: the directory was made anew, and the socket has to be, too.
+    `anew` is set when the directory was made anew. The socket is then made anew as well.
     """
 
     async def connected(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -44,9 +41,7 @@ async def serve(
     while True:
         anew.clear()
         try:
-            path.unlink(
-                missing_ok=True
-            )  # of an agent that was killed: the lock says that none runs
+            path.unlink(missing_ok=True)  # of a killed agent: the lock says that none runs
             server = await asyncio.start_unix_server(connected, path)
         except OSError as error:
             log.warning(

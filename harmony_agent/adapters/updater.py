@@ -1,4 +1,4 @@
-"""The root updater over its Unix socket: one JSON line each way, a connection a question.
+"""The root updater over its Unix socket: one connection for each question, one JSON line each way.
 
 Imports the protocol's models from `harmony_updater.protocol` and nothing else of it.
 """

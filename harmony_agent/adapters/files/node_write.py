@@ -1,5 +1,6 @@
-"""Writes of one node to a path: what stands there must be what the caller expects, and its owner and
-mode stay where the node names no other.
+"""Write one node to a path. What stands there must be what the caller expects.
+
+Owner and mode of an old object stay, if the node names no others.
 
 Synchronous; called in worker threads. How a write is durable stands in `posix.atomic`.
 """
@@ -138,7 +139,7 @@ def set_attributes(place: ParentDir, attributes: Attributes, expect: StatFingerp
             raise Changed
         if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
             return False
-        itself = f"/proc/self/fd/{fd}"  # an O_PATH descriptor takes no fchmod; this leads to its very object
+        itself = f"/proc/self/fd/{fd}"  # for an O_PATH descriptor, which takes no fchmod
         if uid not in (None, status.st_uid) or gid not in (None, status.st_gid):
             os.chown(itself, -1 if uid is None else uid, -1 if gid is None else gid)
         if mode is not None and stat.S_IMODE(os.fstat(fd).st_mode) != mode:

@@ -1,10 +1,9 @@
-"""One table in one SQLite file, which is either read as it was written or refused: what the ledger
-stands on.
+"""One table in one SQLite file. It is read as it was written, or refused.
 
-SQLite sees that pages hang together, not that bytes in them are still the same, nor a transaction
-that was half undone because its journal is damaged. So each row has a digest over itself (`seal`),
-and the seals of all rows are folded into one (`whole`). Knows nothing of what the rows mean; that
-no commit was lost is known by `wal`'s count of them.
+SQLite checks that pages hang together. It misses changed bytes in a page, and a transaction that
+was half undone because its journal is damaged. So each row has a digest over itself (`seal`), and
+the seals of all rows are folded into one (`whole`). The count of commits in `wal` tells whether one
+was lost. The module doesn't know what the rows mean.
 """
 
 from __future__ import annotations
@@ -37,9 +36,7 @@ _INTEGRITY: Final = "CREATE TABLE whole (one INTEGER PRIMARY KEY, seals TEXT NOT
 
 @dataclass(frozen=True, slots=True)
 class Table(Generic[T]):
-    """A table: how a row is made and read. Its first columns are the key, its last is the row's
-    seal.
-    """
+    """A table: how a row is made and read. First columns: the key. Last column: the row's seal."""
 
     name: str
     schema: str
@@ -95,9 +92,7 @@ def load(path: Path, table: Table[T]) -> tuple[WalDatabase, list[T]]:
     try:
         try:
             opened = WalDatabase(path)
-        except (
-            sqlite3.OperationalError
-        ):  # it needs no room to be read: a full disk is no reason to know nothing
+        except sqlite3.OperationalError:  # perhaps the disk is full; reading alone needs no room
             opened, alone = WalDatabase(path, alone=True), True
         rows = _read(path, opened.database, table)
     except LedgerUnreadable:
@@ -172,7 +167,7 @@ def _insert(opened: WalDatabase, table: Table[T], rows: Sequence[T]) -> None:
 
 
 def delete(opened: WalDatabase, table: Table[T], *keys: Sequence[Any]) -> None:
-    """Take the rows of `keys` out, those that are there, all or none."""
+    """Delete the rows of `keys` that are there, all or none."""
     opened.begin_log()
     database = opened.database
     with database:
@@ -190,8 +185,9 @@ def _row_digest_at(database: sqlite3.Connection, table: Table[T], key: Sequence[
 
 
 def _refold(database: sqlite3.Connection, change: int) -> int:
-    """The last step of a transaction: until then the whole fits to none of what it did. The number
-    of this commit.
+    """Do the last step of a transaction, which makes `whole` fit the rows again.
+
+    Return the number of this commit.
     """
     count, seals = database.execute("SELECT one, seals FROM whole").fetchone()
     database.execute(
@@ -216,7 +212,7 @@ def _row_digest(row: Sequence[Any]) -> str:
 
 
 def peek(path: Path, table: Table[T]) -> list[T]:
-    """Every row, though another process may be writing; writes nothing. Raises LedgerUnreadable."""
+    """Read every row, while another process may write. Raises LedgerUnreadable."""
     try:
         with contextlib.closing(connect_read_only(path)) as database:
             database.execute("BEGIN")  # one state of it, whoever writes meanwhile

@@ -59,8 +59,8 @@ class SqliteLedger:
     def __init__(self, state_dir: Path, before_rebuild: Callable[[], None] = lambda: None) -> None:
         """Open, or at the very first start create. Raises LedgerUnreadable.
 
-        `before_rebuild` is called, in a worker thread, once the directory is made again; an OSError
-        of it says that nothing may be written there.
+        `before_rebuild` is called in a worker thread once the directory is made again. It raises
+        OSError if nothing may be written there.
         """
         self._paths = (state_dir / "manifests.db", state_dir / "ledger.db")
         self._before_rebuild = before_rebuild
@@ -107,9 +107,7 @@ class SqliteLedger:
     async def rebuild(
         self, manifests: Sequence[StoredManifest], records: Sequence[OwnershipRecord]
     ) -> None:
-        """Make the directory and both databases again, each put in place with all that is known in
-        it.
-        """
+        """Make the directory and both databases again, with all that is known in them."""
         await self._in_thread(lambda: self._rebuild(manifests, records))
 
     def _rebuild(
@@ -133,9 +131,8 @@ class SqliteLedger:
         """
         try:
             done = self._writers.start(work)
-            with anyio.CancelScope(
-                shield=True
-            ):  # what is being written will be: memory must come to say so
+            # A write that has begun goes on to its end: memory must learn of it.
+            with anyio.CancelScope(shield=True):
                 await done
             return done.result()
         except (sqlite3.Error, OSError) as error:

@@ -1,14 +1,12 @@
-"""An open SQLite database, its write-ahead log and the count of its commits. Knows nothing of what
-stands in it.
+"""An open SQLite database, its write-ahead log and the count of its commits.
 
-While it is open it has a write-ahead log, for a commit there costs one sync and not four. A log
-that is cut or lost would pass for an older state, so the commits are counted, in the database and,
-once they are durable, in a file beside it that is never synced: after a power cut that may be
-behind, but never ahead. A database that was closed in good order is one file again.
+An open database has a write-ahead log: a commit costs one sync there and four without it. A log
+that is cut or lost would pass for an older state. So commits are counted twice: in the database,
+and in a file beside it once they are durable. That file is never synced. After a power cut it may
+be behind, and never ahead. A database that was closed in good order is one file again.
 
-The database's file is never opened here but by SQLite: to close a second descriptor of it would
-take SQLite's own locks away, and whoever else opened and closed the database then would take the
-log from under us.
+Only SQLite opens the database's file. Closing a second descriptor of it would drop SQLite's own
+locks, and another process could then take the log away.
 """
 
 from __future__ import annotations
@@ -61,8 +59,9 @@ class WalDatabase:
     """An open database and the count of its commits."""
 
     def __init__(self, path: Path, *, alone: bool = False) -> None:
-        """`alone`: a log's index is held in memory, and nobody else can read: where a full disk has
-        no room for it.
+        """`alone`: the log's index is in memory, because a full disk has no room for it.
+
+        Nobody else can read then.
         """
         self.database = sqlite3.connect(path, check_same_thread=False, timeout=5)
         # EXTRA: with a rollback journal, a commit that a power cut undoes would be behind its count
@@ -78,29 +77,29 @@ class WalDatabase:
         self.stand()
 
     def stand(self) -> None:
-        """Remember which files it is in now."""
+        """Remember the inodes of its files."""
         places = (self._path, _with(self._path, "-wal"), count_of(self._path))
         self._inodes = {place: found for place in places if (found := _inode(place))}
 
     def intact(self) -> bool:
-        """Return whether it is open and every path still leads to the file that is: a log that was
-        unlinked keeps nothing.
+        """Return whether it is open, and every path still leads to the open file.
+
+        An unlinked log keeps nothing.
         """
         return bool(self._inodes) and all(
             _inode(place) == known for place, known in self._inodes.items()
         )
 
     def share(self) -> None:
-        """Let others read again, if the log fits into the one file: then it needs no index."""
+        """Let others read again, if the log fits into the one file. It needs no index then."""
         with contextlib.suppress(sqlite3.Error):
             if self.database.execute("PRAGMA journal_mode = DELETE").fetchone()[0] == "delete":
                 self.database.executescript("PRAGMA locking_mode = NORMAL; PRAGMA user_version;")
 
     def begin_log(self) -> None:
-        """Before the first change: who only reads leaves the file as it is.
+        """Begin the log, before the first change. A reader leaves the file as it is.
 
-        The count is on the disk before the log is, so that a log without a count is one that lost
-        it.
+        The count is on the disk before the log. A log without a count has lost it.
         """
         if self._log:
             return
@@ -122,12 +121,12 @@ class WalDatabase:
         self.stand()
 
     def counted(self, commits: int) -> None:
-        """So many are durable."""
+        """Note that so many commits are durable."""
         if self._count >= 0:
             os.pwrite(self._count, _counted(commits), 0)
 
     def close(self) -> None:
-        """All into the one file, if that can be done; what can't be is in the log."""
+        """Move all into the one file, if possible. The rest stays in the log."""
         try:
             if self.database.execute("PRAGMA journal_mode = DELETE").fetchone()[0] == "delete":
                 count_of(self._path).unlink(missing_ok=True)
@@ -137,8 +136,9 @@ class WalDatabase:
             self._let_go()
 
     def abandon(self) -> None:
-        """Let go of it, and leave its files as they are: the last to close a log would write it
-        over and away.
+        """Close it and leave its files as they are.
+
+        The last writer to close a log would write it over and remove it.
         """
         with (
             contextlib.suppress(sqlite3.Error),

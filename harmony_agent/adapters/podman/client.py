@@ -26,9 +26,7 @@ from harmony_agent.topology.containers import (
 CHANGE_SECONDS: Final = 60.0
 """For a step that changes a container, besides the grace of a stop."""
 STREAM_SECONDS: Final = 300.0
-"""An event stream in which nothing came for so long is opened anew: its service may have gone and
-left it open.
-"""
+"""A stream without events for so long is opened anew: its service may have gone."""
 LOG_BYTES: Final = 512 * 1024
 _RETRY_FIRST, _RETRY_MOST = 1.0, 30.0
 _ID: Final = re.compile(r"[0-9a-f]{64}")
@@ -61,7 +59,7 @@ class Podman:
         """the exec session of each command that wasn't seen to end"""
 
     async def _get(self, what: str, path: str, params: Mapping[str, Any] | None = None) -> Any:
-        """The JSON that is there; None where there is no such thing."""
+        """Return the JSON at `path`. None if there is no such thing."""
 
         async def work() -> Any:
             async with self._link.request("GET", path, params) as response:
@@ -74,7 +72,7 @@ class Podman:
         self, what: str, path: str, params: Mapping[str, Any] | None = None, *, body: Any = None,
         method: str = "POST", seconds: float = CHANGE_SECONDS, missing: bool = False,
     ) -> Any:  # fmt: skip
-        """A POST or DELETE; what it answers, None where that is nothing."""
+        """Send a POST or DELETE and return its answer. None if that is empty."""
 
         async def work() -> Any:
             async with self._link.request(method, path, params, body) as response:
@@ -99,9 +97,7 @@ class Podman:
         return [answers.listed(entry) for entry in entries or []]
 
     async def inspect(self, ref: str) -> ContainerState | None:
-        """One container. A name is looked up in a list: asked for directly, podman takes it for the
-        start of an id.
-        """
+        """Inspect one container. A name is found in a list: podman takes it for a part of an id."""
         ident = ref
         if not _ID.fullmatch(ref):
             found = await self._list({"name": [f"^{re.escape(ref)}$"]})
@@ -148,9 +144,7 @@ class Podman:
         )
 
     async def clear_storage(self, ident: str) -> None:
-        """A removal by id looks in the storage first, where it finds what the service itself
-        doesn't know.
-        """
+        """Remove storage that the service itself doesn't know. A removal by id finds it."""
         await self.remove(ident)
 
     async def start(self, ident: str) -> None:
@@ -185,10 +179,9 @@ class Podman:
         await self._change("to remove a container", path, params, method="DELETE", missing=True)
 
     async def exec(self, ident: str, argv: Sequence[str], timeout: float) -> int:
-        """Run a command in it; what it writes is read and dropped, so that it doesn't wait for a
-        reader.
+        """Run a command in it. Its output is read and dropped, because it may wait for a reader.
 
-        Podman ends no command that hangs: while one of before still runs, there is no other one.
+        Podman ends no command that hangs, so an earlier one must have ended.
         """
         command = (ident, tuple(argv))
 
@@ -256,7 +249,5 @@ class Podman:
             await asyncio.sleep(delay)
 
     async def close(self) -> None:
-        """Nothing is held open between calls, and the event stream goes with who reads it; let the
-        last ones close.
-        """
+        """Let the last connections close. None is held open between calls."""
         await asyncio.sleep(0)

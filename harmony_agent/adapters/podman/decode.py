@@ -104,7 +104,7 @@ def image(body: Mapping[str, Any]) -> Image:
 
 
 def event(line: bytes) -> ContainerEvent | None:
-    """A line of the event stream; None where it is of something else."""
+    """Read a line of the event stream. None if it is about something else."""
     try:
         body = json.loads(line)
         attributes = body["Actor"]["Attributes"] or {}
@@ -125,7 +125,7 @@ def pull_error(line: bytes) -> str | None:
 
 
 def moment(text: str | None) -> datetime | None:
-    """A time of podman, in its service's own zone; None for its "never"."""
+    """Read a time of podman, in the zone of its service. None for its "never"."""
     if not text:
         return None
     try:
@@ -137,10 +137,9 @@ def moment(text: str | None) -> datetime | None:
 
 
 class LogLines:
-    """The last `most` lines of a multiplexed log stream that fit in `limit` bytes, from chunks as
-    they come.
+    """The last `most` lines of a multiplexed log stream, `limit` bytes at most.
 
-    A frame is one byte of stream number, three of nothing, four of length, then that many.
+    A frame has one byte of stream number, three empty bytes, four of length, then its payload.
     """
 
     def __init__(self, most: int, limit: int) -> None:

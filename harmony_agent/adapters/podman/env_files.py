@@ -1,9 +1,7 @@
-"""`topology.containers.EnvFiles` on the file system: files of NAME=value lines, below given folders
-only.
+"""`topology.containers.EnvFiles` on the file system: files of NAME=value lines, below roots only.
 
-Each folder of a path is opened by its descriptor without following a link, so that nothing outside
-the roots is read whatever is swapped meanwhile. Must not keep or log content: only digests are
-remembered.
+No part of a path below a root may be a link, whatever is swapped meanwhile. Must not keep or log
+content: only digests are remembered.
 """
 
 from __future__ import annotations
@@ -27,9 +25,7 @@ _READ: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class LocalEnvFiles:
-    """Env files below `roots`. What is no regular file, too large or not readable counts as not
-    there.
-    """
+    """Env files below `roots`. One that is no regular file, too large or unreadable isn't there."""
 
     def __init__(self, roots: Sequence[str]) -> None:
         self._paths = RootedPaths(roots)
@@ -86,7 +82,7 @@ class LocalEnvFiles:
 
 
 def _content(descriptor: int) -> bytes:
-    """All of a file; OSError when it has grown too large meanwhile."""
+    """Read all of a file. Raises OSError if it has grown too large meanwhile."""
     with os.fdopen(os.dup(descriptor), "rb") as file:
         content = file.read(MOST_BYTES + 1)
     if len(content) > MOST_BYTES:

@@ -1,8 +1,8 @@
 """The link to podman's socket: each call on a connection of its own, bounded in time and number.
 
-At most `QUICK` short calls and `SLOW` long ones (stop, pull) run at once. After a call that wasn't
-answered the service is asked with a ping: while that fails, no other call tries, so that a service
-that hangs holds nothing up. Must not log: what goes through here holds values of `env`.
+At most `QUICK` short calls and `SLOW` long ones (stop, pull) run at once. A call without an answer
+is followed by a ping. While the ping fails no other call is tried, because the service hangs. Must
+not log: what goes through here holds values of `env`.
 """
 
 from __future__ import annotations
@@ -63,11 +63,10 @@ class Link:
         *,
         slow: bool = False,
     ) -> T:
-        """Do `work`, which makes requests, and return what it does. `what` is a phrase for errors,
-        as ``to list``.
+        """Do `work`, which makes requests. `what` is a phrase for errors, as ``to list``.
 
-        Raises Refused as `work` does, and Transient when podman isn't there or doesn't answer
-        within `seconds`.
+        Raises EngineRefused as `work` does. Raises Transient if podman isn't there or doesn't
+        answer within `seconds`.
         """
         seconds = CALL_SECONDS if seconds is None else seconds
         if self._silent:
@@ -83,9 +82,7 @@ class Link:
         raise Transient("Timeout", text, phase="Degraded" if slow else "Unknown")
 
     async def _ping(self, what: str) -> None:
-        """Return when podman answers; only one ping goes out at a time, and who waited takes its
-        result.
-        """
+        """Return when podman answers. Only one ping goes out at a time, for all that wait."""
         asked = self._pinging.locked()
         async with self._pinging:
             if not self._silent:
@@ -118,8 +115,9 @@ class Link:
 
 
 async def answered(response: http1.Response, *, missing: bool = False) -> http1.Response:
-    """The response where it is a success (or, with `missing`, a 404). Raises Refused with podman's
-    words.
+    """Return the response if it is a success (or, with `missing`, a 404).
+
+    Raises EngineRefused with podman's words.
     """
     status = response.status
     if status < 400 or (missing and status == 404):

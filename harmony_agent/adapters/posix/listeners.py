@@ -1,4 +1,4 @@
-"""Who is told of a change. Made before those that tell and those that listen."""
+"""Listeners to a change. Made before those that tell of it and those that listen."""
 
 from __future__ import annotations
 

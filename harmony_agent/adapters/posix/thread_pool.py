@@ -85,7 +85,7 @@ class ThreadPool:
         task: _Task | None = inbox.get()
         while task is not None:
             future, (value, error) = task[0], _outcome(*task)
-            # The next task is taken before the result is told: this thread does what follows from it.
+            # Before the result is told: what follows from the result is for this thread.
             with self._lock:
                 task = self._todo.popleft() if self._todo else None
                 if task is None:

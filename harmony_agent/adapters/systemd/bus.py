@@ -1,8 +1,7 @@
-"""The manager on D-Bus: one connection, calls with a timeout each, jobs, and signals. Errors leave
-translated.
+"""The manager on D-Bus: one connection, calls with a timeout each, jobs, and signals.
 
-A connection that is lost is opened again by the next call. Nothing is known here of what a call is
-for.
+The next call opens a lost connection again. Errors leave as `core.errors`. The module doesn't know
+what a call is for.
 """
 
 from __future__ import annotations
@@ -38,9 +37,7 @@ _DENIED: Final = frozenset({"AccessDenied", "InteractiveAuthorizationRequired", 
 
 
 class NoSuchUnit(Transient):
-    """The manager knows no such unit, or finds no such unit file: an outside cause, where nobody
-    handles it.
-    """
+    """The manager knows no such unit, or finds no such unit file."""
 
     def __init__(self, message: str) -> None:
         super().__init__("UnitNotFound", message, phase="Blocked")
@@ -74,8 +71,9 @@ class Bus:
         *args: Any,
         within: float = CALL_TIMEOUT,
     ) -> Any:
-        """Call a method; what it returns (one value as such, several as a tuple). NoSuchUnit,
-        Transient or Terminal.
+        """Call a method and return its answer: one value as such, several as a tuple.
+
+        Raises NoSuchUnit, Transient or Terminal.
         """
         bus = await self.connect()
         return await self._call(bus, path, interface, member, signature, *args, within=within)
@@ -87,8 +85,9 @@ class Bus:
         return await self.call(ROOT, MANAGER, member, signature, *args, within=within)
 
     async def job(self, member: str, name: str, patience: float) -> str:
-        """Ask for a job of unit `name`; its result, or "" when it has none after `patience`
-        seconds.
+        """Ask for a job of unit `name` and return its result; "" if there is none in time.
+
+        `patience` is in seconds.
         """
         path = str(await self.manager(member, "ss", name, "replace"))
         if path not in self._results:
@@ -157,7 +156,7 @@ class Bus:
         return sdbus.sd_bus_open_user()
 
     async def _listen(self, bus: sdbus.SdBus) -> None:
-        """Match the signals before asking for them, so that none is missed."""
+        """Match the signals before subscribing to them: else the first ones are missed."""
         matches = (
             (SERVICE, PROPERTIES, "PropertiesChanged", self._unit_changed),
             (SERVICE, MANAGER, "JobRemoved", self._job_removed),
@@ -206,7 +205,7 @@ class Bus:
         self.lost.set()
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._drop()
 
 

@@ -1,5 +1,4 @@
-"""Single steps on the disk: open, read, write beside and rename, each durable when it returns and
-through no link.
+"""Single steps on the disk: list, read, write a file or a link. None of them follows a link.
 
 Knows no units. Errors of the kernel leave as `core.errors`.
 """
@@ -29,7 +28,7 @@ def names_in(path: str) -> list[str]:
 
 
 def read_file(entry: str, directory: int) -> bytes:
-    """The content of a regular file, read through no link and never waiting for a writer."""
+    """Read a regular file. Follows no link and waits for no writer."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with open(os.open(entry, flags, dir_fd=directory), "rb") as file:
         return file.read()
@@ -55,7 +54,7 @@ def put_link(folder: int, entry: str, target: str, check: Check) -> None:
 
 @contextlib.contextmanager
 def naming(deed: str, place: str) -> Iterator[None]:
-    """Turn what the kernel says into an error that names the deed and the place."""
+    """Turn an error of the kernel into one that names the deed and the place."""
     try:
         yield
     except OSError as error:
@@ -63,7 +62,7 @@ def naming(deed: str, place: str) -> Iterator[None]:
 
 
 def failed(deed: str, place: str, error: OSError) -> Transient:
-    """The error for it."""
+    """Return the error for a kernel's error."""
     why = os.strerror(error.errno) if error.errno else "unknown error"
     text = f"cannot {deed} {place}: {why}"
     if error.errno in _NO_SPACE:

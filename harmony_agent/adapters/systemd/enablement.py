@@ -1,7 +1,7 @@
 """Read and change which units are enabled or masked, through the manager's own methods.
 
-The manager searches the disk for every such question, so answers are remembered as long as the
-directories that they depend on are unchanged.
+The manager searches the disk for every such question. An answer is kept as long as the directories
+that it depends on are unchanged.
 """
 
 from __future__ import annotations
@@ -24,11 +24,10 @@ Fingerprint = tuple[tuple[str, int], ...]
 
 
 class Enablement:
-    """Asks and changes enablement over `bus`; `directory` is where our unit files are.
+    """Asks and changes enablement over `bus`. The agent's unit files are in `directory`.
 
-    `on_disk` makes and removes the links without the manager, by `systemctl`, with the rights that
-    this process has: the manager would ask polkit, which isn't told the unit's name there, and a
-    yes would be one for every unit.
+    With `on_disk`, `systemctl` makes and removes the links, with the rights of this process. The
+    manager would ask polkit without the unit's name, and polkit's yes would hold for every unit.
     """
 
     def __init__(self, bus: Bus, directory: str, *, on_disk: bool = False) -> None:
@@ -40,7 +39,7 @@ class Enablement:
         self._states: dict[str, tuple[object, str]] = {}
 
     async def fingerprint(self) -> Fingerprint:
-        """Another value whenever an answer of `state` may have changed."""
+        """Return another value whenever an answer of `state` may have changed."""
         connection, paths = self._paths
         if connection != self._bus.connections or not paths:
             _, paths = await self._bus.call(ROOT, PROPERTIES, "Get", "ss", MANAGER, "UnitPath")
@@ -70,9 +69,9 @@ class Enablement:
         return tuple(found)
 
     async def state(self, name: str, under: object) -> str:
-        """``enabled``, ``disabled``, ``static``, ``masked``, …; "" where there is no unit file.
+        """Return ``enabled``, ``disabled``, ``static``, ``masked``, …; "" without a unit file.
 
-        `under` is all that it depends on: the stamp, and the unit's own files.
+        `under` is the basis of the answer: the fingerprint, and the unit's own files.
         """
         known = self._states.get(name)
         if known is not None and known[0] == under:
@@ -85,9 +84,7 @@ class Enablement:
         return state
 
     async def elsewhere(self, name: str) -> str:
-        """Path of a link that enables the unit, in a directory that isn't ours; "" where none is
-        found.
-        """
+        """Return a link that enables the unit in another directory than ours; "" if none does."""
         await self.fingerprint()
         return await anyio.to_thread.run_sync(self._elsewhere, name)
 
@@ -100,7 +97,7 @@ class Enablement:
         return f"{os.path.realpath(os.path.dirname(found))}/{name}" if found else ""
 
     def retain(self, names: Collection[str]) -> None:
-        """Remember these and no others."""
+        """Forget all others."""
         self._states = {name: known for name, known in self._states.items() if name in names}
 
     async def enable(self, name: str) -> None:
@@ -129,7 +126,7 @@ class Enablement:
             await self._bus.manager("MaskUnitFiles", "asbb", [name], False, False)
 
     async def unmask(self, name: str, *, runtime: bool) -> bool:
-        """Unmask; whether anything changed."""
+        """Unmask. Return whether anything changed."""
         if self._on_disk:
             masked = await anyio.to_thread.run_sync(os.path.islink, f"{self._directory}/{name}")
             await _systemctl("unmask", name)
@@ -139,7 +136,10 @@ class Enablement:
 
 
 async def _systemctl(verb: str, name: str) -> None:
-    """A change of links on the disk alone: of /, as of another system's root. Raises Transient."""
+    """Change links on the disk alone: `--root` keeps systemctl from the manager.
+
+    Raises Transient.
+    """
     argv = ["systemctl", "--root=/", "--no-ask-password", "--quiet", verb, "--", name]
     try:
         with anyio.fail_after(_PATIENCE):

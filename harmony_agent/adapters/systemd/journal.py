@@ -1,6 +1,6 @@
-"""Read a unit's last log lines and the end of a one-shot, by journalctl with fixed argument lists.
+"""Read a unit's last log lines, and how a one-shot ended, by journalctl.
 
-No shell; every answer is bounded in size and time.
+The argument lists are fixed. Every answer is bounded in size and time.
 """
 
 from __future__ import annotations
@@ -18,27 +18,29 @@ from harmony_agent.core.errors import Transient
 TIMEOUT: Final = 10.0
 _MOST: Final = 1024 * 1024
 _STARTED: Final = "39f53479d3a045ac8e11786248231fbf"
-"""SD_MESSAGE_UNIT_STARTED: of a one-shot, that it ended well; without an invocation, that it was
-skipped.
-"""
+"""SD_MESSAGE_UNIT_STARTED. A one-shot ended well; without an invocation, it was skipped."""
 
 Scope = Literal["user", "system"]
 
 
 async def tail(scope: Scope, name: str, lines: int) -> list[str]:
-    """At most `lines` lines and 1 MiB of what unit `name` logged last, oldest first."""
+    """Return the last `lines` lines of unit `name`, 1 MiB at most, oldest first."""
     text = await _read(scope, name, f"--lines={lines}", "--output=cat", "--all")
     return text.splitlines()[-lines:]
 
 
 def cursor() -> str:
-    """Now, as a boot and the microseconds since it began: no clock that is set can move it."""
+    """Return the present moment: a boot, and microseconds since it began.
+
+    Setting the wall clock doesn't move it.
+    """
     return f"{boot_id().replace('-', '')}:{time.monotonic_ns() // 1000}"
 
 
 async def finished(scope: Scope, name: str, since: str) -> bool:
-    """Return whether a start of the one-shot `name` ended well after the moment `since`; False
-    where the journal can't say.
+    """Return whether a start of the one-shot `name` ended well after the moment `since`.
+
+    False if the journal doesn't say.
     """
     boot, _, after = since.partition(":")
     matches = (f"MESSAGE_ID={_STARTED}", "JOB_RESULT=done", f"_BOOT_ID={boot}")

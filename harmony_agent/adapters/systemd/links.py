@@ -1,5 +1,4 @@
-"""The links by which a unit is enabled, is known by another name or is replaced: reads them
-cheaply, makes them so.
+"""The links that enable a unit, give it another name, or replace it.
 
 Blocking: call it in a worker thread. Changes nothing that isn't a symbolic link.
 """
@@ -22,17 +21,16 @@ LINK_DIRECTORIES: Final = (".wants", ".requires", ".upholds")
 
 @dataclass(slots=True)
 class _Folder:
-    """The links in one directory, by the names that they are about, and its directories of
-    links.
-    """
+    """The links in one directory, by the unit's name, and its directories of links."""
 
     about: dict[str, dict[str, str]] = field(default_factory=dict)
     folders: list[str] = field(default_factory=list)
 
 
 def pulls_in(path: str, name: str, directory: str = "") -> bool:
-    """Return whether a link at `path` pulls the unit in by its name; with `directory`, only one
-    below that.
+    """Return whether a link at `path` pulls the unit in by its name.
+
+    With `directory`, the link must be below it.
     """
     folder, _, entry = path.rpartition("/")
     below = not directory or folder.startswith(f"{directory}/")
@@ -47,7 +45,7 @@ class UnitLinks:
         self._known = StatCache[_Folder]()
 
     def folders(self) -> list[_Folder]:
-        """Every directory that may hold links; what hasn't changed isn't read again."""
+        """Return every directory that may hold links. An unchanged one isn't read again."""
         found = []
         for directory in self._directories:
             top = self._read(directory)

@@ -1,9 +1,8 @@
-"""Looks at units: one whole and fresh, or many cheaply, from the manager and the unit directory.
-Changes nothing.
+"""Observes units, from the manager and the unit directory. Changes nothing.
 
-`survey` is cheap because of a cache: what was read of a unit holds as long as its row in the
-manager's list, its files, the directories that decide on enablement, and the connection whose
-signals tell of changes are the same.
+`look` reads one unit fresh. `list_units` reads only what may have changed. A cached unit holds as
+long as its basis is the same: its row in the manager's list, its files, the directories that decide
+on enablement, and the connection whose signals tell of changes.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from harmony_agent.topology.units import Unit
 SCAN_TIMEOUT: Final = 20.0
 _AT_ONCE: Final = 16
 _FORGET: Final = 64
-"""Every survey reads one unit anew of every so many, whatever the cache says."""
+"""Each list reads one of so many units anew, whatever the cache says."""
 _Under = tuple[Row, OnDisk, Fingerprint, int]
 """Basis of a cached unit: its row, its files, the directories of links, and the connection."""
 
@@ -59,7 +58,7 @@ class UnitObserver:
         bus.reloading.add(self._on_reload)
 
     async def list_units(self, names: Collection[str]) -> Mapping[str, Unit]:
-        """Those of `names` of which anything exists; reads anew only what may have changed."""
+        """Return those of `names` of which anything exists. Reads what may have changed."""
         for name in list(self._known)[: len(self._known) // _FORGET + 1]:
             del self._known[name]
         rows = await self._list_rows(names)
@@ -79,8 +78,7 @@ class UnitObserver:
         under = {
             name: (rows.get(name, ()), disk[name], links, self._bus.connections) for name in disk
         }
-        # What is told is what was read: an event meanwhile takes a unit out of what is known, not
-        # out of the world.
+        # An event meanwhile takes a unit out of the cache. It doesn't take it out of the list.
         found = {name: self._known[name].unit for name in disk if self._holds(name, under[name])}
         found |= await self._read_all([name for name in disk if name not in found], under)
         units = ((name, found.get(name)) for name in names)
@@ -93,8 +91,9 @@ class UnitObserver:
     async def _read_all(
         self, names: Collection[str], under: Mapping[str, _Under]
     ) -> dict[str, Unit | None]:
-        """Read several at once. One that can't be read stays as it was known; no answer at all is
-        an error.
+        """Read several at once. A unit that can't be read stays as it was known.
+
+        Raises Transient if the manager doesn't answer.
         """
         limit = anyio.CapacityLimiter(_AT_ONCE)
         errors: list[Transient] = []
@@ -140,11 +139,10 @@ class UnitObserver:
         )
 
     async def _list_rows(self, names: Collection[str]) -> dict[str, Row]:
-        """The rows of many. Asked by name, the manager would load every inactive unit from disk
-        each time.
+        """Return the rows of many units, from the list of those that the manager has in memory.
 
-        So it is asked for what it has in memory: what it hasn't, and was at rest when last seen,
-        still is.
+        A unit that isn't in that list, and was at rest before, still is at rest. A question by name
+        would make the manager load every inactive unit from the disk.
         """
         loaded: dict[str, Row] = {}
         for _, _, load, active, sub, _, path, job, kind, _ in await self._bus.manager("ListUnits"):
@@ -203,8 +201,9 @@ class UnitObserver:
         return known.unit
 
     async def _relink(self, name: str, under: _Under) -> bool:
-        """Ask only for the unit file state, where nothing else can have changed; whether that was
-        enough.
+        """Ask only for the unit file state, if nothing else can have changed.
+
+        Return whether that was enough.
         """
         known = self._known.get(name)
         row, disk, links, connection = under
@@ -251,7 +250,7 @@ class UnitObserver:
             await self._stay_connected()
 
     async def _stay_connected(self) -> None:
-        """Open the connection again when it is lost; some call finds out that it is."""
+        """Open the connection again when a call has found it lost."""
         pause = 0.5
         while True:
             try:
@@ -263,7 +262,7 @@ class UnitObserver:
                 pause = min(10.0, pause * 2)
 
     def close(self) -> None:
-        """Let go of the watches."""
+        """Close the watches."""
         self._watcher.close()
 
 

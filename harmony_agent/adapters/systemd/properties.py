@@ -1,5 +1,6 @@
-"""From what the manager and the disk tell of a unit to `topology.units.Unit`. No I/O but a look at
-the clock.
+"""Make a `topology.units.Unit` from the answers of the manager and the disk.
+
+No I/O but a look at the clock.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ _SINCE: Final = {
     "deactivating": "ActiveExitTimestamp",
 }
 Row = tuple[str, ...]
-"""From the manager's list: load, active and sub state, object path, job id and job type. Empty for
-a template.
+"""A row of the manager's list: load, active and sub state, object path, job id and job type.
+
+Empty for a template.
 """
 
 

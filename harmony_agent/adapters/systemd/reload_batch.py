@@ -1,7 +1,6 @@
-"""One daemon-reload for a burst of units: whoever needs one waits for the others that are about to
-write, boundedly.
+"""One daemon-reload for a burst of units. A reload waits a while for units that will write soon.
 
-Knows nothing of D-Bus: how to reload is given to it.
+Knows nothing of D-Bus: its owner gives it the call that reloads.
 """
 
 from __future__ import annotations
@@ -71,11 +70,9 @@ class Reloads:
                     self._fewer = anyio.Event()
                     await self._fewer.wait()
             if waiting.cancelled_caught:
-                self._expected.clear()  # whoever hangs is waited for once, not by every reload to come
+                self._expected.clear()  # a unit that hangs holds up one reload, and no later one
             async with self._lock:
-                self._gathering = (
-                    None  # who comes from here on may have written too late for this one
-                )
+                self._gathering = None  # a later caller may have written too late for this one
                 await self._reload()
             current.served = True
         except (Transient, Terminal) as error:
@@ -88,7 +85,7 @@ class Reloads:
 
 
 def _same(error: Transient | Terminal) -> Transient | Terminal:
-    """The error once more: one exception is raised in one task only."""
+    """Return a copy of the error: one exception is raised in one task only."""
     if isinstance(error, Terminal):
         return Terminal(error.reason, str(error))
     return Transient(error.reason, str(error), delay=error.delay, phase=error.phase)

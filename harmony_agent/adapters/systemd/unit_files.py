@@ -1,8 +1,7 @@
-"""The unit directory: reads what stands in it, and writes, removes, keeps aside and puts back
-files.
+"""The unit directory: reads, writes, removes, backs up and restores its files.
 
-Blocking: call it in a worker thread. Nothing is written through a link, and every change is on the
-disk when it returns. Content leaves this module only as a digest.
+Blocking: call it in a worker thread. Writes nothing through a link. A change is durable when its
+method returns. Content leaves this module only as a digest.
 """
 
 from __future__ import annotations
@@ -54,16 +53,16 @@ class OnDisk:
 
 
 class UnitFiles:
-    """One unit directory, and the directory in which former files are kept aside (mode 0700).
+    """One unit directory, and the directory `keep` for backups (mode 0700).
 
-    What is made in the directory is given to root with `to_root`: who else runs as the agent's user
-    must not own it.
+    With `to_root`, root owns what is made in the unit directory: other processes of the agent's
+    user must not.
     """
 
     def __init__(
         self, directory: str, keep: str, *, runtime: str = "", to_root: bool = False
     ) -> None:
-        """`runtime` is where the manager has links that last until the next boot."""
+        """`runtime` is the manager's directory of links that last until the next boot."""
         self.directory = directory
         self._links = UnitLinks([path for path in (directory, runtime) if path])
         self._to_root = to_root
@@ -173,16 +172,15 @@ class UnitFiles:
         self._swept = True
 
     def write(self, name: str, place: str, content: bytes, keep: str, check: Check) -> None:
-        """Put a file at `place`, after keeping `keep` aside. `check` raises where it took too long
-        to go on.
-        """
+        """Write a file at `place`, after a backup of `keep`. `check` raises if it is too late."""
         self._aside(name, place, keep, check)
         with naming("write", place), self._folder(place, make=True) as folder:
             put_file(folder, os.path.basename(place), content, 0o644, check, to_root=self._to_root)
 
     def remove(self, name: str, place: str, keep: str, check: Check) -> None:
-        """Take a file or link away, after keeping `keep` aside; an empty drop-in directory goes
-        with its last file.
+        """Remove a file or link, after a backup of `keep`.
+
+        An empty drop-in directory goes with its last file.
         """
         self._aside(name, place, keep, check)
         check()
@@ -196,7 +194,7 @@ class UnitFiles:
         self._drop_empty(place)
 
     def keep(self, name: str, place: str, keep: str, check: Check) -> None:
-        """Keep what stands at `place` aside."""
+        """Back up the file at `place`, which must have the digest `keep`."""
         self._aside(name, place, keep, check)
 
     def relink(self, name: str, links: Mapping[str, str], check: Check) -> None:
@@ -204,14 +202,14 @@ class UnitFiles:
         self._links.become(name, links, check)
 
     def link_in_place(self, name: str) -> dict[str, str]:
-        """The link that stands where the unit file would, unless that is a mask: path -> target."""
+        """Return the link in place of the unit file, unless it is a mask: path -> target."""
         path = f"{self.directory}/{name}"
         return {
             at: to for at, to in self._links.of(name).items() if at == path and to != "/dev/null"
         }
 
     def restore(self, name: str, place: str, former: str, check: Check) -> None:
-        """Put a link, or what was kept aside, back."""
+        """Put back a link or a backup."""
         with naming("restore", place), self._folder(place, make=True) as folder:
             kind, _, value = former.partition(":")
             if kind == "link":
@@ -224,7 +222,7 @@ class UnitFiles:
                 )
 
     def drop_backups(self, name: str) -> None:
-        """Remove all that was kept aside for `name`."""
+        """Remove all backups of `name`."""
         folder = f"{self._keep}/{name}"
         with naming("remove", folder), contextlib.suppress(FileNotFoundError):
             for entry in os.listdir(folder):
@@ -232,9 +230,7 @@ class UnitFiles:
             os.rmdir(folder)
 
     def unlink_wants(self, name: str, check: Check, *, runtime: bool) -> None:
-        """Remove the links that pull `name` in: for a unit whose file is gone, or of which the
-        manager takes none.
-        """
+        """Remove the links that pull `name` in, for a unit that the manager doesn't disable."""
         links = self._links.of(name)
         here = f"{self.directory}/"
         stay = {
@@ -265,13 +261,11 @@ class UnitFiles:
             with in_directory(f"{self._keep}/{name}") as kept:
                 # Its mode stays: only the agent may enter the directory.
                 put_file(kept, value, content, mode, check)
-            sync_directory(os.path.dirname(self._keep))  # an agent that was killed made it, perhaps
+            sync_directory(os.path.dirname(self._keep))  # perhaps a killed agent made it
 
     @contextlib.contextmanager
     def _folder(self, place: str, *, make: bool = False) -> Iterator[int]:
-        """The open directory that `place` is in; made, durably, where it is missing and `make` says
-        so.
-        """
+        """Open the directory that `place` is in. With `make`, make a missing one durably."""
         if make and not os.path.isdir(self.directory):
             make_directory(self.directory)
         with in_directory(self.directory) as top:

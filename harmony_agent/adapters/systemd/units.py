@@ -1,6 +1,4 @@
-"""Units by systemd: implements `topology.units` over D-Bus and the unit directory. `observer` does
-the looking.
-"""
+"""Units by systemd: implements `topology.units` over D-Bus and the unit directory."""
 
 from __future__ import annotations
 
@@ -22,13 +20,11 @@ from harmony_agent.topology.units import Unit
 FILE_TIMEOUT: Final = 20.0
 RELOAD_TIMEOUT: Final = 60.0
 JOB_PATIENCE: Final = 2.0
-"""Seconds that a step waits for its job; what takes longer is looked at again later."""
+"""Seconds that a step waits for its job. A later pass looks at a longer one."""
 
 
 class SystemdUnits:
-    """The manager of `scope`; `directory` is its unit directory, `keep` where former files are kept
-    aside.
-    """
+    """The manager of `scope`. `directory` is its unit directory, `keep` that of backups."""
 
     def __init__(
         self,
@@ -65,15 +61,13 @@ class SystemdUnits:
     # Looking.
 
     async def list_units(self, names: Collection[str]) -> Mapping[str, Unit]:
-        """Those of `names` of which anything exists; reads anew only what may have changed."""
+        """Return those of `names` of which anything exists. Reads what may have changed."""
         found = await self._observer.list_units(names)
         await self._let_go([name for name in self._held if name not in names])
         return found
 
     async def look(self, name: str) -> Unit | None:
-        """One, fresh and whole. A one-shot that is on its way is held until it is known how it
-        ended.
-        """
+        """Read one, fresh and whole. A one-shot that runs is held until its end is known."""
         unit = await self._observer.look(name)
         if unit is not None and unit.oneshot and unit.active_state == "activating":
             await self._hold(name)
@@ -86,7 +80,7 @@ class SystemdUnits:
     # Files.
 
     async def write(self, name: str, place: str, content: str, keep: str) -> None:
-        """Put a file there, atomically and durably."""
+        """Write a file, atomically and durably."""
         data = content.encode()
         await self._in_thread(
             name,
@@ -95,7 +89,7 @@ class SystemdUnits:
         )
 
     async def remove(self, name: str, place: str, keep: str) -> None:
-        """Take a file or link away; without its file, a unit needs no memory either."""
+        """Remove a file or link. A unit without its file is no longer held."""
         if place == name:
             await self._let_go([name])
         await self._in_thread(
@@ -103,7 +97,7 @@ class SystemdUnits:
         )
 
     async def keep(self, name: str, place: str, keep: str) -> None:
-        """Keep what stands there aside."""
+        """Back up the file that stands there."""
         await self._in_thread(
             name, f"keep {place}", lambda job: self._files.keep(name, place, keep, job.check)
         )
@@ -123,7 +117,7 @@ class SystemdUnits:
         )
 
     async def drop_backups(self, name: str) -> None:
-        """Let go of what was kept aside."""
+        """Remove the backups of `name`."""
         await self._in_thread(
             name, f"drop former files of {name}", lambda _job: self._files.drop_backups(name)
         )
@@ -134,7 +128,7 @@ class SystemdUnits:
     # Links and reloads.
 
     def batch_begin(self, names: Collection[str]) -> None:
-        """One reload shall serve all of these."""
+        """Expect these to write: one reload serves all of them."""
         self._reloads.batch_begin(names)
 
     def batch_end(self, name: str) -> None:
@@ -153,9 +147,9 @@ class SystemdUnits:
         await self._links.enable(name)
 
     async def disable(self, name: str, *, runtime: bool) -> None:
-        """Disable, and take away links that a unit file which is gone has left.
+        """Disable, and remove the links that a former unit file has left.
 
-        Of a unit that is itself a link the manager would take that away, too.
+        If the unit itself is a link, the manager would remove that too.
         """
         doing, links = f"remove links to {name}", self._files.link_in_place(name)
         if links:
@@ -179,13 +173,13 @@ class SystemdUnits:
     # Jobs.
 
     async def start(self, name: str) -> str:
-        """Start. Held first, so that a unit that ends at once isn't forgotten with how it ended."""
+        """Start. The unit is held first: else the manager forgets how a short one ended."""
         await self._hold(name)
-        await self.reset_failed(name)  # systemd counts starts; those that we order are paced by us
+        await self.reset_failed(name)  # systemd counts starts; the agent paces its own
         return await self._job("StartUnit", name)
 
     async def stop(self, name: str) -> str:
-        """Stop. What was stopped on purpose needs no memory of how it ended."""
+        """Stop. A unit that was stopped on purpose is no longer held."""
         result = await self._job("StopUnit", name)
         if result == "done":
             await self._let_go([name])
@@ -213,9 +207,7 @@ class SystemdUnits:
             return  # the manager has forgotten it whole
 
     async def _hold(self, name: str) -> None:
-        """Keep the manager from forgetting a unit that has ended; it lasts as long as the
-        connection.
-        """
+        """Keep the manager from forgetting a unit that has ended, while the connection lasts."""
         if self._held.get(name) == self._bus.connections:
             return
         try:
@@ -224,7 +216,7 @@ class SystemdUnits:
             return
         except Transient as error:
             if error.reason == "AccessDenied":
-                return  # a one-shot's end may then go unseen, and it is run again
+                return  # the end of a one-shot may go unseen, and it runs again
             raise
         self._held[name] = self._bus.connections
 
@@ -242,23 +234,21 @@ class SystemdUnits:
         return await tail(self._scope, name, lines)
 
     def journal_cursor(self) -> str:
-        """Now, as `finished` wants it."""
+        """Return the present moment, for `finished`."""
         return cursor()
 
     async def finished(self, name: str, moment: str) -> bool:
-        """Return whether the journal says that a start of this one-shot after `cursor` ended
-        well.
-        """
+        """Return whether the journal says that a start after `moment` ended well."""
         return await finished(self._scope, name, moment)
 
     async def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._observer.close()
         self._bus.close()
 
 
 def _runtime_directory(scope: Scope) -> str:
-    """Where the manager has what lasts until the next boot."""
+    """Return the manager's directory of what lasts until the next boot."""
     if scope == "system":
         return "/run/systemd/system"
     return f"{os.environ.get('XDG_RUNTIME_DIR') or f'/run/user/{os.getuid()}'}/systemd/user"
