@@ -23,6 +23,9 @@ MAX_DEPTH: Final = 32
 _STRING: Final = re.compile(r'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
 """A string, or the beginning of one that doesn't end."""
 _BRACKETS: Final = re.compile(r"[\[\]{}]")
+_TOKEN: Final = re.compile(
+    r'"(?:[^"\\]++|\\.)*+"|[\[\]{},]|-?(?:NaN|Infinity)|-?[0-9][-+.0-9eE]*+', re.DOTALL
+)
 
 
 class NotCanonical(ValueError):
@@ -61,20 +64,62 @@ def read(data: bytes, limit: int) -> Any:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise NotCanonical("NotUtf8", f"not UTF-8 {place_of(data, error.start)}") from None
-    _check_depth(text)
     try:
-        value = json.loads(
-            text, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite
-        )
-    except NotCanonical:
-        raise
+        return _parsed(text)
+    except NotCanonical as error:
+        place = place_of(text, _fault(text, error.code))
+        raise NotCanonical(error.code, f"{error} {place}") from None
     except json.JSONDecodeError as error:
         raise NotCanonical(
             "NotJson", f"not JSON at line {error.lineno}, column {error.colno}"
         ) from None
+
+
+def _parsed(text: str) -> Any:
+    """Parse a text. Raises NotCanonical without a place, JSONDecodeError."""
+    _check_depth(text)
+    try:
+        return json.loads(
+            text, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite
+        )
+    except (NotCanonical, json.JSONDecodeError):
+        raise
     except ValueError:  # an integer of more digits than Python converts
         raise NotCanonical("NumberTooLarge", "an integer has too many digits") from None
-    return value
+
+
+def _fault(text: str, code: str) -> int:
+    """Return the index of the first token that breaks the rule `code`. The rest isn't looked at."""
+    names: list[set[str] | None] = []  # of each open object so far; None for a list
+    before = ""
+    for token in _TOKEN.finditer(text):
+        word = token[0]
+        if word in "[{":
+            if code == "TooDeep" and len(names) == MAX_DEPTH:
+                return token.start()
+            names.append(set() if word == "{" else None)
+        elif word in "]}":
+            del names[-1:]
+        elif word[0] == '"':
+            known = names[-1] if names and before in ("{", ",") else None
+            if code == "DuplicateKey" and known is not None:
+                if (name := json.loads(word)) in known:
+                    return token.start()
+                known.add(name)
+        elif word != "," and _is_broken(word, code):
+            return token.start()
+        before = word
+    return 0
+
+
+def _is_broken(number: str, code: str) -> bool:
+    if number[-1] in "Ny":  # NaN, Infinity
+        return code == "NotFinite"
+    try:
+        (_finite if {*number} & {*".eE"} else int)(number)
+    except ValueError:
+        return code == "NumberTooLarge"
+    return False
 
 
 def place_of(text: str | bytes, index: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -79,3 +80,65 @@ def test_what_is_written_is_read(value: Any) -> None:
     except ValueError:
         return
     assert repr(read(data, 100_000)) == repr(json.loads(data))
+
+
+DEEP = "\n".join(" " * depth + "[" for depth in range(40))
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "place"),
+    [
+        ('{"a": 1,\n "a": 2}', "DuplicateKey", (2, 2)),
+        ('{"a": {"a": 1},\n "b": [{"c": 1, "\\u0063": 2}]}', "DuplicateKey", (2, 17)),
+        ('[{"a": "a"}, {"a": ["a", "a"],\n\n"a": 1}, x', "DuplicateKey", (3, 1)),
+        ('{"a,{": "{", "b": "\\"b", "b" : 1}', "DuplicateKey", (1, 26)),
+        (DEEP, "TooDeep", (33, 33)),
+        ('["[[[",\n' + "[" * 40, "TooDeep", (2, 32)),
+        ("]" * 5 + "[" * 40, "TooDeep", (1, 38)),
+        ('{"a": "NaN",\n  "b": NaN}', "NotFinite", (2, 8)),
+        ("[-1,\n-Infinity]", "NotFinite", (2, 1)),
+        ('["1e999", 1,\n1e999]', "NumberTooLarge", (2, 1)),
+        ("[1, -1.5e+400]", "NumberTooLarge", (1, 5)),
+        ("[12,\n " + "9" * 5000 + "]", "NumberTooLarge", (2, 2)),
+        ('{"é": "\U0001f600", "é": 1}', "DuplicateKey", (1, 12)),
+    ],
+)
+def test_a_fault_has_its_line_and_column(text: str, code: str, place: tuple[int, int]) -> None:
+    with pytest.raises(NotCanonical) as caught:
+        read(text.encode(), 100_000)
+    assert caught.value.code == code
+    assert str(caught.value).endswith(f" at line {place[0]}, column {place[1]}")
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                "[",
+                "]",
+                "{",
+                "}",
+                ",",
+                ":",
+                '"a"',
+                '"b',
+                "1",
+                "1e999",
+                "NaN",
+                "\\",
+                "\n",
+                " ",
+                "9" * 4301,
+            ]
+        ),
+        max_size=40,
+    ).map("".join)
+)
+def test_every_refusal_has_a_place(text: str) -> None:
+    said = ""
+    try:
+        read(text.encode(), 1_000_000)
+    except NotCanonical as error:
+        said = str(error)
+    assert re.search(r"^$| at line \d+, column \d+$", said)
