@@ -16,19 +16,14 @@ from types import ModuleType
 from typing import Any, Final
 
 from pydantic import ValidationError
-from ruamel.yaml import YAML
-from ruamel.yaml.constructor import SafeConstructor
 
 from harmony_fleet.errors import InvalidInput
-from harmony_fleet.manifests.fast_yaml import UNUSUAL, quick
-from harmony_fleet.storage.yamlfaults import told
-from scores.canonical import MAX_DEPTH, NotCanonical, place_of, read
+from harmony_fleet.manifests.read_yaml import read_yaml
+from scores.canonical import NotCanonical, read
 from scores.manifest import MAX_MANIFEST, FieldError, InvalidManifest, Manifest, explain, validate
 
 MAX_FILE: Final = 16 * MAX_MANIFEST
 """Bytes of a file that are read; it may hold several manifests."""
-_MAX_NODES: Final = 200_000
-"""Values in a YAML document once its aliases are followed; 1,000 Scores have fewer."""
 _OF_NAMES: Final = (ImportError, NameError, AttributeError, TypeError, ZeroDivisionError)
 """Errors whose words hold names and types, and no value."""
 _HINTS: Final[Mapping[str, str]] = {
@@ -114,61 +109,6 @@ def read_json(data: bytes, where: str) -> Any:
         raise InvalidInput(
             error.code, f"cannot read {where}: {error}", "mend the JSON there"
         ) from None
-
-
-def read_yaml(data: bytes, where: str, most: int = _MAX_NODES) -> list[Any]:
-    """YAML 1.2 documents; dates stay text, duplicate keys and exploding aliases are refused."""
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InvalidInput(
-            "NotUtf8",
-            f"cannot read {where}: not UTF-8 {place_of(data, error.start)}",
-            "save as UTF-8",
-        ) from None
-    with told(text, f"read {where}"):
-        value = quick(text)
-        values = list(_reader().load_all(text)) if value is UNUSUAL else [value]
-    values = [value for value in values if value is not None]
-    for value in values:
-        _check_size(value, where, most)
-    return values
-
-
-def _reader() -> Any:
-    class Constructor(SafeConstructor):  # type: ignore[misc,unused-ignore]
-        """Dates stay as they are written: the wire's times are text."""
-
-    Constructor.add_constructor("tag:yaml.org,2002:timestamp", SafeConstructor.construct_yaml_str)
-    yaml = YAML(typ="safe", pure=True)
-    yaml.Constructor = Constructor
-    return yaml
-
-
-def _check_size(value: Any, where: str, most: int) -> None:
-    """Walk with aliases followed, so that a small file can't become a huge manifest or an endless
-    one.
-    """
-    nodes = 0
-    level: Sequence[Any] = (value,)
-    for _ in range(MAX_DEPTH + 1):
-        below: list[Any] = []
-        for item in level:
-            if isinstance(item, dict):
-                below.extend(item.values())
-            elif isinstance(item, list):
-                below.extend(item)
-            if nodes + len(below) > most:
-                raise InvalidInput(
-                    "TooMany", f"cannot read {where}: more than {most} values", "split it"
-                )
-        nodes += len(below)
-        if not below:
-            return
-        level = below
-    raise InvalidInput(
-        "TooDeep", f"cannot read {where}: nested deeper than {MAX_DEPTH} levels", "flatten it"
-    )
 
 
 def _validated(value: Any, where: str) -> Manifest:

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import yaml
 
-from harmony_fleet.manifests.fast_yaml import UNUSUAL, quick
+from harmony_fleet.manifests.read_yaml import UNUSUAL, quick
 
 Rewrite = Callable[[str, int], str]
 """A roster's text after the change, with lists indented by so many spaces."""

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from harmony_fleet.errors import Conflict, InvalidInput
-from harmony_fleet.manifests.load import read_bytes, read_json, read_yaml, run_python
+from harmony_fleet.manifests.load import read_bytes, read_json, run_python
+from harmony_fleet.manifests.read_yaml import read_yaml
 from harmony_fleet.roster.model import Roster, RosterDeployment
 from scores.base import Score
 from scores.canonical import canonical, digest

@@ -11,11 +11,10 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap
 
 from harmony_fleet.errors import InvalidInput
-from harmony_fleet.manifests.load import read_yaml
+from harmony_fleet.manifests.read_yaml import read_yaml, told
 from harmony_fleet.roster import partial
 from harmony_fleet.roster.edit import Edit, bump
 from harmony_fleet.roster.model import Roster, check
-from harmony_fleet.storage.yamlfaults import told
 
 MAX_ROSTER: Final = 64 * 1024 * 1024
 _MAX_NODES: Final = 4_000_000

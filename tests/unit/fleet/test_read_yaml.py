@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ruamel.yaml.error import YAMLError
 
-from harmony_fleet.manifests.fast_yaml import UNUSUAL, quick
-from harmony_fleet.manifests.load import _reader, read_yaml
+from harmony_fleet.errors import InvalidInput
+from harmony_fleet.manifests.read_yaml import UNUSUAL, _reader, quick, read_yaml
 
 DEBRIS: Final = (
     "a", "b: ", "- ", "\n", "\n  ", "\n    ", "'x'", '"y"', ": ", ":", " #c", "#", "[", "]", "{", "}", ", ", ",", "|\n",
@@ -141,3 +141,26 @@ def test_without_the_c_library_all_is_left_to_the_other(monkeypatch: pytest.Monk
     monkeypatch.setattr(yaml, "__with_libyaml__", False)
     assert quick(PLAIN) is UNUSUAL
     assert read_yaml(PLAIN.encode(), "roster.yaml")[0]["version"] == 1
+
+
+def block(depth: int) -> str:
+    return "".join("  " * n + f"a{n}:\n" for n in range(depth)) + "  " * depth + "x\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        (block(40), "at line 33, column 65"),
+        ("a: 1\nb: " + "[" * 40 + "]" * 40, "at line 2, column 35"),
+        ("---\na: 1\n---\n" + block(40), "at line 36, column 65"),
+        (
+            "\n".join(["a0: &a0 [1]", *(f"a{n}: &a{n} [*a{n - 1}]" for n in range(1, 40))]),
+            "through an alias",
+        ),
+    ],
+)
+def test_too_deep_a_document_has_its_place(text: str, place: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        read_yaml(text.encode(), "web.yaml")
+    assert caught.value.code == "TooDeep"
+    assert caught.value.message == f"cannot read web.yaml: nested deeper than 32 levels {place}"
