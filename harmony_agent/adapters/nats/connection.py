@@ -19,7 +19,6 @@ from typing import Any, Final
 import anyio
 import nats.errors
 from nats.aio.msg import Msg
-from nats.js import JetStreamContext
 
 from harmony_agent.adapters.nats.shutdown import close
 from harmony_agent.topology.control_plane import Unreachable
@@ -240,10 +239,6 @@ class NatsConnection:
             return await self._client.subscribe(subject, cb=arrived)
         except (nats.errors.Error, OSError) as error:
             raise Unreachable(f"NATS: {_word(error)}") from error
-
-    def jetstream(self, seconds: float) -> JetStreamContext:
-        """The library's own, over the connection of now."""
-        return self._client.jetstream(timeout=seconds)
 
 
 async def _alive(client: ChannelClient) -> bool:

@@ -15,28 +15,21 @@ import asyncio
 import base64
 import json
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Iterable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 import anyio
 
 from harmony_agent.adapters.nats.api import Api, Denied
 from harmony_agent.adapters.nats.connection import NatsConnection, NoResponders
-from harmony_agent.core.errors import Terminal, Transient
 from harmony_agent.topology.control_plane import BucketMissing, Entry, Unreachable
 from scores.jetstream import (
     NO_CONSUMER,
-    NO_MESSAGE,
     ApiError,
-    Stored,
     direct,
     kv_stream,
     kv_subject,
-    object_chunks,
-    object_meta,
-    object_stream,
-    stored,
 )
 from scores.keys import (
     DESIRED,
@@ -75,7 +68,7 @@ def is_device(credentials: str) -> bool:
 
 
 class DeviceAccess:
-    """`access.Access`: what the device may read, and whether a bucket is still the one that it
+    """`link.Access`: what the device may read, and whether a bucket is still the one that it
     was.
     """
 
@@ -201,70 +194,6 @@ class DeviceAccess:
         if seen:
             await self.get(bucket, min(seen, key=lambda key: seen[key]))
         return str(self._turns.get(bucket, 0))
-
-    # -- objects
-
-    async def fetch(
-        self, bucket: str, name: str, limit: int, write: Callable[[bytes], Awaitable[None]]
-    ) -> None:
-        """Stream an object, chunk by chunk. Raises Transient; Terminal where it is larger than
-        `limit`.
-        """
-        try:
-            meta = await self._object(bucket, {"last_by_subj": object_meta(bucket, name)})
-            info = json.loads(meta.value or b"{}") if meta else {}
-            if not info or info.get("deleted"):
-                raise Transient(
-                    "ObjectMissing",
-                    f"object {name} of {bucket} isn't there: put it there",
-                    delay=10,
-                    phase="Blocked",
-                )
-            left, sequence = int(info.get("size") or 0), 1
-            if left > limit:
-                text = f"cannot use object {name} of {bucket}: it has {left} bytes, at most {limit}; name a smaller one"
-                raise Terminal("ObjectTooLarge", text)
-            while left > 0:
-                data, sequence = await self._chunk(bucket, info["nuid"], sequence)
-                left -= len(data)
-                await write(data)
-        except BucketMissing:
-            raise Transient(
-                "ObjectMissing",
-                f"there is no object store {bucket}: make it",
-                delay=10,
-                phase="Blocked",
-            ) from None
-        except (Unreachable, ApiError) as error:
-            if self._connection.was_denied(object_stream(bucket)):
-                raise Transient(
-                    "ObjectDenied",
-                    f"cannot read object {name}: this fleet's devices may not read {bucket}; "
-                    f"harmony server objects {bucket}",
-                    delay=30,
-                    phase="Blocked",
-                ) from None
-            raise Transient(
-                "Unreachable", f"cannot read object {name} of {bucket}: {error}"
-            ) from error
-
-    async def _chunk(self, bucket: str, nuid: str, first: int) -> tuple[bytes, int]:
-        """The first one from sequence `first` on, and the sequence behind it."""
-        chunk = await self._object(
-            bucket, {"seq": first, "next_by_subj": object_chunks(bucket, nuid)}
-        )
-        if chunk is None or not chunk.value:
-            raise Unreachable("a part of it is missing: somebody writes it anew")
-        return chunk.value, chunk.sequence + 1
-
-    async def _object(self, bucket: str, request: dict[str, Any]) -> Stored | None:
-        try:
-            answer = await self.api.call(f"STREAM.MSG.GET.{object_stream(bucket)}", request)
-        except ApiError as error:
-            if error.code == NO_MESSAGE:
-                return None
-            raise
-        return stored(answer["message"])
 
 
 async def _all(work: Iterable[Awaitable[None]]) -> None:

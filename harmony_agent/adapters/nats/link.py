@@ -8,18 +8,46 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
 
 import nats.errors
 from nats.aio.msg import Msg
 
-from harmony_agent.adapters.nats.access import Access
+from harmony_agent.adapters.nats.api import Api
 from harmony_agent.adapters.nats.connection import NatsConnection, NoResponders
 from harmony_agent.adapters.nats.device_access import DeviceAccess, is_device
-from harmony_agent.adapters.nats.full import FullAccess
+from harmony_agent.adapters.nats.full_access import FullAccess
+from harmony_agent.adapters.nats.objects import fetch
 from harmony_agent.core.errors import Transient
 from harmony_agent.topology.control_plane import Conflict, Entry, Unreachable
 from scores.jetstream import WRONG_SEQUENCE, ApiError, answered, expecting, kv_subject
 from scores.keys import COMMANDS, command_subject, device_inbox
+
+
+class Access(Protocol):
+    """Reads, each of the stream as it is now. All raise Unreachable, BucketMissing."""
+
+    api: Api
+
+    async def get(self, bucket: str, key: str) -> Entry | None:
+        """The newest value; a delete or purge marker is an entry without data."""
+        ...
+
+    async def newest(self, bucket: str, keys: str) -> Entry | None:
+        """What was written last of all that match: the one look that needs no name."""
+        ...
+
+    async def names(self) -> set[str]:
+        """The names of this device's deployments, as far as they are told."""
+        ...
+
+    def written(self, bucket: str, key: str, revision: int) -> None:
+        """Note a write that was acknowledged."""
+        ...
+
+    async def birth(self, bucket: str) -> str:
+        """Another answer for another bucket of the same name."""
+        ...
 
 
 class NatsLink(NatsConnection):
@@ -118,4 +146,4 @@ class NatsLink(NatsConnection):
                 "Unreachable",
                 f"cannot read object {name} of {bucket}: there is no connection to NATS",
             )
-        await self.access.fetch(bucket, name, limit, write)
+        await fetch(self.access.api, bucket, name, limit, write)

@@ -1,58 +1,88 @@
-"""Content from a NATS object store, in its chunks. Checks a size, not a digest: that is for whoever
-asked.
+"""Content from a NATS object store, one chunk after the other, without a consumer.
+
+Checks the size of an object. Its digest is for the caller to check.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Any, Final
 
-import nats.errors
-from nats.js import JetStreamContext
-from nats.js.errors import NotFoundError, ObjectNotFoundError
-
+from harmony_agent.adapters.nats.api import Api, Denied
 from harmony_agent.core.errors import Terminal, Transient
-from scores.jetstream import object_chunks
+from harmony_agent.topology.control_plane import BucketMissing, Unreachable
+from scores.jetstream import (
+    NO_MESSAGE,
+    ApiError,
+    Stored,
+    object_chunks,
+    object_meta,
+    object_stream,
+    stored,
+)
 
 _CHUNK_SECONDS: Final = 10.0
+"""For one chunk, which has 128 KiB by default and may come over a slow line."""
 
 
 async def fetch(
-    stream: JetStreamContext,
-    bucket: str,
-    name: str,
-    limit: int,
-    write: Callable[[bytes], Awaitable[None]],
+    api: Api, bucket: str, name: str, limit: int, write: Callable[[bytes], Awaitable[None]]
 ) -> None:
-    """Stream an object of at most `limit` bytes to `write`. Raises Transient; Terminal where it is
-    larger.
+    """Stream an object of at most `limit` bytes to `write`.
+
+    Raises Transient; Terminal if the object is larger.
     """
     try:
-        store = await stream.object_store(bucket)
-        info = await store.get_info(name)
-        if (info.size or 0) > limit:
-            text = f"cannot use object {name} of {bucket}: it has {info.size} bytes, at most {limit}; name a smaller one"
-            raise Terminal("ObjectTooLarge", text)
-        if not info.size:
-            return
-        chunks = await stream.subscribe(
-            object_chunks(bucket, str(info.nuid)), ordered_consumer=True
-        )
-        try:
-            left = info.size
-            while left > 0:
-                message = await chunks.next_msg(timeout=_CHUNK_SECONDS)
-                left -= len(message.data)
-                await write(message.data)
-        finally:
-            await chunks.unsubscribe()
-    except (ObjectNotFoundError, NotFoundError):
+        await _fetch(api, bucket, name, limit, write)
+    except BucketMissing:
+        raise _missing(f"there is no object store {bucket}: make it") from None
+    except Denied:
         raise Transient(
-            "ObjectMissing",
-            f"object {name} of {bucket} isn't there: put it there",
-            delay=10,
+            "ObjectDenied",
+            f"cannot read object {name}: this fleet's devices may not read {bucket}; "
+            f"harmony server objects {bucket}",
+            delay=30,
             phase="Blocked",
         ) from None
-    except (TimeoutError, nats.errors.Error, OSError) as error:
-        cause = str(error) or type(error).__name__
-        raise Transient("Unreachable", f"cannot read object {name} of {bucket}: {cause}") from error
+    except (Unreachable, ApiError) as error:
+        text = f"cannot read object {name} of {bucket}: {error}"
+        raise Transient("Unreachable", text) from error
+
+
+async def _fetch(
+    api: Api, bucket: str, name: str, limit: int, write: Callable[[bytes], Awaitable[None]]
+) -> None:
+    meta = await _message(api, bucket, {"last_by_subj": object_meta(bucket, name)})
+    info = json.loads(meta.value or b"{}") if meta else {}
+    if not info or info.get("deleted"):
+        raise _missing(f"object {name} of {bucket} isn't there: put it there")
+    left, sequence = int(info.get("size") or 0), 1
+    if left > limit:
+        raise Terminal(
+            "ObjectTooLarge",
+            f"cannot use object {name} of {bucket}: it has {left} bytes, at most {limit}; "
+            "name a smaller one",
+        )
+    chunks = object_chunks(bucket, str(info.get("nuid")))
+    while left > 0:
+        chunk = await _message(api, bucket, {"seq": sequence, "next_by_subj": chunks})
+        if chunk is None or not chunk.value:
+            raise Unreachable("a part of it is missing: somebody writes it anew")
+        left, sequence = left - len(chunk.value), chunk.sequence + 1
+        await write(chunk.value)
+
+
+async def _message(api: Api, bucket: str, request: dict[str, Any]) -> Stored | None:
+    call = f"STREAM.MSG.GET.{object_stream(bucket)}"
+    try:
+        answer = await api.call(call, request, _CHUNK_SECONDS)
+    except ApiError as error:
+        if error.code == NO_MESSAGE:
+            return None
+        raise
+    return stored(answer["message"])
+
+
+def _missing(text: str) -> Transient:
+    return Transient("ObjectMissing", text, delay=10, phase="Blocked")

@@ -5,18 +5,15 @@ Every read goes to the stream's leader, and needs nothing of how the bucket was 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-
 from harmony_agent.adapters.nats.api import Api
-from harmony_agent.adapters.nats.connection import TIMEOUT, NatsConnection
-from harmony_agent.adapters.nats.objects import fetch
+from harmony_agent.adapters.nats.connection import NatsConnection
 from harmony_agent.topology.control_plane import Entry, Unreachable
 from scores.jetstream import API, NO_MESSAGE, ApiError, kv_stream, kv_subject, stored
 from scores.keys import DESIRED
 
 
 class FullAccess:
-    """`access.Access` by JetStream's own API."""
+    """`link.Access` by JetStream's own API."""
 
     def __init__(self, connection: NatsConnection, device: str) -> None:
         self._connection = connection
@@ -61,9 +58,3 @@ class FullAccess:
             return str((await self.api.call(f"STREAM.INFO.{kv_stream(bucket)}", None))["created"])
         except ApiError as error:
             raise Unreachable(f"NATS refused to look at {bucket}: {error}") from error
-
-    async def fetch(
-        self, bucket: str, name: str, limit: int, write: Callable[[bytes], Awaitable[None]]
-    ) -> None:
-        """Stream an object in its chunks."""
-        await fetch(self._connection.jetstream(TIMEOUT), bucket, name, limit, write)
