@@ -6,6 +6,7 @@ a path.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -99,60 +100,34 @@ class LocalFiles:
 
         Each root has a thread of its own, because one root may hang.
         """
-        lanes = self._by_pool(queries)
-        found: dict[str, PathState] = {}
         inodes: dict[str, int] = {}
-        if len(lanes) == 1:
-            (root,) = lanes
-            path_states = await self._stat_cached(root, queries, inodes)
-        else:
-            async with anyio.create_task_group() as tasks:
-                for root, group in lanes.items():
-                    tasks.start_soon(self._stat_cached_into, found, root, group, inodes)
-            path_states = [found[query.path] for query in queries]
+        pools = self._by_pool(queries)
+        found = await asyncio.gather(
+            *(self._stat_cached(root, group, inodes) for root, group in pools.items())
+        )
+        path_states = found[0] if len(found) == 1 else _in_order(queries, found)
         paths = [query.path for query in queries]
         self._cache.retain(paths, inodes)
-        if self._fresh:
-            for path in set(self._fresh).difference(
-                paths
-            ):  # put back there, and nobody's to look at any more
-                self._fresh.pop(path, None)
+        for path in self._fresh.keys() - set(paths) if self._fresh else ():
+            self._fresh.pop(path, None)  # no Score names it any more
         return path_states
 
     def _by_pool(self, queries: Sequence[PathQuery]) -> Mapping[str, Sequence[PathQuery]]:
         """Group the queries by root."""
         if len(self._paths.roots) == 1:
             return {self._paths.roots[0]: queries}
-        lanes: dict[str, list[PathQuery]] = {}
+        pools: dict[str, list[PathQuery]] = {}
         for query in queries:
-            lanes.setdefault(self._paths.root_of(query.path) or "", []).append(query)
-        return lanes
-
-    async def _stat_cached_into(
-        self,
-        found: dict[str, PathState],
-        root: str,
-        queries: Sequence[PathQuery],
-        inodes: dict[str, int],
-    ) -> None:
-        found.update(
-            {
-                path_state.path: path_state
-                for path_state in await self._stat_cached(root, queries, inodes)
-            }
-        )
+            pools.setdefault(self._paths.root_of(query.path) or "", []).append(query)
+        return pools
 
     async def _stat_cached(
         self, root: str, queries: Sequence[PathQuery], inodes: dict[str, int]
     ) -> Sequence[PathState]:
-        doing = f"look through {root or '/'}"
+        pool, doing = f"list:{root}", f"look through {root or '/'}"
         try:
             path_states, plain = await self._threads.run(
-                f"glance:{root}",
-                f"glance:{root}",
-                doing,
-                _LOOK_SECONDS,
-                lambda job: self._cache.stat_cached(queries, job),
+                pool, pool, doing, _LOOK_SECONDS, lambda job: self._cache.stat_cached(queries, job)
             )
         except Transient as error:
             hung = PathError(error.reason, str(error), error.phase)
@@ -209,10 +184,8 @@ class LocalFiles:
                 "write", path, lambda job: self._writer.finish(draft, path, node, expect, job)
             )
         finally:
-            with (
-                anyio.CancelScope(shield=True),
-                suppress(Transient),
-            ):  # hangs: the next start sweeps it
+            # It may hang: the next start sweeps it.
+            with anyio.CancelScope(shield=True), suppress(Transient):
                 await self._run_in_thread("write", path, lambda _job: draft.close())
             self._cache.swept(path, clean=not draft.left_over)
 
@@ -317,6 +290,13 @@ class LocalFiles:
         return await self._threads.run(
             self._paths.root_of(path) or "", path, f"{verb} {path}", seconds, work
         )
+
+
+def _in_order(
+    queries: Sequence[PathQuery], found: Sequence[Sequence[PathState]]
+) -> list[PathState]:
+    by_path = {path_state.path: path_state for group in found for path_state in group}
+    return [by_path[query.path] for query in queries]
 
 
 def _mismatch(path: str, how: str) -> Transient:
