@@ -20,7 +20,7 @@ from tests.device.storage import REPOSITORY, locked
 from tests.device.tools import HarnessError, call
 
 _KEPT_FOR = 24 * 3600.0
-_PACKAGES = ("scores", "harmony_agent", "harmony_updater", "harmony_fleet")
+_PACKAGES = ("scores", "harmony_nats", "harmony_agent", "harmony_updater", "harmony_fleet")
 # Pure Python that its authors publish without a wheel: built here first, so that nothing is built
 # for another Python.
 _SOURCE_ONLY = ("nkeys",)
