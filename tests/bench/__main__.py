@@ -104,7 +104,8 @@ def main() -> int:
     )
     asked = parser.parse_args()
     begun = time.monotonic()
-    for package in ("scores", "harmony_agent", "harmony_fleet", "harmony_updater", "tests/bench"):
+    ours = ("scores", "harmony_nats", "harmony_agent", "harmony_fleet", "harmony_updater")
+    for package in (*ours, "tests/bench"):
         compileall.compile_dir(
             ROOT / package, quiet=1
         )  # as installed: where nothing may be written, not at each start

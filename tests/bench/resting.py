@@ -152,6 +152,9 @@ def _until_said(words: list[str], column: int) -> float:
         end(process)
 
 
+_OURS = ("scores", "harmony_nats", "harmony_agent", "harmony_updater", "harmony_fleet")
+
+
 def measure_size() -> list[Row]:
     """The files of the agent's package and of all that it needs, compiled ones too, as installed
     here.
@@ -163,7 +166,7 @@ def measure_size() -> list[Row]:
     total = sum(_bytes(one) for one in found.values())
     ours = sum(
         path.stat().st_size
-        for package in ("scores", "harmony_agent", "harmony_updater", "harmony_fleet")
+        for package in _OURS
         for path in (ROOT / package).rglob("*")
         if path.is_file()
     )

@@ -16,7 +16,10 @@ from tests.device.tools import call
 
 OPERATOR, LOGIN = "keeper", "pi"
 TREE = f"/home/{OPERATOR}/harmony"
-_SOURCES = ("scores", "harmony_agent", "harmony_fleet", "harmony_updater", "deploy", "docs")
+_SOURCES = (
+    *("scores", "harmony_nats", "harmony_agent", "harmony_fleet", "harmony_updater"),
+    *("deploy", "docs"),
+)
 _FILES = ("Makefile", "pyproject.toml", "requirements.lock", "README.md")
 _WHEELS = "/var/cache/wheels"
 
