@@ -227,10 +227,13 @@ def trust(settings: Settings) -> Trust:
 
 
 def times() -> Times:
-    """The kernel's clocks and chance."""
+    """The kernel's clocks and chance, and the boot."""
     clock = SystemClock()
     return Times(
-        clock, lambda: format_time(datetime.fromtimestamp(clock.now(), UTC)), random.random
+        clock,
+        lambda: format_time(datetime.fromtimestamp(clock.now(), UTC)),
+        random.random,
+        host.boot_id(),
     )
 
 

@@ -150,8 +150,8 @@ class Score(Model):
     )
     restart_on: Sequence[ResourceKey] = Field(
         default=(),
-        description="When the spec of one of these changes, this one is restarted after it. "
-        "Only SystemdUnit and Container have it.",
+        description="When one of these changes on the device, by a new spec or a repair, this one "
+        "is restarted once after it. Only SystemdUnit and Container have it.",
         examples=[["File/motd"]],
     )
     drift: Literal["enforce", "report"] = Field(

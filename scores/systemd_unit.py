@@ -78,7 +78,8 @@ class SystemdUnit(Score):
     )
     reload_on: Sequence[ResourceKey] = Field(
         default=(),
-        description="When the spec of one of these changes, this unit is reloaded after it.",
+        description="When one of these changes on the device, by a new spec or a repair, this unit "
+        "is reloaded once after it.",
         examples=[["File/config"]],
     )
     readiness: Probe | None = Field(

@@ -63,7 +63,7 @@ async def run(settings: Settings, path: str | None) -> int:
             if refusal is not None:
                 return _say_refused(candidate, refusal)
         found = await Rehearsal(
-            book, kinds, lambda: Now(times.clock.monotonic(), times.wire_now())
+            book, kinds, lambda: Now(times.clock.monotonic(), times.wire_now()), times.moment
         ).run()
         return _show(found)
     except InvalidManifest as error:

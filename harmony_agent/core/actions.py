@@ -44,7 +44,7 @@ class Act(Generic[A_co]):
     to 300 s). `drift` False: this is in the order of things (what ended as it should is recorded,
     what a reboot stopped is started), so it is done where drift is only reported, too, and counts
     as none. `ahead`: this clears the way for another resource, so it waits for nothing that its own
-    spec needs.
+    spec needs. `for_others`: this only has a process read anew what another resource changed.
     """
 
     actions: tuple[A_co, ...]
@@ -52,6 +52,7 @@ class Act(Generic[A_co]):
     is_restart: bool = False
     drift: bool = True
     ahead: bool = False
+    for_others: bool = False
 
 
 @dataclass(frozen=True, slots=True)

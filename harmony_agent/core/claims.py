@@ -28,6 +28,8 @@ def claimed(case: DecisionInput, facts: Facts) -> OwnershipRecord:
         applied=old.applied if old else "",
         facts=dict(facts),
         needs=desired.spec.needs(),
+        changed=old.changed if old else "",
+        changing=old.changing if old else False,
     )
 
 

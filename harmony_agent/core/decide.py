@@ -39,7 +39,8 @@ NAMED: Final = 3
 class RetryState:
     """Memory of one resource between passes. A restart of the agent loses it without harm.
 
-    `version` is the `Desired.version` that it belongs to ("" while the resource is removed).
+    `version` is the `Desired.version` that it belongs to ("" while the resource is removed). `changed`:
+    it was changed, and hasn't converged since.
     """
 
     version: str = ""
@@ -47,6 +48,7 @@ class RetryState:
     failed: Outcome | None = None
     episode: drift.DriftEpisode | None = None
     crash: CrashLoop | None = None
+    changed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ import marshal
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from harmony_agent.core.resources import Desired, Key
+from harmony_agent.core.changes import newest
+from harmony_agent.core.resources import Desired, Key, OwnershipRecord
 from scores.base import Score
-from scores.canonical import canonical, digest
 from scores.manifest import WireManifest
 from scores.systemd_unit import SystemdUnit
 
@@ -45,9 +45,15 @@ def digests_of(
 
 
 def desired_of(
-    manifest: WireManifest, generations: Mapping[str, int], digests: Mapping[str, str] | None = None
+    manifest: WireManifest,
+    generations: Mapping[str, int],
+    digests: Mapping[str, str] | None = None,
+    records: Mapping[Key, OwnershipRecord] | None = None,
 ) -> dict[Key, Desired[Score]]:
-    """Each Score of a manifest with its digest and what its restart_on and reload_on stand for."""
+    """Each Score of a manifest with its digest, and the last change of what it restarts and reloads
+    on by `records`.
+    """
+    known = {} if records is None else records
     digests = digests_of(manifest.scores) if digests is None else digests
     return {
         Key(score.kind, score.name): Desired(
@@ -55,15 +61,32 @@ def desired_of(
             digest=digests[score.key],
             generation=generations.get(score.key, manifest.generation),
             deployment=manifest.deployment,
-            restart_token=_token(score.restart_on, digests),
-            reload_token=_token(score.reload_on, digests) if isinstance(score, SystemdUnit) else "",
+            restart_token=last_change(score.restart_on, known),
+            reload_token=last_change(reloads_on(score), known),
         )
         for score in manifest.scores
     }
 
 
-def _token(keys: Collection[str], digests: Mapping[str, str]) -> str:
-    return digest(canonical([[key, digests[key]] for key in sorted(keys)])) if keys else ""
+def reloads_on(score: Score) -> Collection[str]:
+    """The resources after whose change it is reloaded."""
+    return score.reload_on if isinstance(score, SystemdUnit) else ()
+
+
+def followers_of(wanted: Iterable[Desired[Score]]) -> dict[str, list[Key]]:
+    """By resource key, what restarts or reloads when that changes."""
+    found: dict[str, list[Key]] = {}
+    for desired in wanted:
+        spec = desired.spec
+        for other in {*spec.restart_on, *reloads_on(spec)}:
+            found.setdefault(other, []).append(Key(spec.kind, spec.name))
+    return found
+
+
+def last_change(keys: Collection[str], records: Mapping[Key, OwnershipRecord]) -> str:
+    """The token of `keys`: their last change. One that is under way counts when it is done."""
+    found = (records.get(Key.parse(key)) for key in keys) if keys else ()
+    return newest([record.changed for record in found if record is not None])
 
 
 def generations_of(

@@ -46,9 +46,9 @@ S_co = TypeVar("S_co", bound=Score, covariant=True)
 class Desired(Generic[S_co]):
     """A spec with its context from the manifest.
 
-    `generation` is the one in which this spec last changed. `restart_token` and `reload_token` are
-    digests of the specs that `restart_on` and `reload_on` name ("" if they name none). A different
-    token asks for one more restart or reload.
+    `generation` is the one in which this spec last changed. `restart_token` and `reload_token` name
+    the last change of what `restart_on` and `reload_on` name ("": none is known); see
+    `core.changes`.
     """
 
     spec: S_co
@@ -76,6 +76,9 @@ class OwnershipRecord:
     `applied` is the `Desired.version` that last converged, "" before the first time. A later
     difference under the same spec is drift. `facts` belong to the kind. `needs` are the keys of
     resources that must outlive this one. `ready` is the last instance known to be ready.
+
+    `changed` is the moment of its last change (`core.changes`). `changing`: a change was begun, so
+    those that restart on it are restarted once it converges, whatever happens in between.
     """
 
     kind: str
@@ -89,6 +92,8 @@ class OwnershipRecord:
     facts: Facts = field(default_factory=dict)
     needs: tuple[str, ...] = ()
     ready: str = ""
+    changed: str = ""
+    changing: bool = False
 
     @property
     def key(self) -> Key:

@@ -81,6 +81,8 @@ class Unit:
     restarts: int = 0
     since: int = 0
     """Time at which `active_state` was entered, in microseconds since 1970. 0 before that."""
+    began: int = 0
+    """Microseconds between the boot and the start of its main process, else of the unit. 0 before that."""
     changed: int = 0
     """Time of the last change of state, reloads included, in microseconds since 1970."""
 

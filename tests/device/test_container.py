@@ -410,6 +410,12 @@ def test_env_files_and_restart_on(site: Site) -> None:
     assert second[1] != first[1]
     site.settle()
     assert site.run_of() == second
+    site.device.write("/srv/other", "edited", owner=USER)
+    site.control.until(PI, "web", lambda _: site.run_of()[1] != second[1])
+    assert site.device.read_text("/srv/other") == "2"
+    third = site.run_of()
+    site.settle()
+    assert (third[0], site.run_of()) == (first[0], third)
     site.device.write("/srv/env", "P=2\n", owner=USER)
     site.converge(File(name="env", path="/srv/env", content="P=2\n", mode="0600"), other, spec)
     site.control.until(PI, "web", lambda _: value(site) == "2\n")

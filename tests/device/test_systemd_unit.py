@@ -22,6 +22,7 @@ from scores.keys import DESIRED
 from tests.device.control import LINEAGE, Control
 from tests.device.image import SUITES
 from tests.device.lab import Lab
+from tests.device.life import eventually
 from tests.device.machine import Device
 from tests.device.prepare import HOME, USER
 
@@ -444,6 +445,35 @@ def test_what_depends_on_a_file_restarts_or_reloads(site: Site) -> None:
     time.sleep(2)
     assert site.run_id("web.service") == web_run
     assert site.show("r.service", "StateChangeTimestampMonotonic") == again
+    agent.stop()  # somebody edits it, and web reads that
+    site.device.write("/srv/config", "edited", owner=USER)
+    site.by_hand("restart", "web.service")
+    web_run = site.run_id("web.service")
+    agent.start()
+    eventually(lambda: site.run_id("web.service") != web_run, "web reads the repaired file", 20)
+    assert site.device.read_text("/srv/config") == "two"
+    was_reloaded = lambda: site.show("r.service", "StateChangeTimestampMonotonic") != again  # noqa: E731
+    eventually(was_reloaded, "r is reloaded", 20)
+    assert site.run_id("r.service") == r_run
+
+
+def test_what_ran_before_its_configuration_came_reads_it(site: Site) -> None:
+    """As chrony or samba, which the packages start."""
+    site.device.write(f"{UNITS}/own.service", SLEEP.format("own"), owner=USER)
+    site.by_hand("daemon-reload")
+    site.by_hand("start", "own.service")
+    run = site.run_id("own.service")
+    config = File(name="own", path="/srv/own", content="1")
+    own = SystemdUnit(name="own.service", restart_on=["File/own"])
+    site.converge(config, own)
+    second = site.run_id("own.service")
+    assert second != run
+    site.converge(config, own, File(name="other", path="/srv/other", content="1"))
+    assert site.run_id("own.service") == second
+    site.remove()
+    site.by_hand("stop", "own.service")
+    site.device.remove(f"{UNITS}/own.service")
+    site.by_hand("daemon-reload")
 
 
 def test_what_runs_already_is_taken_over_only_when_told(site: Site) -> None:

@@ -38,6 +38,7 @@ class Loaded:
     ended: bool = False
     restarts: int = 0
     since: int = 0
+    began: int = 0
     changed: int = 0
 
 
@@ -169,6 +170,7 @@ class FakeUnits:
             main_pid=4711 if service and loaded.active in RUNNING else 0,
             restarts=loaded.restarts,
             since=loaded.since,
+            began=loaded.began,
             changed=loaded.changed,
         )
 
@@ -305,6 +307,7 @@ class FakeUnits:
             return "assert"
         self._now += 1
         loaded.invocation = f"{self._now:032x}"
+        loaded.began = self._now
         loaded.ended = False
         command = self._value(loaded.text, "ExecStart")
         if command == "/bin/false":

@@ -162,6 +162,20 @@ def _stored(row: Sequence[Any]) -> StoredManifest:
     return StoredManifest(deployment, lineage, generation, digest_, data, json.loads(generations))
 
 
+_CHANGED: Final = "~changed"
+_CHANGING: Final = "~changing"
+"""Beside the facts, so that an agent of before reads the ledger, too."""
+
+
+def _facts(record: OwnershipRecord) -> dict[str, Any]:
+    facts = dict(record.facts)
+    if record.changed:
+        facts[_CHANGED] = record.changed
+    if record.changing:
+        facts[_CHANGING] = True
+    return facts
+
+
 def _record_row(record: OwnershipRecord) -> tuple[Any, ...]:
     return (
         record.kind,
@@ -172,7 +186,7 @@ def _record_row(record: OwnershipRecord) -> tuple[Any, ...]:
         record.on_remove,
         _json(sorted(record.claims)),
         record.applied,
-        _json(dict(record.facts)),
+        _json(_facts(record)),
         _json(list(record.needs)),
         record.ready,
     )
@@ -193,6 +207,8 @@ def _record(row: Sequence[Any]) -> OwnershipRecord:
         ready,
         _seal,
     ) = row
+    known = json.loads(facts)
+    changed, changing = known.pop(_CHANGED, ""), known.pop(_CHANGING, False)
     return OwnershipRecord(
         kind=kind,
         name=name,
@@ -202,9 +218,11 @@ def _record(row: Sequence[Any]) -> OwnershipRecord:
         on_remove=on_remove,
         claims=frozenset(json.loads(claims)),
         applied=applied,
-        facts=json.loads(facts),
+        facts=known,
         needs=tuple(json.loads(needs)),
         ready=ready,
+        changed=changed,
+        changing=changing,
     )
 
 

@@ -91,5 +91,7 @@ def unit_of(
         main_pid=seen.get("MainPID", 0),
         restarts=seen.get("NRestarts", 0),
         since=seen.get(_SINCE.get(row[1], "InactiveEnterTimestamp"), 0),
+        began=seen.get("ExecMainStartTimestampMonotonic", 0)
+        or seen.get("InactiveExitTimestampMonotonic", 0),
         changed=seen.get("StateChangeTimestamp", 0),
     )

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from harmony_agent.core.actions import Action
+from harmony_agent.core.changes import Moment
 from harmony_agent.core.decide import RetryState
 from harmony_agent.core.resources import Desired, Key, OwnershipRecord
 from harmony_agent.engine.state.kind_instance import KindInstance
@@ -65,8 +66,14 @@ class ReconcileContext:
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Time and chance, injected: the clock, the wire's now, and a number from 0 to 1."""
+    """Time and chance, injected: the clock, the wire's now, a number from 0 to 1, and the boot."""
 
     clock: Clock
     wire_now: Callable[[], str]
     jitter: Callable[[], float]
+    boot: str = ""
+
+    def moment(self) -> Moment:
+        """This moment, for a change."""
+        clock = self.clock
+        return Moment(self.boot, int(clock.monotonic() * 1e6), int(clock.now() * 1e6))

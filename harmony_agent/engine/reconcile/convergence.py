@@ -9,7 +9,8 @@ from dataclasses import replace
 from typing import Final
 
 from harmony_agent.core import claims, decide
-from harmony_agent.core.actions import Act
+from harmony_agent.core.actions import Act, Action
+from harmony_agent.core.changes import is_change
 from harmony_agent.core.decide import DecisionInput
 from harmony_agent.core.status import Outcome
 from harmony_agent.core.steps import Claim, Execute, Hold, Report, Settled, Step
@@ -131,11 +132,21 @@ class Convergence:
             case Execute(plan=plan):
                 self._pacing.count(this, step)
                 self._known(this)
+                await self._begin_to_change(this, plan)
                 await self._steps.act(this.key, this.desired, plan, this.reconciler)
                 self._pacing.done(step)
                 return None
             case _:  # not of a wanted resource whose record is current
                 raise AssertionError(f"cannot carry out {step} for {this.key}")
+
+    async def _begin_to_change(self, this: ReconcileContext, plan: Act[Action]) -> None:
+        """Have the ledger say first that others are to restart, where others follow it."""
+        if not is_change(plan):
+            return
+        this.memory.changed = True
+        record = self._state.records[this.key]
+        if not record.changing and self._state.is_followed(this.key):
+            await self._state.records.write(replace(record, changing=True))
 
     def _judged(self, this: ReconcileContext, found: Outcome | Hold | None) -> Outcome | None:
         return self._hold(this, found) if isinstance(found, Hold) else found

@@ -10,6 +10,7 @@ from harmony_agent.core.status import Outcome
 from harmony_agent.core.steps import Hold, Settled
 from harmony_agent.engine.reconcile.context import HealthTracker, HealthVerdict, ReconcileContext
 from harmony_agent.engine.reconcile.pacing import Pacing
+from harmony_agent.engine.reconcile.work_queue import WorkQueue
 from harmony_agent.engine.state.device_state import DeviceState
 from scores.status import ContainerDetail, Detail, ResourcePhase, UnitDetail
 
@@ -19,8 +20,11 @@ log = logging.getLogger(__name__)
 class HealthJudge:
     """Reads the results of the probes of what runs."""
 
-    def __init__(self, state: DeviceState, health: HealthTracker, pacing: Pacing) -> None:
+    def __init__(
+        self, state: DeviceState, health: HealthTracker, pacing: Pacing, queue: WorkQueue
+    ) -> None:
         self._state = state
+        self._queue = queue
         self._health = health
         self._pacing = pacing
 
@@ -29,7 +33,7 @@ class HealthJudge:
         verdict = self._track(this)
         if not verdict.alive:
             return await self._restart(this, verdict)
-        self._applied(this, settled, ready=verdict.ready)
+        await self._applied(this, settled, ready=verdict.ready)
         detail = _with_ready(this.detail(), ready=verdict.ready)
         if verdict.ready:
             return Outcome(settled.phase, detail=detail, drift=this.drift())
@@ -47,7 +51,7 @@ class HealthJudge:
             return await self._restart(this, verdict)
         return Outcome("Degraded", "DriftReported", message, this.detail(), this.drift())
 
-    def _applied(self, this: ReconcileContext, settled: Settled, *, ready: bool) -> None:
+    async def _applied(self, this: ReconcileContext, settled: Settled, *, ready: bool) -> None:
         record = self._state.records[this.key]
         self._state.records.write_later(
             replace(
@@ -57,6 +61,10 @@ class HealthJudge:
                 ready=this.reconciler.instance(this.observed) if ready else "",
             )
         )
+        if record.changing or this.memory.changed:
+            this.memory.changed = False
+            for follower in await self._state.changed(this.key, self._pacing.moment()):
+                self._queue.add(follower)
 
     def _track(self, this: ReconcileContext) -> HealthVerdict:
         """Read the probes' results for the current run."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Final
 
 from harmony_agent.core.backoff import RETRY, CrashLoop
+from harmony_agent.core.changes import Moment
 from harmony_agent.core.decide import Now, RetryState
 from harmony_agent.core.errors import ResourceError, Terminal, Transient
 from harmony_agent.core.resources import Key
@@ -33,6 +34,10 @@ class Pacing:
     def now(self) -> Now:
         """The moment, for a decision."""
         return Now(self._times.clock.monotonic(), self._times.wire_now())
+
+    def moment(self) -> Moment:
+        """The moment, for a change."""
+        return self._times.moment()
 
     def count(self, this: ReconcileContext, step: Execute) -> None:
         """Note what is about to be done, so that the next decision keeps its distance."""

@@ -11,6 +11,7 @@ from graphlib import TopologicalSorter
 from typing import Final
 
 from harmony_agent.core import claims, decide
+from harmony_agent.core.changes import Moment, is_change
 from harmony_agent.core.decide import Now, RetryState
 from harmony_agent.core.errors import ResourceError, Transient
 from harmony_agent.core.resources import Desired, Key
@@ -38,11 +39,17 @@ class Rehearsal:
     """Foresees each step as if all steps before it succeed."""
 
     def __init__(
-        self, state: DeviceState, kinds: Mapping[str, KindInstance], now: Callable[[], Now]
+        self,
+        state: DeviceState,
+        kinds: Mapping[str, KindInstance],
+        now: Callable[[], Now],
+        moment: Callable[[], Moment],
     ) -> None:
+        """`now` and `moment` tell the time of a decision and of a change."""
         self._state = state
         self._kinds = kinds
         self._now = now
+        self._moment = moment
         self._changed: set[str] = set()
         self._freed: set[str] = set()
         """claims of what would be taken away"""
@@ -60,7 +67,7 @@ class Rehearsal:
                     key, step, tuple(need for need in desired.spec.needs() if need in self._changed)
                 )
             )
-            self._presume(key, desired, step)
+            await self._presume(key, desired, step)
         return found
 
     async def _removals(self, keys: list[Key]) -> list[Foreseen]:
@@ -124,10 +131,12 @@ class Rehearsal:
                 self._state.records.write_later(record)
         return step
 
-    def _presume(self, key: Key, desired: Desired, step: Step) -> None:  # type: ignore[type-arg]  # of any kind
+    async def _presume(self, key: Key, desired: Desired, step: Step) -> None:  # type: ignore[type-arg]  # of any kind
         """Presume that its actions succeed, to foresee those who need it."""
         if isinstance(step, Execute):
             self._changed.add(str(key))
+            if is_change(step.plan) and key in self._state.records:
+                await self._state.changed(key, self._moment())
         if isinstance(step, Execute | Settled):
             phase = step.phase if isinstance(step, Settled) else "Ready"
             status = resource_status(

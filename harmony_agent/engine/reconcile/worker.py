@@ -45,7 +45,7 @@ class Worker:
         self._steps = steps = Steps(kinds, queue)
         self.seen = steps.seen
         self._outcomes = outcomes = StatusRecorder(state, kinds, steps.seen, times, queue.wake)
-        judge = HealthJudge(state, health, pacing)
+        judge = HealthJudge(state, health, pacing, queue)
         self._convergence = Convergence(state, queue, pacing, steps, judge=judge, outcomes=outcomes)
         self._removal = Removal(state, pacing, steps, self._gone)
 

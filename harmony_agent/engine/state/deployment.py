@@ -4,6 +4,7 @@ that is not.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from harmony_agent.core.admission import EnforcedVersion, NotAccepted
@@ -23,6 +24,8 @@ class Deployment:
     removed: bool = False
     not_accepted: NotAccepted | None = None
     keys: set[Key] = field(default_factory=set)
+    followers: Mapping[str, Sequence[Key]] = field(default_factory=dict)
+    """resource key -> what restarts or reloads when that changes"""
     last_known_version: EnforcedVersion | None = None
     """what ``actual-state`` showed at the start: no manifest goes back behind it, whatever is
     remembered

@@ -5,11 +5,18 @@ Decides nothing. `records` mirrors the ledger.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from harmony_agent.core.admission import NotAccepted
-from harmony_agent.core.manifests import DesiredDigests, desired_of
+from harmony_agent.core.changes import Moment
+from harmony_agent.core.manifests import (
+    DesiredDigests,
+    desired_of,
+    followers_of,
+    last_change,
+    reloads_on,
+)
 from harmony_agent.core.resources import Desired, Key, OwnershipRecord
 from harmony_agent.core.status import Outcome, resource_status
 from harmony_agent.engine.loops import Changes, Signal
@@ -39,6 +46,7 @@ class DeviceState:
         self.records = Records(ledger, self.desired, self.lost, self.released)
         self.enforced = 0
         """another one whenever `desired` changed"""
+        self._last_wall = max(map(_wall, self.records.values()), default=0)
         self._phased = 0
         """another one whenever the phase of a resource changed"""
         self._phases: dict[str, tuple[object, set[ResourcePhase]]] = {}
@@ -75,7 +83,9 @@ class DeviceState:
             key: before[key]
             if key in before and before[key].version == desired.version
             else desired
-            for key, desired in desired_of(manifest, stored.generations, digests).items()
+            for key, desired in desired_of(
+                manifest, stored.generations, digests, self.records
+            ).items()
         }
         for key in deployment.keys - wanted.keys():
             del self.desired[key]
@@ -91,6 +101,7 @@ class DeviceState:
             None,
         )
         deployment.keys = set(wanted)
+        deployment.followers = followers_of(wanted.values())
         self._follow_on_remove(wanted)
         self.changes.tell(stored.deployment)
         stale = (owned | before.keys()) - wanted.keys()
@@ -185,6 +196,41 @@ class DeviceState:
         """Answer for the operator."""
         return self.lost.shown(deployment, self.desired, self.statuses)
 
+    # -- changes that others restart or reload on
+
+    def is_followed(self, key: Key) -> bool:
+        """Tell if something restarts or reloads when `key` changes."""
+        return bool(self._followers(key))
+
+    async def changed(self, key: Key, now: Moment) -> Sequence[Key]:
+        """Note a change of `key`; returns the keys to work on for it.
+
+        Durable before this returns where there are any, else at the next flush.
+        """
+        self._last_wall = max(now.wall, self._last_wall + 1)
+        moment = str(replace(now, wall=self._last_wall))
+        record = replace(self.records[key], changed=moment, changing=False)
+        if not self.is_followed(key):
+            self.records.write_later(record)
+            return ()
+        await self.records.write(record)
+        followers = self._followers(key)
+        for follower in followers:
+            old = self.desired[follower]
+            self.desired[follower] = replace(
+                old,
+                restart_token=last_change(old.spec.restart_on, self.records),
+                reload_token=last_change(reloads_on(old.spec), self.records),
+            )
+        self.enforced += 1
+        return followers
+
+    def _followers(self, key: Key) -> Sequence[Key]:
+        desired = self.desired.get(key)
+        if desired is None:
+            return ()
+        return self.deployments[desired.deployment].followers.get(str(key), ())
+
     # -- durable writes
 
     async def accept(self, stored: StoredManifest) -> None:
@@ -252,3 +298,8 @@ class DeviceState:
             deployment
         )
         return {str(key): status for key, status in found.items()}
+
+
+def _wall(record: OwnershipRecord) -> int:
+    moment = Moment.parse(record.changed)
+    return moment.wall if moment is not None else 0

@@ -12,6 +12,7 @@ from typing import TypeVar, overload
 
 import anyio
 
+from harmony_agent.core.changes import of_this_form
 from harmony_agent.core.errors import ResourceError
 from harmony_agent.core.resources import Key, OwnershipRecord
 from harmony_agent.engine.loops import Signal
@@ -60,7 +61,7 @@ class Records(Mapping[Key, OwnershipRecord]):
         self._desired = desired
         self._lost = lost
         self._released = released
-        self._records = {record.key: record for record in ledger.records()}
+        self._records = {record.key: of_this_form(record) for record in ledger.records()}
         self.turns = Turns()
         self.holders = Holders(self._records.values())
         self.revision = 0

@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final, Literal
 
+from harmony_agent.core.changes import first_token
 from harmony_agent.core.errors import Transient
 from harmony_agent.core.paths import PathSet
 from harmony_agent.core.reconciler import KindView, Mark
@@ -125,8 +126,8 @@ class ContainerReconciler:
         """
         facts = replace(read(record), grace=desired.spec.stop_grace_seconds)
         if not (facts.token and desired.restart_token):
-            # The first token that is seen comes with the container as it is: no restart.
-            facts = replace(facts, token=desired.restart_token, restart_from_run="")
+            token = first_token("", desired.restart_token)
+            facts = replace(facts, token=token, restart_from_run="")
         if record is None and observed is not None:
             facts = self._first_facts(facts, desired, observed)
         return write(facts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from harmony_agent.core.actions import Act, Converged, Plan, Wait
+from harmony_agent.core.changes import Moment, is_due
 from harmony_agent.core.resources import Desired, OwnershipRecord
 from harmony_agent.kinds.container.actions import (
     Conclude,
@@ -71,7 +72,10 @@ class Case:
         token = self.desired.restart_token
         if not token or self.record is None:
             return False
-        return self.facts.token != token or self.facts.restart_from_run == main.run
+        at = main.started
+        started = Moment(self.boot_id, 0, int(at.timestamp() * 1e6)) if at is not None else None
+        due = is_due(token, self.facts.token, started)
+        return due or self.facts.restart_from_run == main.run
 
 
 def run(case: Case, main: ContainerState) -> ContainerPlan:
@@ -130,7 +134,8 @@ def _up(case: Case, main: ContainerState) -> ContainerPlan:
                     id=main.id,
                     run=main.run,
                 ),
-            )
+            ),
+            for_others=True,
         )
     if case.spec.healthcheck is not None and main.health == "starting":
         return Wait("HealthStarting", "its health check hasn't passed yet", "Progressing", 1.0)
@@ -140,14 +145,20 @@ def _up(case: Case, main: ContainerState) -> ContainerPlan:
 
 
 def _start(
-    case: Case, main: ContainerState, reason: str, *, counted: bool = False, drift: bool = True
+    case: Case,
+    main: ContainerState,
+    reason: str,
+    *,
+    counted: bool = False,
+    drift: bool = True,
+    for_others: bool = False,
 ) -> ContainerPlan:
     ended = main.run if counted else ""
     start = Start(
         name=case.name, reason=reason, is_disruptive=not case.ours, id=main.id, run=main.run, ended=ended,
         exit_code=main.exit_code,
     )  # fmt: skip
-    return Act((start,), is_restart=counted, drift=drift)
+    return Act((start,), is_restart=counted, drift=drift, for_others=for_others)
 
 
 def _first(case: Case, main: ContainerState) -> ContainerPlan:
@@ -197,7 +208,7 @@ def _ended(case: Case, main: ContainerState) -> ContainerPlan:
     if case.rebooted and not concluded:
         return _start(case, main, "the device was restarted", drift=False)
     if case.restart_due(main):
-        return _start(case, main, "what it restarts on has changed")
+        return _start(case, main, "what it restarts on has changed", for_others=True)
     if case.spec.restart == "always" or (case.spec.restart == "on-failure" and not well):
         return _start(case, main, f"it exited with {main.exit_code}", counted=True)
     if not concluded and case.record is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 
+from harmony_agent.core.changes import first_token
 from harmony_agent.core.resources import Desired, Facts, OwnershipRecord
 from harmony_agent.topology.units import RUNNING, Unit
 from scores.canonical import canonical, digest
@@ -161,9 +162,8 @@ def at_claim(
         started=started,
         touched=tuple(sorted({*facts.touched, *_touched(spec, unit)})),
         former=replace(facts.former, files=formers),
-        # Beginning or ceasing to depend on others is no change of them.
-        restart=facts.restart if facts.restart and desired.restart_token else desired.restart_token,
-        reload=facts.reload if facts.reload and desired.reload_token else desired.reload_token,
+        restart=first_token(facts.restart, desired.restart_token),
+        reload=first_token(facts.reload, desired.reload_token),
     )
 
 

@@ -49,6 +49,7 @@ def plan(
     record: OwnershipRecord | None,
     observed: Unit | None,
     directory: str,
+    boot: str,
 ) -> Plan[UnitAction]:
     """The next steps towards `desired`. `record` is what the ledger shows as ours."""
     spec = desired.spec
@@ -68,7 +69,7 @@ def plan(
     if actions or outdated:
         fields += [] if fields else [outdated]
         actions.append(Reload(name=spec.name, reason="files or links changed", is_disruptive=False))
-    goal = running.Goal(files_token(spec), desired.restart_token, desired.reload_token)
+    goal = running.Goal(files_token(spec), desired.restart_token, desired.reload_token, boot)
     if record is None and unit.active_state in RUNNING and as_wanted(spec, unit, directory):
         facts = replace(facts, started=goal.files, restart=goal.restart, reload=goal.reload)
     if any(isinstance(action, Write) for action in actions) and _was_loaded(
@@ -101,6 +102,7 @@ def _together(
             (*actions, *then.actions),
             tuple(dict.fromkeys((*fields, *then.fields))),
             then.is_restart,
+            for_others=then.for_others and not actions,
         )
     if actions:
         return Act(tuple(actions), tuple(dict.fromkeys(fields)))
@@ -295,7 +297,7 @@ def _was_loaded(spec: SystemdUnit, unit: Unit, facts: UnitFacts, goal: running.G
         spec.wanted_state == "running"
         and unit.active_state in RUNNING
         and not unit.stale
-        and not goal.is_other(facts)
+        and not goal.is_other(unit, facts)
     )
 
 

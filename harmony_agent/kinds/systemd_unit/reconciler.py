@@ -79,7 +79,7 @@ class UnitReconciler:
             return Wait(reason, text, phase="Blocked", seconds=30.0)
         if desired is None:
             return removal(record, observed, name, self._directory, self._boot_id)
-        return plan(desired, record, observed, self._directory)
+        return plan(desired, record, observed, self._directory, self._boot_id)
 
     def facts(
         self,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from harmony_agent.core.actions import Act, Converged, Plan, Wait
+from harmony_agent.core.changes import Moment, is_due
 from harmony_agent.kinds.systemd_unit.actions import (
     Note,
     ReloadUnit,
@@ -29,6 +30,7 @@ class Goal:
     files: str
     restart: str = ""
     reload: str = ""
+    boot: str = ""
 
     def noted(self, unit: Unit, facts: UnitFacts) -> UnitFacts:
         """The facts to record before the unit is started for this goal."""
@@ -42,9 +44,20 @@ class Goal:
             completed=False,
         )
 
-    def is_other(self, facts: UnitFacts) -> bool:
+    def is_other(self, unit: Unit, facts: UnitFacts) -> bool:
         """Return whether the unit was last started for another goal."""
-        return facts.started != self.files or facts.restart != self.restart
+        return facts.started != self.files or is_due(
+            self.restart, facts.restart, self._started(unit)
+        )
+
+    def is_reload_due(self, unit: Unit, facts: UnitFacts) -> bool:
+        """Return whether the unit was started or reloaded before a resource of reload_on
+        changed.
+        """
+        return is_due(self.reload, facts.reload, self._started(unit))
+
+    def _started(self, unit: Unit) -> Moment | None:
+        return Moment(self.boot, unit.began, 0) if unit.began else None
 
 
 def run(goal: Goal, unit: Unit, facts: UnitFacts, *, mine: bool) -> Plan[UnitAction]:
@@ -55,7 +68,7 @@ def run(goal: Goal, unit: Unit, facts: UnitFacts, *, mine: bool) -> Plan[UnitAct
         return _activating(goal, unit, facts, mine)
     if unit.active_state == "deactivating":
         return Wait("Deactivating", f"{unit.name} is being stopped", seconds=SOON)
-    if unit.job and not goal.is_other(facts):
+    if unit.job and not goal.is_other(unit, facts):
         return Wait("JobQueued", f"a {unit.job} job for {unit.name} is queued", seconds=SOON)
     if unit.active_state == "failed":
         return _failed(goal, unit, facts)
@@ -77,16 +90,16 @@ def stop(unit: Unit, *, mine: bool) -> Plan[UnitAction]:
 
 def _running(goal: Goal, unit: Unit, facts: UnitFacts, mine: bool) -> Plan[UnitAction]:
     never_done = facts.run != "" and facts.run == unit.run
-    if goal.is_other(facts):
+    if goal.is_other(unit, facts):
         why = (
             "its files changed"
             if facts.started != goal.files
             else "a resource of restart_on changed"
         )
+        note = goal.noted(unit, facts)
         return _act(
-            Restart(
-                name=unit.name, reason=why, note=goal.noted(unit, facts), is_disruptive=not mine
-            )
+            Restart(name=unit.name, reason=why, note=note, is_disruptive=not mine),
+            for_others=facts.started == goal.files,
         )
     if never_done and unit.job:
         return Wait("JobQueued", f"a {unit.job} job for {unit.name} is queued", seconds=SOON)
@@ -97,7 +110,7 @@ def _running(goal: Goal, unit: Unit, facts: UnitFacts, mine: bool) -> Plan[UnitA
                 name=unit.name, reason="a restart was cut short", note=note, is_disruptive=not mine
             )
         )
-    if facts.reload != goal.reload or (facts.changed and facts.changed == unit.changed):
+    if goal.is_reload_due(unit, facts) or (facts.changed and facts.changed == unit.changed):
         return _reload(goal, unit, facts, mine)
     return Converged()
 
@@ -107,17 +120,16 @@ def _reload(goal: Goal, unit: Unit, facts: UnitFacts, mine: bool) -> Plan[UnitAc
     if unit.job:
         return Wait("JobQueued", f"a {unit.job} job for {unit.name} is queued", seconds=SOON)
     if not unit.can_reload:
-        return _act(
-            Restart(
-                name=unit.name, reason=why, note=goal.noted(unit, facts), is_disruptive=not mine
-            )
-        )
+        note = goal.noted(unit, facts)
+        restart = Restart(name=unit.name, reason=why, note=note, is_disruptive=not mine)
+        return _act(restart, for_others=True)
     note = replace(facts, reload=goal.reload, changed=unit.changed)
-    return _act(ReloadUnit(name=unit.name, reason=why, note=note, is_disruptive=not mine))
+    reload = ReloadUnit(name=unit.name, reason=why, note=note, is_disruptive=not mine)
+    return _act(reload, for_others=True)
 
 
 def _activating(goal: Goal, unit: Unit, facts: UnitFacts, mine: bool) -> Plan[UnitAction]:
-    if goal.is_other(facts):
+    if goal.is_other(unit, facts):
         # What hangs with the old files must not keep the new ones from being tried.
         note = goal.noted(unit, facts)
         return _act(
@@ -132,7 +144,7 @@ def _activating(goal: Goal, unit: Unit, facts: UnitFacts, mine: bool) -> Plan[Un
 
 
 def _failed(goal: Goal, unit: Unit, facts: UnitFacts) -> Plan[UnitAction]:
-    other = goal.is_other(facts)
+    other = goal.is_other(unit, facts)
     start = Start(
         name=unit.name,
         reason=f"the unit failed: {unit.result}",
@@ -143,7 +155,7 @@ def _failed(goal: Goal, unit: Unit, facts: UnitFacts) -> Plan[UnitAction]:
 
 
 def _inactive(goal: Goal, unit: Unit, facts: UnitFacts) -> Plan[UnitAction]:
-    if goal.is_other(facts):
+    if goal.is_other(unit, facts):
         note = goal.noted(unit, facts)
         return _act(
             Start(name=unit.name, reason="the unit is inactive", note=note, is_disruptive=False),
@@ -177,6 +189,10 @@ def _inactive(goal: Goal, unit: Unit, facts: UnitFacts) -> Plan[UnitAction]:
 
 
 def _act(
-    action: UnitAction, *, fields: tuple[str, ...] = (), again: bool = False
+    action: UnitAction,
+    *,
+    fields: tuple[str, ...] = (),
+    again: bool = False,
+    for_others: bool = False,
 ) -> Act[UnitAction]:
-    return Act((action,), fields, again)
+    return Act((action,), fields, again, for_others=for_others)

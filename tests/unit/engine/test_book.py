@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from harmony_agent.core.errors import Transient
-from harmony_agent.core.manifests import desired_of
+from harmony_agent.core.manifests import desired_of, last_change
 from harmony_agent.core.resources import Key
 from harmony_agent.engine.state.device_state import DeviceState
 from harmony_agent.engine.state.group_commit import GroupCommit
@@ -169,8 +169,10 @@ async def test_who_is_cut_off_while_it_waits_to_commit_takes_nobody_along_later(
     assert committed == [1, 3]
 
 
-def test_a_token_is_of_the_specs_that_are_named() -> None:
+def test_a_token_is_the_last_change_of_what_is_named() -> None:
     wire = manifest("a", "b")
     found = desired_of(wire, {"File/a": 2})
     assert (found[KEY].generation, found[Key("File", "b")].generation) == (2, 3)
     assert found[KEY].restart_token == ""
+    records = {Key("File", name): record(name, changed=f"b:1:{name}") for name in "12"}
+    assert last_change(["File/1", "File/2", "File/3"], records) == "b:1:2"

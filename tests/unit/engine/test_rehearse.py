@@ -11,6 +11,7 @@ from typing import Any
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
+from harmony_agent.core.changes import Moment
 from harmony_agent.core.decide import Now
 from harmony_agent.core.resources import Key
 from harmony_agent.core.steps import Claim, Execute, Gone, Hold, Release, Report, Settled, Step
@@ -82,7 +83,9 @@ class Device:
     async def foresee(self) -> list[Foreseen]:
         book, kinds = self.book()
         instances = {name: KindInstance(kind) for name, kind in kinds.items()}
-        return await Rehearsal(book, instances, lambda: Now(1.0, "2026-01-01T00:00:00.000Z")).run()
+        now = Now(1.0, "2026-01-01T00:00:00.000Z")
+        moment = Moment("1", 1, int(self.containers.now.timestamp() * 1e6) + 1)
+        return await Rehearsal(book, instances, lambda: now, lambda: moment).run()
 
     async def live(self, seconds: float) -> Recorded:
         """What the engine does and says in its first seconds."""

@@ -27,6 +27,7 @@ from tests.fakes.plane import FakePlane
 from tests.fakes.virtual import VirtualClock, VirtualLoop
 
 DEVICE = "pi-01"
+BOOT = "1"
 LINEAGE = "7b0e0000-0000-4000-8000-000000000001"
 
 
@@ -78,7 +79,7 @@ class World:
             kinds=self._kinds(book) if self._kinds is not None else {"File": self.files},
             control=self.plane,
             prober=self._prober,
-            times=Times(self.clock, wire_now, lambda: 0.0),
+            times=Times(self.clock, wire_now, lambda: 0.0, BOOT),
             intervals=Intervals(heartbeat=10, relist=10),
             describe=_describe,
             refresh=self.plane.refresh,

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import sqlite3
 import stat
@@ -23,7 +24,7 @@ from hypothesis import strategies as st
 from harmony_agent.adapters.ledger import integrity
 from harmony_agent.adapters.ledger.ledger import LedgerUnreadable, SqliteLedger, read_only
 from harmony_agent.core.errors import Transient
-from harmony_agent.core.resources import Key
+from harmony_agent.core.resources import Key, OwnershipRecord
 from tests import strategies
 from tests.unit.ledger.make import FILES, MANIFESTS, RECORDS, build, known, record, stored
 
@@ -99,6 +100,26 @@ def test_a_state_directory_of_any_name(tmp_path: Path, name: str) -> None:
     build(tmp_path / name)
     assert read_only(tmp_path / name) == (MANIFESTS, RECORDS)
     assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_a_change_stands_beside_the_facts_where_an_agent_of_before_passes_over_it(
+    tmp_path: Path,
+) -> None:
+    changed = replace(record("a"), changed="b:1:2", changing=True)
+    asyncio.run(_put(tmp_path, changed))
+    assert read_only(tmp_path)[1] == [changed]
+    with contextlib.closing(sqlite3.connect(tmp_path / "ledger.db")) as database:
+        columns = [row[1] for row in database.execute("PRAGMA table_info(records)")]
+        facts = json.loads(database.execute("SELECT facts FROM records").fetchone()[0])
+    assert columns[-1] == "seal"
+    assert "changed" not in columns
+    assert facts == {**changed.facts, "~changed": "b:1:2", "~changing": True}
+
+
+async def _put(place: Path, *records: OwnershipRecord) -> None:
+    ledger = SqliteLedger(place)
+    await ledger.put(records)
+    ledger.close()
 
 
 def test_reading_what_is_not_there(tmp_path: Path) -> None:
