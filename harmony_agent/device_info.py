@@ -27,9 +27,7 @@ class Versioned(Protocol):
 
 
 class DeviceDescription:
-    """Makes the DeviceInfo. A manager that hangs now keeps the version that it told before: it is
-    there.
-    """
+    """Makes the DeviceInfo. What hangs or is busy now keeps what it told before: it is there."""
 
     def __init__(self, settings: Settings, made: Mapping[str, Versioned]) -> None:
         self._settings = settings
@@ -37,6 +35,7 @@ class DeviceDescription:
         self._os = host.os_info()
         self._boot_id = host.boot_id()
         self._told: dict[str, str] = {}
+        self._offered: UpdaterInfo | None = None
 
     async def __call__(self) -> DeviceInfo:
         """Ask each capability."""
@@ -78,6 +77,11 @@ class DeviceDescription:
 
         try:
             offer = await SocketUpdater(self._settings.updater.socket).capabilities()
-        except (ResourceError, UpdaterRefused):
-            return None
-        return UpdaterInfo(protocol=offer.protocol, operations=list(offer.operations))
+        except UpdaterRefused as refused:
+            self._offered = self._offered if refused.code == "busy" else None
+        except ResourceError:
+            self._offered = None
+        else:
+            operations = list(offer.operations)
+            self._offered = UpdaterInfo(protocol=offer.protocol, operations=operations)
+        return self._offered

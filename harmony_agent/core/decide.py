@@ -205,7 +205,8 @@ def _conflict(case: DecisionInput, desired: Desired[Score]) -> Hold | None:
         return None
     what = ", ".join(sorted(case.claims - (case.record.claims if case.record else frozenset())))
     message = (
-        f"{what} exists, isn't ours and differs ({disturbing}): take it away, or set adopt: true"
+        f"{what} exists, isn't ours and differs ({disturbing}): set adopt: true, and it is kept and "
+        "put back at removal; or move it elsewhere"
     )
     return Hold("Blocked", "OwnershipConflict", message)
 

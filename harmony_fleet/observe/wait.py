@@ -130,7 +130,7 @@ _HINTS: Final[Mapping[str, str]] = {
     "SignatureUnknownKey": "put the key of harmony fleet key list into [trust] keys of the device's configuration",
     "SignatureInvalid": "somebody else writes there, or wrote: apply again, and see who has NATS' credentials",
     "LedgerLost": "take it back: harmony adopt DEVICE/DEPLOYMENT; take it off: harmony delete DEPLOYMENT --remains",
-    "OwnershipConflict": "something that isn't ours is there: remove it, or set adopt: true on that resource",
+    "OwnershipConflict": "something that isn't ours is there: set adopt: true, and it is put back at removal; or move it",
 }
 
 

@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from harmony_agent import app, cli
+from harmony_agent.adapters.updater import SocketUpdater
 from harmony_agent.core.errors import Terminal, Transient
 from harmony_agent.core.reconciler import KindView
 from harmony_agent.device_info import DeviceDescription
 from harmony_agent.settings import Settings
+from harmony_agent.topology.updater import Offer, UpdaterRefused
 from scores.file import File
 from tests.fakes.clock import FakeClock
 from tests.fakes.store import FakeStore
@@ -45,6 +47,29 @@ async def test_a_manager_that_hangs_is_still_there(tmp_path: Path) -> None:
     answers += [hangs, "4.3.1", hangs, "5.4.2", gone, hangs, "5.4.2", Terminal("X", "no")]
     told = [(await describe()).capabilities.podman for _ in range(8)]
     assert told == [None, "4.3.1", "4.3.1", "5.4.2", None, None, "5.4.2", None]
+
+
+async def test_an_updater_that_is_busy_is_still_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    busy, gone = UpdaterRefused("busy", "ask again"), UpdaterRefused("forbidden", "no")
+    offer = Offer(1, ("AptFullUpgradeV1",))
+    answers: list[Offer | Exception] = [
+        *(busy, offer, busy, gone, offer),
+        Transient("UpdaterUnavailable", "nobody answers"),
+    ]
+
+    async def capabilities(_updater: SocketUpdater) -> Offer:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(SocketUpdater, "capabilities", capabilities)
+    parts = {"SystemUpgrade": app.ComposedKind(made(tmp_path).reconciler)}
+    describe = DeviceDescription(settings(tmp_path), parts)
+    told = [(await describe()).capabilities.updater is not None for _ in range(6)]
+    assert told == [False, True, True, False, True, False]
 
 
 def test_no_file_is_the_agents_own(tmp_path: Path) -> None:

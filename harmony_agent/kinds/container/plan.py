@@ -96,7 +96,8 @@ def _conflict(case: Case, holder: ContainerState) -> ContainerPlan:
     if not case.spec.adopt or case.facts.former_id not in (None, holder.id):
         return Wait(
             "OwnershipConflict",
-            f"a container {case.name} that isn't ours is there already: remove or rename it, or set adopt",
+            f"a container {case.name} that isn't ours is there already: set adopt: true, and it is "
+            "set aside and put back at removal; or rename it",
             "Blocked",
             10.0,
         )

@@ -209,6 +209,7 @@ async def test_what_another_try_cannot_mend_is_terminal(world: World, code: str,
     [
         ("repair-required", "RepairRequired"),
         ("forbidden", "UpdaterForbidden"),
+        ("busy", "UpdaterBusy"),
         ("new-code", "UpdaterRefused"),
     ],
 )
