@@ -185,6 +185,7 @@ class Engine:
         for key in sorted(keys):
             self.queue.release(key)
             self.queue.add(key)
+            self.worker.interrupt(key)
 
     def _invalidate(self) -> None:
         """A new snapshot: whatever stands in the other buckets may be another's."""

@@ -23,6 +23,7 @@ Translate = Callable[[Exception, str], Exception | None]
 """Turns an error, and what was being done, into the caller's error. None: it stays as it is."""
 _THREADS: Final = 4
 """At once in one pool."""
+_LEAVE_SECONDS: Final = 1.0
 
 
 class TimedOut(Exception):
@@ -90,6 +91,13 @@ class BoundedExecutor:
             if not turn.waiting:
                 del self._turns[key]
 
+    async def _leave(self, job: Job) -> None:
+        """Let cancelled work come to its next check, so that its key is free for what comes now."""
+        job.abandoned = True
+        with anyio.move_on_after(_LEAVE_SECONDS, shield=True):
+            while job.running:  # noqa: ASYNC110  # a thread tells it, which has no event loop
+                await anyio.sleep(_LEAVE_SECONDS / 100)
+
     async def _in_thread(self, pool: str, key: str, until: float, work: Callable[[Job], T]) -> T:
         if key in self._stuck:
             raise TimedOut("an earlier attempt still hangs")
@@ -112,6 +120,9 @@ class BoundedExecutor:
         timer = asyncio.get_running_loop().call_later(until - time.monotonic(), _expire, done)
         try:
             return await done
+        except asyncio.CancelledError:
+            await self._leave(job)
+            raise
         finally:
             timer.cancel()
             job.abandoned = True

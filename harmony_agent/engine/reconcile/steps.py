@@ -6,13 +6,17 @@ Decides nothing.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+
+import anyio
 
 from harmony_agent.core.actions import Act, Action
 from harmony_agent.core.resources import Desired, Key, OwnershipRecord
 from harmony_agent.core.status import Outcome
 from harmony_agent.core.steps import Hold
 from harmony_agent.engine.reconcile.work_queue import WorkQueue
+from harmony_agent.engine.state.device_state import DeviceState
 from harmony_agent.engine.state.kind_instance import KindInstance
 from scores.base import Score
 from scores.status import Detail, Drift
@@ -20,17 +24,24 @@ from scores.status import Detail, Drift
 log = logging.getLogger(__name__)
 
 
+class Interrupted(Exception):
+    """The pass was about an older spec. What it began is left as after a SIGKILL."""
+
+
 class Steps:
     """Observes and acts through a kind, and remembers what was last observed."""
 
-    def __init__(self, kinds: Collection[str], queue: WorkQueue) -> None:
+    def __init__(self, state: DeviceState, kinds: Collection[str], queue: WorkQueue) -> None:
+        self._state = state
         self._queue = queue
+        self._under_way: dict[Key, anyio.CancelScope] = {}
         self.seen: dict[str, dict[str, object]] = {kind: {} for kind in kinds}
         """kind -> name -> what was last observed; the relist compares with it"""
 
     async def observe(self, key: Key, reconciler: KindInstance) -> object | None:
-        """Look at one resource."""
-        observed = await reconciler.observe(key.name)
+        """Look at one resource. Raises Interrupted."""
+        with self._interruptible(key):
+            observed = await reconciler.observe(key.name)
         if observed is None:
             self.forget(key)
         else:
@@ -48,15 +59,39 @@ class Steps:
         plan: Act[Action],
         reconciler: KindInstance,
     ) -> None:
-        """Apply the actions of a plan, in their order."""
+        """Apply the actions of a plan, in their order. Raises Interrupted."""
         fields = {
             "resource": str(key),
             "deployment": source.deployment,
             "generation": source.generation,
         }
         for action in plan.actions:
+            if self._is_outdated(key, source):
+                raise Interrupted
             log.info("%s: %s: %s", key, type(action).__name__, action.reason, extra=fields)
-            await reconciler.apply(action)
+            with self._interruptible(key):
+                await reconciler.apply(action)
+
+    def _is_outdated(self, key: Key, source: Desired[Score] | OwnershipRecord) -> bool:
+        wanted = self._state.desired.get(key)
+        return wanted is not (source if isinstance(source, Desired) else None)
+
+    def interrupt(self, key: Key) -> None:
+        """Cut a look or a step that is under way."""
+        scope = self._under_way.get(key)
+        if scope is not None:
+            scope.cancel()
+
+    @contextmanager
+    def _interruptible(self, key: Key) -> Iterator[None]:
+        with anyio.CancelScope() as scope:
+            self._under_way[key] = scope
+            try:
+                yield
+            finally:
+                del self._under_way[key]
+        if scope.cancelled_caught:
+            raise Interrupted
 
     def wait(self, key: Key, hold: Hold) -> None:
         """Have the queue come back when the hold ends."""

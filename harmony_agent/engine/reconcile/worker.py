@@ -5,6 +5,7 @@ Every error ends in the resource's status; none leaves this module.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 
 from harmony_agent.core import decide
@@ -17,11 +18,13 @@ from harmony_agent.engine.reconcile.judge_health import HealthJudge
 from harmony_agent.engine.reconcile.pacing import Pacing
 from harmony_agent.engine.reconcile.record_status import StatusRecorder
 from harmony_agent.engine.reconcile.removal import Removal
-from harmony_agent.engine.reconcile.steps import Steps, held
+from harmony_agent.engine.reconcile.steps import Interrupted, Steps, held
 from harmony_agent.engine.reconcile.work_queue import WorkQueue
 from harmony_agent.engine.state.device_state import DeviceState
 from harmony_agent.engine.state.kind_instance import KindInstance
 from scores.base import Score
+
+log = logging.getLogger(__name__)
 
 
 class Worker:
@@ -41,13 +44,20 @@ class Worker:
         self._kinds = kinds
         self._queue = queue
         self._memory: dict[Key, RetryState] = {}
+        self._about: dict[Key, Desired[Score] | None] = {}
+        """the spec of each pass under way; None: it takes the resource off"""
         self._pacing = pacing = Pacing(queue, times)
-        self._steps = steps = Steps(kinds, queue)
+        self._steps = steps = Steps(state, kinds, queue)
         self.seen = steps.seen
         self._outcomes = outcomes = StatusRecorder(state, kinds, steps.seen, times, queue.wake)
         judge = HealthJudge(state, health, pacing, queue)
         self._convergence = Convergence(state, queue, pacing, steps, judge=judge, outcomes=outcomes)
         self._removal = Removal(state, pacing, steps, self._gone)
+
+    def interrupt(self, key: Key) -> None:
+        """Cut a pass that is about an older spec of `key`; the queue has the next."""
+        if self._about.get(key) is not self._state.desired.get(key):
+            self._steps.interrupt(key)
 
     async def work(self, key: Key) -> None:
         """Bring `key` a pass nearer to what is wanted, and say how it is."""
@@ -76,6 +86,7 @@ class Worker:
         self, key: Key, desired: Desired[Score] | None, reconciler: KindInstance
     ) -> None:
         record, memory = self._state.records.get(key), self._remember(key, desired)
+        self._about[key] = desired
         try:
             if desired is None:
                 outcome = await self._removal.remove(key, record, reconciler, memory)
@@ -84,11 +95,15 @@ class Worker:
                 outcome = await self._convergence.converge(this)
             if outcome is None or outcome.reason != "StillActing":
                 memory.tries = 0
+        except Interrupted:
+            log.info("%s: cut short: something newer is wanted", key, extra={"resource": str(key)})
+            outcome = None
         except ResourceError as error:
             outcome = self._pacing.failed(key, memory, error)
         except Exception as error:  # a defect of ours must not stop the other resources
             outcome = self._pacing.defect(key, memory, error)
         finally:
+            del self._about[key]
             reconciler.batch_end(key.name)
         if outcome is not None:
             self._outcomes.record_status(key, desired, record, outcome)

@@ -223,6 +223,8 @@ class DeviceState:
                 reload_token=last_change(reloads_on(old.spec), self.records),
             )
         self.enforced += 1
+        self._not_yet(set(), set(followers))
+        self.changes.tell(record.deployment)
         return followers
 
     def _followers(self, key: Key) -> Sequence[Key]:

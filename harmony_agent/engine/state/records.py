@@ -100,7 +100,8 @@ class Records(Mapping[Key, OwnershipRecord]):
 
     async def write(self, record: OwnershipRecord) -> None:
         """Put a record, durably before this returns."""
-        await self._puts.add((record,))
+        with anyio.CancelScope(shield=True):  # others wait for the same commit
+            await self._puts.add((record,))
 
     async def write_together(
         self, own: OwnershipRecord, others: Collection[OwnershipRecord]
@@ -112,7 +113,7 @@ class Records(Mapping[Key, OwnershipRecord]):
         keys = [record.key for record in others]
         if self.turns.busy(keys):
             return False
-        with self.turns.lend(keys):
+        with self.turns.lend(keys), anyio.CancelScope(shield=True):
             await self._puts.add((own, *others))
         return True
 

@@ -157,7 +157,10 @@ def test_a_repair_is_a_change_once(device: Device) -> None:
 def test_a_new_content_is_a_change_once(device: Device) -> None:
     async def test() -> None:
         await device.applied(1, CONFIG, APP)
-        await device.applied(2, file("config", content="2"), APP)
+        device.world.publish(2, file("config", content="2"), APP)
+        await device.world.told("Converged", 2)
+        assert device.restarts() == 1  # before it is said to be converged
+        await asyncio.sleep(60)
         assert device.restarts() == 1
 
     device.run(test)
