@@ -100,8 +100,8 @@ def of_this_form(record: OwnershipRecord) -> OwnershipRecord:
 def is_change(plan: Act[Action]) -> bool:
     """Tell if carrying out `plan` changes a resource for those that restart or reload on it.
 
-    Starting it anew is none: after it ended, after it was stopped by hand, or because something
-    else changed.
+    A start doesn't count: after it ended, after it was stopped by hand, or because something else
+    changed.
     """
     if plan.is_restart or plan.ahead or plan.for_others or not plan.drift:
         return False

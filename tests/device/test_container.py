@@ -15,6 +15,7 @@ import pytest
 from scores import Container, File, Manifest
 from tests.device.image import SUITES
 from tests.device.lab import Lab
+from tests.device.life import eventually
 from tests.device.pods import PI, SERVE, SLEEP, Site, container, make, unmake
 from tests.device.prepare import BUSYBOX, USER
 from tests.device.signals import send, signal_podman
@@ -419,6 +420,26 @@ def test_env_files_and_restart_on(site: Site) -> None:
     site.device.write("/srv/env", "P=2\n", owner=USER)
     site.converge(File(name="env", path="/srv/env", content="P=2\n", mode="0600"), other, spec)
     site.control.until(PI, "web", lambda _: value(site) == "2\n")
+
+
+def test_a_pull_that_hangs_delays_neither_the_next_generation_nor_a_removal(site: Site) -> None:
+    """The registry takes the connection and never says a word."""
+    silent = "import socket, time; s = socket.create_server(('127.0.0.1', 5001)); time.sleep(1000)"
+    site.device.run(
+        ["systemd-run", "--quiet", "--unit=silent-registry", "/usr/bin/python3", "-c", silent]
+    )
+    pulling = lambda: "EnsureImage: there is no such container" in str(site.device.journal())  # noqa: E731
+    try:
+        site.put(container("hangs", image="127.0.0.1:5001/silent:1"))
+        eventually(pulling, "the pull has begun", 20)
+        began = time.monotonic()
+        site.converge(container("hangs"))
+        site.put(container("hangs", image="127.0.0.1:5001/silent:2"))
+        time.sleep(2)
+        site.remove()
+        assert time.monotonic() - began < 30
+    finally:
+        site.device.systemctl("stop", "silent-registry.service")
 
 
 def value(site: Site) -> str:

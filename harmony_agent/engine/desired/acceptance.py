@@ -47,7 +47,7 @@ from harmony_agent.topology.control_plane import (
     Unreachable,
 )
 from scores.base import Score
-from scores.keys import ACTUAL, DeploymentKey
+from scores.keys import ACTUAL, DeploymentKey, parse_deployment_key
 from scores.manifest import InvalidManifest, WireManifest, bound, parse
 
 log = logging.getLogger(__name__)
@@ -100,6 +100,7 @@ class Acceptance:
         """refused, for another deployment owns what they want: to be judged again when something is
         released
         """
+        self._searched = False
         self.undecided: dict[str, bytes] = {}
         """couldn't be judged or persisted now: to be tried again every few seconds"""
 
@@ -127,6 +128,31 @@ class Acceptance:
         """Decide anew on `owned` or `undecided`: nobody writes them again."""
         for name, data in list(refused.items()):
             await self.judge(name, data)
+
+    async def find_forgotten(self, seen: Collection[str]) -> None:
+        """Tell of deployments that this device forgot and desired-state doesn't have any more.
+
+        Their names stand in the last status, on marks, and among the deleted keys (`seen`). Once in
+        a life that began with an empty ledger.
+        """
+        if self._searched or not self._remains.fresh:
+            return
+        try:
+            newest = await self._control.newest(ACTUAL, str(DeploymentKey(self._device, "*")))
+            told = parse_deployment_key(newest.key) if newest is not None else None
+            names = {*seen, *({told.deployment} if told is not None else ())}
+            names |= {mark.deployment for mark in await self._remains.marks()}
+            for name in sorted(names - self.names()):
+                await self._find_floor(name)
+                if self._state.lost.of(name):
+                    self._keep(name, _NEVER)
+        except Unreachable as error:
+            log.debug("cannot look for what was forgotten: %s", error)
+            self.doubtful.notify()
+            return
+        except BucketMissing:
+            return  # whoever makes it makes a snapshot come, too
+        self._searched = True
 
     def missing(self, name: str) -> None:
         """The key isn't there. Of what was never accepted nothing is enforced; what was removed

@@ -54,6 +54,7 @@ class Intake:
         self._acceptance = acceptance
         self._lock = anyio.Lock()
         self._odd: set[str] = set()
+        self._gone: set[str] = set()
         self.revision = 0
         """the highest revision of desired-state that was seen"""
         self.lost: Lost | None = Lost("Unreachable", "not connected yet")
@@ -107,6 +108,7 @@ class Intake:
             await self._clock.sleep(_RETRY_SECONDS)
             async with self._lock:
                 await self._acceptance.judge_again(self._acceptance.undecided)
+                await self._find_forgotten()
 
     async def _snapshot(self, event: Snapshot) -> None:
         self._on_snapshot()
@@ -115,9 +117,17 @@ class Intake:
             await self._entry(entry)
             present.add(entry.key)
         self._odd &= present
+        self._gone = {entry.key for entry in event.entries if entry.data is None}
         for name in self._acceptance.names():
             if str(DeploymentKey(self._device, name)) not in present:
                 self._acceptance.missing(name)
+        await self._find_forgotten()
+
+    async def _find_forgotten(self) -> None:
+        deleted = map(parse_deployment_key, self._gone)
+        await self._acceptance.find_forgotten(
+            [key.deployment for key in deleted if key is not None and key.device == self._device]
+        )
 
     async def _entry(self, entry: Entry) -> None:
         self.revision = max(self.revision, entry.revision)

@@ -45,7 +45,7 @@ class Remains:
         """
         self._state = state
         self._kinds = kinds
-        self._fresh = fresh
+        self.fresh = fresh
         self._recalled: set[str] = set()
         self._seen: dict[str, Sequence[Mark]] = {}
 
@@ -85,7 +85,7 @@ class Remains:
 
     async def look(self, deployment: str) -> None:
         """Take in what carries a deployment's marks, where nothing is remembered."""
-        if not self._fresh:
+        if not self.fresh:
             return
         for mark in await self.marks():
             if mark.deployment == deployment and not self._named(mark.key):

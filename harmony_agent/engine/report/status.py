@@ -229,7 +229,9 @@ class Publisher:
 
     def _overruling(self, deployment: str, phase: DeploymentPhase) -> Mapping[str, str] | None:
         """Return the status that overrules the fold."""
-        if phase in ("Removing", "Removed", *_OVERRULED) and (
+        refused = self._state.deployments[deployment].not_accepted
+        gone = refused is not None and refused.reason == "DesiredStateMissing"
+        if (gone or phase in ("Removing", "Removed", *_OVERRULED)) and (
             remains := self._state.remains(deployment)
         ):
             return _memory_lost(deployment, sorted(map(str, remains)))

@@ -6,7 +6,7 @@ Said when it differs, at most once in `PAUSE` seconds. Writes nowhere itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from harmony_agent.engine.state.deployment import Deployment
@@ -56,6 +56,7 @@ class StatusLine:
                 self._state.deployments.values(),
                 self._lost,
                 self._since,
+                [name for name in self._state.lost.deployments() if self._state.remains(name)],
             )
             if self._ledger_lost:
                 text += "; the state directory is gone"
@@ -72,6 +73,7 @@ def sentence(
     deployments: Iterable[Deployment],
     lost: Lost | None,
     since: str,
+    forgotten: Sequence[str] = (),
 ) -> str:
     """``3 of 4 resources ready; NATS unreachable since …``. Pure."""
     phases = [status.phase for status in resources]
@@ -89,6 +91,9 @@ def sentence(
     parts += sorted(refused)[:SHOWN]
     if len(refused) > SHOWN:
         parts.append(f"{len(refused) - SHOWN} more deployments are not accepted")
+    if forgotten:
+        more = f" and {len(forgotten) - SHOWN} more" if len(forgotten) > SHOWN else ""
+        parts.append(f"the memory of {', '.join(sorted(forgotten)[:SHOWN])}{more} was lost")
     if lost is not None:
         parts.append(f"{_LOST.get(lost.reason, 'NATS unreachable')} since {since}")
     return "; ".join(parts)

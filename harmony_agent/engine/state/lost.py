@@ -32,6 +32,10 @@ class Lost:
         """List the remains of a deployment."""
         return self._remains.get(deployment, {})
 
+    def deployments(self) -> Collection[str]:
+        """List the deployments that have some."""
+        return self._remains.keys()
+
     def add(self, deployment: str, found: Mapping[Key, ResourceStatus]) -> None:
         """Add remains; a status that is known already stays."""
         self._remains[deployment] = {**found, **self.of(deployment)}

@@ -60,3 +60,25 @@ async def test_work_that_hangs_is_timed_out_then_refused_and_abandoned() -> None
             break
         except TimedOut:  # the thread is on its way out
             await asyncio.sleep(0.01)
+
+
+async def test_work_that_is_cancelled_comes_to_its_check_before_the_next_begins() -> None:
+    threads, begun, steps = BoundedExecutor(own), threading.Event(), list[str]()
+
+    def goes_on(job: Job) -> None:
+        begun.set()
+        while True:
+            threading.Event().wait(0.01)
+            try:
+                job.check()
+            except Abandoned:
+                steps.append("left")
+                raise
+
+    task = asyncio.create_task(run(threads, 30, goes_on))
+    await asyncio.to_thread(begun.wait, 10)
+    task.cancel()
+    await asyncio.wait([task])
+    assert task.cancelled()
+    assert await run(threads, 5, lambda _job: steps.append("next")) is None
+    assert steps == ["left", "next"]

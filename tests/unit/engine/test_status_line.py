@@ -13,6 +13,7 @@ import pytest
 from harmony_agent.core.admission import NotAccepted
 from harmony_agent.engine.loops import Changes
 from harmony_agent.engine.report.status_line import PAUSE, StatusLine, sentence
+from harmony_agent.engine.state.lost import Lost as Forgotten
 from harmony_agent.topology.control_plane import Lost
 from tests.fakes.clock import FakeClock
 
@@ -50,9 +51,21 @@ def test_sentence(phases: list[str], kept: list[str], lost: Lost | None, text: s
     assert sentence(resources(*phases), deployments(*kept), lost, SINCE) == text
 
 
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        (["web"], "the memory of web was lost"),
+        (["d", "b", "a", "c"], "the memory of a, b, c and 1 more was lost"),
+    ],
+)
+def test_lost_memory_is_named(names: list[str], text: str) -> None:
+    told = sentence(resources("Ready"), deployments(""), AWAY, SINCE, names)
+    assert told == f"1 of 1 resources ready; {text}; NATS unreachable since {SINCE}"
+
+
 async def test_said_on_change_and_not_more_often_than_once_a_pause() -> None:
     clock = FakeClock()
-    book: Any = SimpleNamespace(statuses={}, deployments={}, changes=Changes())
+    book: Any = SimpleNamespace(statuses={}, deployments={}, lost=Forgotten(), changes=Changes())
     said: list[str] = []
     teller = StatusLine(book, clock, said.append)
     async with anyio.create_task_group() as tasks:
