@@ -262,6 +262,29 @@ def test_every_drift_is_repaired_and_told(site: Site) -> None:
         assert site.enabled("web.service") == "enabled"
 
 
+def test_reloads_by_others_write_no_line_and_a_foreign_owner_is_named(site: Site) -> None:
+    site.converge(web(enabled=True, dropins={"10-a.conf": "[Service]\nNice=5\n"}))
+    agent = site.device.agent
+    time.sleep(2)
+    said = agent.messages()
+    for _ in range(40):
+        site.by_hand("daemon-reload")
+    time.sleep(3)
+    assert agent.messages() == said
+    key = "SystemdUnit/web.service"
+    for field, place in (("content", "web.service"), ("dropins", "web.service.d/10-a.conf")):
+        path = f"{UNITS}/{place}"
+        site.device.run(["chown", "root:root", path])
+        site.device.run(["chmod", "0600", path])
+        status = site.until(
+            lambda status, field=field: (
+                field in (status["resources"][key]["drift"] or {}).get("fields", ())
+                and status["phase"] == "Converged"
+            )
+        )
+        assert status["resources"][key]["drift"]["action"] == "repaired"
+
+
 def test_a_mask_by_hand_is_undone(site: Site) -> None:
     site.device.write(
         f"{HOME}/.local/share/systemd/user/sys.service", SLEEP.format("sys"), owner=USER
