@@ -14,7 +14,10 @@ UNIT = "tests/unit/engine/test_work_queue.py::test_order"
         (1, [DEVICE], True),
         (
             1,
-            ["tests/integration/test_says.py::test_a", "tests/contract/test_units.py::test_b"],
+            [
+                "tests/integration/test_device_reports.py::test_a",
+                "tests/contract/test_units.py::test_b",
+            ],
             True,
         ),
         (1, [f"{DEVICE}{number}" for number in range(AT_MOST)], True),
@@ -37,7 +40,7 @@ def test_progress_is_said_by_folder_each_minute_and_when_one_is_done() -> None:
     said: list[str] = []
     now = [1000.0]
     progress = Progress(said.append, lambda: now[0])
-    other = "tests/unit/core/test_order.py::test_b"
+    other = "tests/unit/core/test_dependencies.py::test_b"
     progress.collected([UNIT, other, DEVICE, DEVICE + "x"])
     progress.ended(UNIT)
     assert said == []
