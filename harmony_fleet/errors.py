@@ -6,7 +6,9 @@ of a File, the value of an environment variable or a credential.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final
 
@@ -41,10 +43,30 @@ def worst(codes: Iterable[ExitCode]) -> ExitCode:
     return next((code for code in _FIRST if code in found), ExitCode.DONE)
 
 
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of a file; `start` and `length` say what of `text` is underlined. Counted from 1, but
+    `start`.
+    """
+
+    number: int
+    column: int
+    text: str
+    start: int
+    length: int
+
+    def drawn(self) -> list[str]:
+        """As compilers show it."""
+        gutter = " " * len(str(self.number))
+        mark = " " * self.start + "^" * self.length
+        return [f"{self.number} | {self.text}", f"{gutter} | {mark}"]
+
+
 class HarmonyError(Exception):
     """An error that is told, not traced. `code` is a stable CamelCase word, `errors` name fields.
 
-    `details` are sentences, one a mistake, where there may be several. What rests on one device's
+    `details` are sentences, one a mistake, where there may be several; `lines` are the lines of a
+    file in which they were made, for a terminal alone. What rests on one device's
     word is `alone`: it keeps that device from what was asked for, and no other.
     """
 
@@ -58,6 +80,7 @@ class HarmonyError(Exception):
         errors: Sequence[FieldError] = (),
         *,
         details: Sequence[str] = (),
+        lines: Sequence[Line | None] = (),
         alone: bool = False,
     ) -> None:
         super().__init__(message)
@@ -66,6 +89,7 @@ class HarmonyError(Exception):
         self.hint = hint
         self.errors = tuple(errors)
         self.details = tuple(details)
+        self.lines = tuple(lines)
         self.alone = alone
 
     @property
@@ -75,7 +99,12 @@ class HarmonyError(Exception):
 
     def as_json(self) -> dict[str, Any]:
         """The object that ``-o json`` writes to standard error."""
-        fields = [{"field": error.field, "code": error.code} for error in self.errors]
+        lines = itertools.chain(self.lines, itertools.repeat(None))
+        fields = [
+            {"field": error.field, "code": error.code}
+            | ({"line": line.number, "column": line.column} if line is not None else {})
+            for error, line in zip(self.errors, lines, strict=False)
+        ]
         message = "; ".join([self.message, *self.details])
         return {
             "error": {"code": self.code, "message": message, "hint": self.hint, "errors": fields}

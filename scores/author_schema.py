@@ -1,8 +1,11 @@
-"""JSON Schema of what an author writes. Nothing that an agent runs imports this."""
+"""What an author writes: its JSON Schema, and its models by their place. Nothing that an agent runs
+imports this.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, get_args
 
 from pydantic import BaseModel
 
@@ -25,3 +28,63 @@ def author_schema(kind: str | None = None) -> dict[str, Any]:
             del value["properties"][name]
         del value["$defs"]["Signature"]
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **value}
+
+
+def model_of(
+    root: type[BaseModel], place: Sequence[int | str], value: Any
+) -> type[BaseModel] | None:
+    """The model that has the last part of `place` as its field. `value` is what was read there, which
+    tells the kind of a Score where the place doesn't.
+    """
+    found: type[BaseModel] | None = root
+    annotation: Any = None
+    for part in place[:-1]:
+        value = _item(value, part)
+        if part in SCORE_TYPES and len(_models(annotation)) > 1:
+            found = SCORE_TYPES[str(part)]
+        elif isinstance(part, int):
+            found = _one(_models(annotation), value)
+        elif found is None or part not in found.model_fields:
+            return None
+        else:
+            annotation = found.model_fields[part].annotation
+            found = _one(_models(annotation), value)
+    return found
+
+
+def _item(value: Any, part: int | str) -> Any:
+    if isinstance(value, Mapping):
+        return value.get(part, value)  # the kind, which stands in a place and in no value
+    if isinstance(value, list) and isinstance(part, int) and part < len(value):
+        return value[part]
+    return value
+
+
+def _models(annotation: Any) -> list[type[BaseModel]]:
+    """The models that an annotation names, at any depth."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for part in get_args(annotation) for model in _models(part)]
+
+
+def _one(models: Sequence[type[BaseModel]], value: Any) -> type[BaseModel] | None:
+    if len(models) < 2:
+        return models[0] if models else None
+    kind = value.get("kind") if isinstance(value, Mapping) else None
+    return SCORE_TYPES.get(kind) if isinstance(kind, str) else None
+
+
+def model_named(name: str) -> type[BaseModel] | None:
+    """A model that authors write, by the name of its class."""
+    known: dict[str, type[BaseModel]] = {}
+    waiting: list[type[BaseModel]] = [Manifest]
+    while waiting:
+        model = waiting.pop()
+        if model.__name__ not in known:
+            known[model.__name__] = model
+            waiting += [
+                below
+                for field in model.model_fields.values()
+                for below in _models(field.annotation)
+            ]
+    return known.get(name)

@@ -126,9 +126,15 @@ def place_of(text: str | bytes, index: int) -> str:
     """Line and column of what stands at `index`, both counted from 1. A column of bytes is counted
     in bytes.
     """
+    line, column = line_of(text, index)
+    return f"at line {line}, column {column}"
+
+
+def line_of(text: str | bytes, index: int) -> tuple[int, int]:
+    """The same as numbers."""
     before = text[:index] if isinstance(text, str) else text[:index].decode("latin-1")
     lines = before.split("\n")
-    return f"at line {len(lines)}, column {len(lines[-1]) + 1}"
+    return len(lines), len(lines[-1]) + 1
 
 
 def _check_depth(text: str) -> None:

@@ -47,15 +47,30 @@ class FieldError(NamedTuple):
     code: str
 
 
+class Fault(NamedTuple):
+    """The same for people: the place in its parts, as pydantic gives them, and a sentence."""
+
+    place: tuple[int | str, ...]
+    code: str
+    sentence: str
+
+
 class InvalidManifest(ValueError):
-    """The input is no manifest. `code` says why as a whole, `errors` where; the message is for
-    people.
+    """The input is no manifest. `code` says why as a whole, `errors` where; the message and the
+    `faults`, one for each of `errors`, are for people.
     """
 
-    def __init__(self, code: str, errors: Sequence[FieldError], message: str) -> None:
+    def __init__(
+        self,
+        code: str,
+        errors: Sequence[FieldError],
+        message: str,
+        faults: Sequence[Fault] = (),
+    ) -> None:
         super().__init__(message)
         self.code = code
         self.errors = tuple(errors)
+        self.faults = tuple(faults)
 
 
 class Manifest(Model):
@@ -294,26 +309,38 @@ def explain(error: ValidationError) -> InvalidManifest:
     """Pydantic's error as ours: field paths, codes and sentences, never values."""
     details = error.errors(include_url=False)
     named = [_field_error(detail) for detail in details[:MAX_ERRORS]]
-    lines = [
-        f"{_place(item.field)}: {_sentence(item, detail)}"
+    faults = [
+        Fault(detail["loc"], item.code, _sentence(item, detail))
         for item, detail in zip(named, details, strict=False)
+    ]
+    lines = [
+        f"{item.field or 'the manifest'}: {fault.sentence}"
+        for item, fault in zip(named, faults, strict=True)
     ]
     more = len(details) - len(named)
     lines += [f"and {more} more"] if more else []
-    return InvalidManifest(_overall(named), named, "; ".join(lines))
-
-
-def _place(field: str) -> str:
-    return field or "the manifest"
+    return InvalidManifest(_overall(named), named, "; ".join(lines), faults)
 
 
 def _sentence(error: FieldError, detail: ErrorDetails) -> str:
     """Pydantic's sentence, but where that repeats the input."""
-    if error.code == "UnknownKind":
-        return f"kind must be one of {', '.join(SCORE_TYPES)}"
+    if detail["type"] == "union_tag_not_found":
+        return f"has no kind: one of {', '.join(SCORE_TYPES)}"
+    if error.code in _SENTENCES:
+        return _SENTENCES[error.code]
     if error.code == "TooLong":
         return f"must be at most {detail['ctx']['max_length']} characters"
+    if detail["type"] in ("model_type", "model_attributes_type", "dict_type"):
+        return "must be names with values"
     return "must not be empty" if error.code == "TooShort" else detail["msg"]
+
+
+_SENTENCES: Final = {
+    "UnknownKind": f"kind must be one of {', '.join(SCORE_TYPES)}",
+    "UnknownField": "there is no such field",
+    "Missing": "is required, and isn't there",
+    "InvalidFormat": "isn't of the form that it takes",
+}
 
 
 def _overall(errors: Sequence[FieldError]) -> str:

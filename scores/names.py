@@ -94,6 +94,11 @@ Identifier = Annotated[
 Time = Annotated[str, AfterValidator(_time)]
 
 
+def is_resource_name(value: str) -> bool:
+    """Return whether `value` may name a resource."""
+    return len(value) <= 253 and re.fullmatch(_RESOURCE, value) is not None
+
+
 def is_name(value: str) -> bool:
     """Return whether `value` may name a device or a deployment."""
     return len(value) <= 63 and re.fullmatch(_LABEL, value) is not None

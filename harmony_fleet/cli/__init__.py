@@ -55,6 +55,7 @@ def _root(
     harmony status                               where every deployment stands
     harmony devices                              who is there, and capable of what
     harmony schema --kind Container              what an author may write
+    harmony validate web.py                      check files, without a server
     harmony fleet apply                          make a whole fleet what its roster says
     harmony upgrade start --all …                upgrade packages, in waves
     harmony server init nats --host NAME         make the NATS servers' configuration
@@ -77,6 +78,7 @@ app.command()(change.delete)
 app.command()(read.logs)
 app.command()(read.devices)
 app.command()(read.schema)
+app.command()(read.validate)
 app.add_typer(fleet.app, name="fleet")
 app.add_typer(upgrade.app, name="upgrade")
 app.add_typer(server_.app, name="server")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harmony_fleet.cli.options import Deployment, Select, Timeout, reaching, seconds_of
+from harmony_fleet.cli.options import Deployment, Select, Timeout, Variables, reaching, seconds_of
 
 if TYPE_CHECKING:
     from harmony_fleet.commands.common import Common
@@ -92,18 +92,22 @@ def apply(
     take_over: TakeOver = False,
     follow_generation: Follow = False,
     lineage: LineageOption = None,
+    variable: Variables = None,
 ) -> int:
     """Send manifests to devices, and wait until they are applied.
 
-    FILE is YAML, JSON, or a Python file that defines manifest = Manifest(…), or several in
-    manifests. The same content isn't written again; nothing of somebody else's is written over.
+    FILE is YAML or JSON of a manifest, or of a list of Scores, whose deployment has the file's
+    name; or Python that defines manifest, manifests or scores. Its {$var: NAME} is the device's
+    name (device), one of its labels (labels.site), or a --variable. The same content isn't written
+    again; nothing of somebody else's is written over.
 
     \b
     harmony apply web.py --device pi-01
     harmony apply web.yaml --select site=home --select rack=2 --timeout 5m
-    harmony apply web.yaml -d pi-01 --dry-run
+    harmony apply web.yaml -d pi-01 --variable port=8080 --dry-run
     """
     from harmony_fleet.commands import change
+    from harmony_fleet.manifests.variables import parse_variables
 
     options = _options(
         wait=wait,
@@ -114,7 +118,8 @@ def apply(
         dry_run=dry_run,
     )
     choice = change.Choice(device or [], select or [])
-    return change.apply(common, file, choice, options, lineage)
+    wanted = change.Wanted(file, parse_variables(variable or []))
+    return change.apply(common, wanted, choice, options, lineage)
 
 
 @reaching
@@ -128,6 +133,7 @@ def diff(
     take_over: TakeOver = False,
     follow_generation: Follow = False,
     lineage: LineageOption = None,
+    variable: Variables = None,
 ) -> int:
     """Show what apply would change. Exit code 0: nothing, 1: something.
 
@@ -138,11 +144,13 @@ def diff(
     harmony diff web.py --device pi-01
     """
     from harmony_fleet.commands import change
+    from harmony_fleet.manifests.variables import parse_variables
 
     how = {"take_over": take_over, "follow": follow_generation}
     options = _options(wait=False, seconds=1, allow_prune=allow_prune, dry_run=True, **how)
     choice = change.Choice(device or [], select or [])
-    return change.diff(common, file, choice, options, lineage)
+    wanted = change.Wanted(file, parse_variables(variable or []))
+    return change.diff(common, wanted, choice, options, lineage)
 
 
 @reaching

@@ -50,6 +50,11 @@ Select = Annotated[
 ]
 Timeout = Annotated[str, typer.Option(metavar="TIME", help="How long to wait: 60s, 2m, 1m30s.")]
 
+Variables = Annotated[
+    list[str] | None,
+    typer.Option("--variable", metavar="NAME=VALUE", help="8080 is a number, '\"8080\"' is text."),
+]
+
 
 def seconds_of(text: str, most: float = 86_400) -> float:
     """``60s``, ``2m``, ``1m30s``, ``90``."""

@@ -14,8 +14,10 @@ from harmony_fleet.cli.options import (
     Deployment,
     Select,
     Timeout,
+    Variables,
     common_of,
     guarded,
+    local,
     reaching,
     seconds_of,
 )
@@ -135,6 +137,28 @@ def devices(common: Common, *, select: Select = None) -> int:
     from harmony_fleet.commands import read
 
     return read.devices(common, select or [])
+
+
+@local
+def validate(
+    common: Common,
+    *,
+    files: Annotated[list[str], typer.Argument(metavar="FILE...", help=".yaml, .json or .py.")],
+    variable: Variables = None,
+) -> int:
+    """Check files of manifests. Needs no NATS.
+
+    Exit code 0: all are valid, 2: not all. A Python file is run. A variable that isn't given is
+    taken for whatever fits its field.
+
+    \b
+    harmony validate web.yaml base.py
+    harmony validate deployments/*.yaml --variable port=8080 -o json
+    """
+    from harmony_fleet.commands.validate import validate as check
+    from harmony_fleet.manifests.variables import parse_variables
+
+    return check(common, files, parse_variables(variable or []))
 
 
 def schema(

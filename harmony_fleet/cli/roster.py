@@ -91,13 +91,14 @@ def device_add(
     harmony fleet device add pi-01 pi-02 --class web --label site=home --generation 1
     """
     from harmony_fleet.commands import roster
+    from harmony_fleet.manifests.variables import pairs, parse_variables
 
     item = {
         "class": device_class,
-        "labels": roster.pairs("label", label or []) or None,
+        "labels": pairs("label", label or []) or None,
         "enabled": enabled,
         "desired_state": desired_state,
-        "variables": roster.variables(variable or []) or None,
+        "variables": parse_variables(variable or []) or None,
     }
     given = {name: value for name, value in item.items() if value is not None}
     return roster.add_items(common, "devices", names, given, generation)
@@ -125,12 +126,13 @@ def device_set(
     harmony fleet device set pi-01 pi-02 --disable --generation 5
     """
     from harmony_fleet.commands import roster
+    from harmony_fleet.manifests.variables import pairs, parse_variables
 
     values = {
         **roster.flat({"class": device_class, "enabled": enabled, "desired_state": desired_state}),
-        **roster.nested("labels", roster.pairs("label", label or [])),
+        **roster.nested("labels", pairs("label", label or [])),
         **roster.unset("labels", no_label or []),
-        **roster.nested("variables", roster.variables(variable or [])),
+        **roster.nested("variables", parse_variables(variable or [])),
         **roster.unset("variables", no_variable or []),
     }
     return roster.set_items(common, "devices", names, values, generation)

@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from harmony_fleet.commands.common import Common, hint, note, run, write
 from harmony_fleet.context import load_lineage
 from harmony_fleet.errors import ExitCode, InvalidInput
-from harmony_fleet.manifests.load import load
+from harmony_fleet.manifests.draft import Draft
+from harmony_fleet.manifests.load import drafts
 from harmony_fleet.manifests.signing_keys import load as load_signing
+from harmony_fleet.manifests.variables import Scalar
 from harmony_fleet.nats.kv import Store
-from harmony_fleet.observe.state import check_name, choose_devices
+from harmony_fleet.observe.state import Device, check_name, choose_devices
 from harmony_fleet.output import render, tables
 from harmony_fleet.output.progress import Progress
 from harmony_fleet.output.render import Output
-from harmony_fleet.rollout.apply import Options, Result, Run, Show, plan_all
+from harmony_fleet.rollout.apply import Options, Pair, Result, Run, Show, plan_all
 from harmony_fleet.rollout.apply import apply as apply_manifests
 from harmony_fleet.rollout.apply import delete as delete_deployment
 from harmony_fleet.rollout.plan import Plan
 from harmony_fleet.rollout.remains import adopt as take_back
 from scores.keys import parse_deployment_key
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A file of manifests, and the variables that were given for it."""
+
+    file: str
+    variables: Mapping[str, Scalar] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,20 +54,39 @@ def _show(common: Common, progress: Progress) -> Show:
 
 
 def apply(
-    common: Common, file: str, choice: Choice, options: Options, lineage: str | None
+    common: Common, wanted: Wanted, choice: Choice, options: Options, lineage: str | None
 ) -> ExitCode:
     """`harmony apply`."""
-    manifests = load(file)
-    named = sorted({manifest.device for manifest in manifests if manifest.device})
-    if not choice.devices and not choice.selectors:
-        choice = replace(choice, devices=named)
+    found = drafts(wanted.file)
     return _change(
         common,
-        choice,
+        _chosen(choice, found),
         options,
         lineage,
-        lambda store, devices, made, run: apply_manifests(store, manifests, devices, made, run),
+        lambda store, devices, made, run: apply_manifests(
+            store, _pairs(found, devices, wanted.variables), made, run
+        ),
     )
+
+
+def _chosen(choice: Choice, found: Sequence[Draft]) -> Choice:
+    """The devices that the file names, where none is chosen."""
+    if choice.devices or choice.selectors:
+        return choice
+    return replace(choice, devices=sorted({draft.device for draft in found if draft.device}))
+
+
+def _pairs(
+    found: Sequence[Draft], devices: Sequence[Device], variables: Mapping[str, Scalar]
+) -> list[Pair]:
+    """Each manifest for each device, with the device's name and labels among its variables."""
+    pairs: list[Pair] = []
+    for device in devices:
+        told = device.info.labels if device.info is not None else {}
+        labels = {f"labels.{name}": value for name, value in told.items()}
+        known = {**labels, "device": device.name, **variables}
+        pairs += [(draft.manifest(known, device.name), device) for draft in found]
+    return pairs
 
 
 def adopt(common: Common, place: str, options: Options, lineage: str | None) -> ExitCode:
@@ -148,21 +177,19 @@ def _show_results(common: Common, under_way: Run, *, dry_run: bool) -> None:
 
 
 def diff(
-    common: Common, file: str, choice: Choice, options: Options, lineage: str | None
+    common: Common, wanted: Wanted, choice: Choice, options: Options, lineage: str | None
 ) -> ExitCode:
     """`harmony diff`: 1 where an apply would write."""
-    manifests = load(file)
+    found = drafts(wanted.file)
+    choice = _chosen(choice, found)
     context = common.context()
     made = replace(
         options, lineage=load_lineage(context, lineage), signing=load_signing(context.home)
     )
-    named = sorted({manifest.device for manifest in manifests if manifest.device})
 
     async def work(store: Store) -> ExitCode:
-        devices = await choose_devices(
-            store, choice.devices or ([] if choice.selectors else named), choice.selectors
-        )
-        plans, refused = await plan_all(store, manifests, devices, made)
+        devices = await choose_devices(store, choice.devices, choice.selectors)
+        plans, refused = await plan_all(store, _pairs(found, devices, wanted.variables), made)
         if common.output is Output.TABLE:
             tables.plans_table(plans, render.out())
             tables.refusals([(item.key, item.error) for item in refused], render.out())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
 import signal
 import sys
@@ -116,8 +117,12 @@ def show_error(error: HarmonyError, output: Output) -> None:
         if len(error.details) == 1:
             text.append_text(render.plain(f": {error.details[0]}", ""))
         render.err().print(text, soft_wrap=True)
-        for detail in error.details if len(error.details) > 1 else ():
-            note(f"  {detail}")
+        several = error.details if len(error.details) > 1 else ()
+        for detail, line in itertools.zip_longest(several, error.lines):
+            if detail:
+                note(f"  {detail}")
+            for drawn in line.drawn() if line is not None else ():
+                render.err().print(Text(f"    {drawn}"), soft_wrap=True)
         hint(error.hint)
     else:
         sys.stderr.write(render.machine(error.as_json(), output) + "\n")

@@ -4,13 +4,13 @@ needs NATS.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from harmony_fleet.commands.common import Common, note, write
 from harmony_fleet.errors import ExitCode, InvalidInput
+from harmony_fleet.manifests.load import drafts
 from harmony_fleet.observe.state import check_name, parse_selectors
 from harmony_fleet.output.render import Output
 from harmony_fleet.roster.edit import UNSET, Edit, Section, add, change, remove
@@ -91,6 +91,9 @@ def _projects(file: RosterFile) -> Callable[[Roster], None]:
 def source(common: Common, name: str, *, inline: bool) -> dict[str, Any]:
     """A file of Scores as a deployment keeps it: by name and digest, or as it is."""
     path = Path(name)
+    if path.suffix != ".py":  # which is a program, and runs once
+        for draft in drafts(name, "list"):
+            draft.check({})
     scores = load_scores(path)
     if inline:
         return {"scores": list(scores)}
@@ -103,32 +106,6 @@ def selector(device_class: str | None, selectors: Sequence[str]) -> dict[str, An
     return ({"class": device_class} if device_class else {}) | (
         {"labels": labels} if labels else {}
     )
-
-
-def pairs(what: str, words: Sequence[str]) -> dict[str, str]:
-    """``["a=b"]``; each name once."""
-    found: dict[str, str] = {}
-    for word in words:
-        name, equals, value = word.partition("=")
-        if not equals or not name or name in found:
-            raise InvalidInput(
-                "PairInvalid", f"cannot read a --{what}", "write it as name=value, each name once"
-            )
-        found[name] = value
-    return found
-
-
-def variables(words: Sequence[str]) -> dict[str, str | int | float | bool]:
-    """``port=8080`` is a number, ``on=true`` a boolean, ``port='"8080"'`` and all else text."""
-    return {name: _scalar(value) for name, value in pairs("variable", words).items()}
-
-
-def _scalar(text: str) -> str | int | float | bool:
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-    return value if isinstance(value, (str, int, float, bool)) else text
 
 
 def unset(section: str, names: Sequence[str]) -> Values:

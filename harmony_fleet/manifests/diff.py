@@ -12,7 +12,7 @@ from scores.base import Score
 from scores.canonical import digest
 from scores.manifest import Manifest
 
-_SHOWN: Final = frozenset(
+SHOWN: Final = frozenset(
     {
         "path",
         "type",
@@ -129,7 +129,7 @@ def _field(name: str, before: Any, after: Any) -> Iterable[FieldChange]:
         for key in sorted({*before, *after}):
             if before.get(key) != after.get(key):
                 yield _entry(name, key, before.get(key), after.get(key))
-    elif name in _SHOWN:
+    elif name in SHOWN:
         yield FieldChange(name, _plain(before), _plain(after))
     else:
         yield FieldChange(name)

@@ -23,8 +23,8 @@ from ruamel.yaml.error import YAMLFutureWarning, YAMLWarning
 from ruamel.yaml.events import CollectionEndEvent, CollectionStartEvent
 from ruamel.yaml.nodes import ScalarNode
 
-from harmony_fleet.errors import InvalidInput
-from scores.canonical import MAX_DEPTH, place_of
+from harmony_fleet.errors import InvalidInput, Line
+from scores.canonical import MAX_DEPTH, line_of, place_of
 
 _MAX_NODES: Final = 200_000
 """Values in a YAML document once its aliases are followed; 1,000 Scores have fewer."""
@@ -90,7 +90,7 @@ def _place_of_depth(text: str) -> str:
         if isinstance(event, CollectionStartEvent):
             depth += 1
             if depth > MAX_DEPTH:
-                return _told(event.start_mark)
+                return "at line {}, column {}".format(*_told(event.start_mark))
         elif isinstance(event, CollectionEndEvent):
             depth -= 1
     return "through an alias"
@@ -195,6 +195,7 @@ _TOLD: Final = {
     ),
     "RecursionError": ("TooDeep", "nested too deeply", "flatten it"),
 }
+_KEY: Final = re.compile(r"[\s-]*[A-Za-z0-9_.-]+\s*:(?=\s|$)")
 _OTHERWISE: Final = ("NotYaml", "not YAML", "mend the YAML there: quote unusual scalars, drop tags")
 
 
@@ -210,14 +211,36 @@ def told(text: str, doing: str) -> Iterator[None]:
             yield
     except Exception as error:
         code, what, hint = _TOLD.get(type(error).__name__, _OTHERWISE)
-        raise InvalidInput(code, f"cannot {doing}: {what} {_place(text, error)}", hint) from None
+        line, column = _place(text, error)
+        if what == _OTHERWISE[1] and _has_tab(text, line):
+            what, hint = "a tab, where YAML takes spaces alone,", "indent with spaces"
+        place = f"at line {line}, column {column}"
+        shown = _shown(text, line, column)
+        raise InvalidInput(code, f"cannot {doing}: {what} {place}", hint, lines=shown) from None
 
 
-def _place(text: str, error: Exception) -> str:
+def _shown(text: str, line: int, column: int) -> list[Line]:
+    """The line with its key alone: what stands behind it may be a secret."""
+    source = "".join(text.split("\n")[line - 1 : line])  # a carriage return ends a line for YAML
+    key = _KEY.match(source)
+    if key is None or (not source.isprintable() and "\t" not in source):
+        return []
+    told = f"{key[0].rstrip()} …".replace("\t", "→")
+    start = min(column - 1, len(told) - 1)
+    return [Line(line, column, told, start, 1)]
+
+
+def _has_tab(text: str, line: int) -> bool:
+    """Return whether a tab stands among the spaces that a line begins with."""
+    lines = text.split("\n")[line - 1 : line]
+    return any("\t" in each[: len(each) - len(each.lstrip())] for each in lines)
+
+
+def _place(text: str, error: Exception) -> tuple[int, int]:
     """Where it is: by the error itself, else by the innermost frame of the library that knows."""
     at = getattr(error, "position", None)  # a character that YAML doesn't know
     if isinstance(at, int):
-        return place_of(text, at)
+        return line_of(text, at)
     for mark in (getattr(error, name, None) for name in _MARKS):
         if mark is not None:
             return _told(mark)
@@ -226,8 +249,8 @@ def _place(text: str, error: Exception) -> str:
         for mark in (frame.f_locals.get("start_mark"), *marks):
             if hasattr(mark, "line"):
                 return _told(mark)
-    return place_of(text, 0)
+    return 1, 1
 
 
-def _told(mark: object) -> str:
-    return f"at line {getattr(mark, 'line', 0) + 1}, column {getattr(mark, 'column', 0) + 1}"
+def _told(mark: object) -> tuple[int, int]:
+    return getattr(mark, "line", 0) + 1, getattr(mark, "column", 0) + 1

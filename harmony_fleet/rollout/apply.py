@@ -20,6 +20,9 @@ from harmony_fleet.rollout.plan import ApplyRequest, Plan, plan
 from scores.keys import DESIRED, DeploymentKey
 from scores.manifest import Manifest
 
+Pair = tuple[Manifest, Device]
+"""A manifest, and the device that it is for."""
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -127,14 +130,13 @@ class Run:
 
 
 async def plan_all(
-    store: Store, manifests: Sequence[Manifest], devices: Sequence[Device], options: Options
+    store: Store, pairs: Sequence[Pair], options: Options
 ) -> tuple[list[Plan], list[Refusal]]:
-    """The plans for each manifest at each device. One refusal refuses all, but where it is its
+    """The plans for each manifest at its device. One refusal refuses all, but where it is its
     device's word alone.
 
     Raises HarmonyError, also where such words leave nothing to go on with.
     """
-    pairs = [(manifest, device) for device in devices for manifest in manifests]
     keys = [DeploymentKey(device.name, manifest.deployment) for manifest, device in pairs]
     found = await read_deployments(store, keys)
     wish = (
@@ -167,15 +169,9 @@ async def plan_all(
     return plans, refused
 
 
-async def apply(
-    store: Store,
-    manifests: Sequence[Manifest],
-    devices: Sequence[Device],
-    options: Options,
-    run: Run,
-) -> ExitCode:
+async def apply(store: Store, pairs: Sequence[Pair], options: Options, run: Run) -> ExitCode:
     """Plan, show, write, wait. The results are in `run`."""
-    plans, run.refused = await plan_all(store, manifests, devices, options)
+    plans, run.refused = await plan_all(store, pairs, options)
     run.show.planned(plans)
     run.results = [Result(item) for item in plans]
     if options.dry_run:
@@ -232,7 +228,7 @@ async def delete(
     present = {item.key.device for item in found if not gone(item)}
     removal = Manifest(deployment=deployment, removed=True)
     code = await apply(
-        store, [removal], [item for item in devices if item.name in present], options, run
+        store, [(removal, item) for item in devices if item.name in present], options, run
     )
     for result in run.results:
         if result.verdict is not None and result.verdict.exit_code is ExitCode.DONE:

@@ -126,4 +126,4 @@ async def adopt(
     manifest = Manifest(
         deployment=standing.deployment, scores=standing.scores, allow_prune=standing.allow_prune
     )
-    return await apply(store, [manifest], devices, options, run)
+    return await apply(store, [(manifest, device) for device in devices], options, run)

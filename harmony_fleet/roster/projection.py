@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from harmony_fleet.errors import InvalidInput
+from harmony_fleet.manifests.faults import refusal
+from harmony_fleet.manifests.variables import fill, uses
 from harmony_fleet.roster.model import Roster, RosterDeployment, RosterDevice
 from harmony_fleet.roster.sources import RawScores
-from harmony_fleet.roster.variables import fill, uses
 from scores.container import Container
 from scores.keys import DeploymentKey
 from scores.manifest import FieldError, InvalidManifest, Manifest, validate
@@ -89,17 +91,11 @@ def _shared(
 
 def _manifest(deployment: RosterDeployment, device: RosterDevice, raw: RawScores) -> Manifest:
     where = f"{device.name}/{deployment.name}"
-    scores: Any = fill(raw, device.known(), "scores", where)
+    scores: Any = fill(raw, device.known(), "scores", f"project {where}", partial(_hint, device))
     try:
         manifest = validate(Manifest, {"deployment": deployment.name, "scores": scores})
     except InvalidManifest as error:
-        raise InvalidInput(
-            error.code,
-            f"cannot project {where}",
-            "see the fields with: harmony schema",
-            error.errors,
-            details=str(error).split("; "),
-        ) from None
+        raise refusal(f"cannot project {where}", error, {"scores": scores}) from None
     for at, score in enumerate(manifest.scores):
         if isinstance(score, SystemUpgrade):
             raise InvalidInput(
@@ -109,6 +105,13 @@ def _manifest(deployment: RosterDeployment, device: RosterDevice, raw: RawScores
                 [FieldError(f"scores[{at}].kind", "SystemUpgradeInRoster")],
             )
     return manifest if device.runs else stopped(manifest)
+
+
+def _hint(device: RosterDevice, name: str) -> str:
+    """The command that gives the device this variable."""
+    label = name.removeprefix("labels.")
+    how = f"--label {label}=VALUE" if label != name else f"--variable {name}=VALUE"
+    return f"set it with: harmony fleet device set {device.name} {how} --generation N"
 
 
 def stopped(manifest: Manifest) -> Manifest:

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from harmony_fleet.errors import Conflict, InvalidInput
-from harmony_fleet.manifests.load import read_bytes, read_json, run_python
+from harmony_fleet.manifests.files import read_bytes, read_json
+from harmony_fleet.manifests.python_file import run_python
 from harmony_fleet.manifests.read_yaml import read_yaml
 from harmony_fleet.roster.model import Roster, RosterDeployment
 from scores.base import Score

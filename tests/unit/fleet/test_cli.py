@@ -23,6 +23,7 @@ COMMANDS = [
     "logs",
     "devices",
     "schema",
+    "validate",
 ]
 COMMANDS += ["fleet", "upgrade", "server", "device"]
 

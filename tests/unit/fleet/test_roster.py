@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harmony_fleet.errors import InvalidInput
+from harmony_fleet.manifests.variables import fill, uses
 from harmony_fleet.roster import edit, text
 from harmony_fleet.roster.model import Roster, Selector
-from harmony_fleet.roster.variables import fill, uses
 
 LINEAGE = "00000000-0000-4000-8000-000000000001"
 HEAD = f"version: 1\nlineage: {LINEAGE}\ngeneration: 3\n"
