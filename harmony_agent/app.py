@@ -12,7 +12,7 @@ import os
 import random
 import signal
 import threading
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,7 +25,9 @@ from harmony_agent.adapters import host, sd_notify, status_socket
 from harmony_agent.adapters.host import SystemClock
 from harmony_agent.adapters.ledger.ledger import SqliteLedger
 from harmony_agent.adapters.nats.control_plane import NatsControl
+from harmony_agent.adapters.posix import syscalls
 from harmony_agent.adapters.probing import LoopbackProber
+from harmony_agent.adapters.process_guard import ProcessGuard
 from harmony_agent.adapters.protected_paths import ProtectedPaths
 from harmony_agent.core.reconciler import KindView
 from harmony_agent.core.signatures import Trust
@@ -74,10 +76,13 @@ class KindContext:
 
 @dataclass(frozen=True, slots=True)
 class ComposedKind:
-    """A kind, and how to ask its capability for a version (None where it offers none)."""
+    """A kind, and how to ask its capability for a version and for the cgroup controllers that it
+    lacks (None where it offers none).
+    """
 
     reconciler: AnyReconciler
     version: Callable[[], Awaitable[str]] | None = None
+    missing: Callable[[], Awaitable[Sequence[str]]] | None = None
 
 
 def _file(parts: KindContext) -> ComposedKind:
@@ -133,7 +138,7 @@ def _container(parts: KindContext) -> ComposedKind:
         closed_mounts=closed.mounts,
         now=parts.now,
     )
-    return ComposedKind(reconciler, podman.version)
+    return ComposedKind(reconciler, podman.version, reconciler.missing_controllers)
 
 
 def _system_upgrade(parts: KindContext) -> ComposedKind:
@@ -239,8 +244,10 @@ def times() -> Times:
 
 async def run(settings: Settings) -> None:
     """Run the agent until SIGTERM or SIGINT. Raises AlreadyRunning, LedgerUnreadable."""
+    syscalls.set_dumpable(dumpable=False)  # who shares the user changes nothing below /proc/PID
     state_dir = Path(settings.agent.state_dir)
     held = host.StateLock(state_dir)
+    guard = ProcessGuard(state_dir, host.boot_id())
     ledger = SqliteLedger(state_dir, held.renew)
     anew, moments = asyncio.Event(), times()
     state = DeviceState(ledger, moments.wire_now)
@@ -259,7 +266,7 @@ async def run(settings: Settings) -> None:
         prober=LoopbackProber(),
         times=moments,
         intervals=Intervals(settings.intervals.heartbeat, settings.intervals.relist),
-        describe=DeviceDescription(settings, made),
+        describe=DeviceDescription(settings, made, guard.disturbed),
         refresh=control.refresh,
         agent_version=__version__,
         say=lambda sentence: sd_notify.notify(f"STATUS={sentence}"),
@@ -267,7 +274,7 @@ async def run(settings: Settings) -> None:
         trust=trust(settings),
     )
     try:
-        await _serve(control, engine, state_dir, anew)
+        await _serve(control, engine, guard, state_dir, anew)
     finally:
         with anyio.move_on_after(2, shield=True):
             await engine.close()
@@ -276,13 +283,18 @@ async def run(settings: Settings) -> None:
 
 
 async def _serve(
-    control: NatsControl, engine: Engine, state_dir: Path, anew: asyncio.Event
+    control: NatsControl,
+    engine: Engine,
+    guard: ProcessGuard,
+    state_dir: Path,
+    anew: asyncio.Event,
 ) -> None:
     """All loops, until a signal says to stop."""
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(control.run)
         tasks.start_soon(status_socket.serve, state_dir, lambda: _told(control, engine), anew)
         tasks.start_soon(engine.run, lambda: sd_notify.notify("READY=1"))
+        tasks.start_soon(guard.run, lambda: os.kill(os.getpid(), signal.SIGTERM))
         tasks.start_soon(sd_notify.feed_watchdog, engine.progress.stalled)
         await _until_signal()
         sd_notify.notify("STOPPING=1\nSTATUS=stopping; what runs goes on")

@@ -5,7 +5,7 @@ Changes nothing. A capability that doesn't answer is no error here.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
 from harmony_agent import __version__
@@ -25,17 +25,30 @@ class Versioned(Protocol):
         """Ask its capability for a version; None where it offers none."""
         ...
 
+    @property
+    def missing(self) -> Callable[[], Awaitable[Sequence[str]]] | None:
+        """Ask for the cgroup controllers that aren't there; None where it needs none."""
+        ...
+
 
 class DeviceDescription:
     """Makes the DeviceInfo. What hangs or is busy now keeps what it told before: it is there."""
 
-    def __init__(self, settings: Settings, made: Mapping[str, Versioned]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        made: Mapping[str, Versioned],
+        disturbed: Callable[[], Sequence[str]] = tuple,
+    ) -> None:
+        """`disturbed` names what others changed of the agent's own process."""
         self._settings = settings
         self._made = made
+        self._disturbed = disturbed
         self._os = host.os_info()
         self._boot_id = host.boot_id()
         self._told: dict[str, str] = {}
         self._offered: UpdaterInfo | None = None
+        self._missing: Sequence[str] | None = None
 
     async def __call__(self) -> DeviceInfo:
         """Ask each capability."""
@@ -52,7 +65,19 @@ class DeviceDescription:
                 updater=await self._updater(),
             ),
             trust=self._trust(),
+            disturbed=self._disturbed(),
+            missing_controllers=await self._missing_controllers(),
         )
+
+    async def _missing_controllers(self) -> Sequence[str]:
+        """Ask once: only a reboot changes it."""
+        ask = self._made["Container"].missing if "Container" in self._made else None
+        if self._missing is None and ask is not None:
+            try:
+                self._missing = await ask()
+            except ResourceError:
+                return ()
+        return self._missing or ()
 
     async def _version(self, kind: str) -> str | None:
         ask = self._made[kind].version if kind in self._made else None

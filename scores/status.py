@@ -234,7 +234,9 @@ class TrustInfo(Reported):
 MAX_NAMES: Final = 20
 Names = Annotated[Sequence[Annotated[str, Field(max_length=256)]], Field(max_length=MAX_NAMES)]
 """Some names, the first in order where there are more."""
-_LEFT_OUT: Final = frozenset({"trust", "unmanaged", "ignored_keys"})
+_LEFT_OUT: Final = frozenset(
+    {"trust", "unmanaged", "ignored_keys", "disturbed", "missing_controllers"}
+)
 
 
 class DeviceInfo(Reported):
@@ -259,6 +261,16 @@ class DeviceInfo(Reported):
     ignored_keys: Names = ()
     """keys of ``desired-state`` at this device that name no deployment; left out where there are
     none
+    """
+
+    disturbed: Names = ()
+    """settings of the agent's unit that something on the device changed for the running process,
+    and that were put back; left out where there are none
+    """
+
+    missing_controllers: Names = ()
+    """cgroup controllers that limits of containers need and the device lacks: ``memory``, ``cpu``,
+    ``pids``; left out where there are none
     """
 
     def wire(self) -> dict[str, Any]:

@@ -18,8 +18,11 @@ _SECRET: Final = (
     "/run/harmony-updater",
     "/run/user",
     "/run/systemd",
+    "/var/lib/systemd",
 )
-"""Configuration and credentials, journals, and sockets of managers, podman and the updater."""
+"""Configuration and credentials, journals, the sockets by which managers, podman and the updater
+are spoken to, and what systemd keeps, such as whose manager is up at boot.
+"""
 _CODE: Final = (
     *(
         "/opt/harmony",

@@ -20,6 +20,7 @@ from harmony_agent.core.errors import ResourceError
 from harmony_agent.engine.state.device_state import DeviceState
 from harmony_agent.engine.state.kind_instance import KindInstance
 from harmony_agent.engine.state.kind_view import DeviceStateView
+from harmony_agent.kinds.container.limits import remedy
 from harmony_agent.settings import Settings
 from harmony_agent.topology.control_plane import BucketMissing, Unreachable
 from harmony_agent.topology.updater import UpdaterRefused
@@ -30,11 +31,15 @@ _CONNECT_SECONDS = 4.0
 
 
 class Finding(NamedTuple):
-    """One line: what was looked at, whether it is well, and what was found or is to be done."""
+    """One line: what was looked at, whether it is well, and what was found or is to be done.
+
+    A `note` is no fault of the device's, and yet somebody may want to know it.
+    """
 
     what: str
     well: bool
     text: str
+    note: bool = False
 
 
 async def run(settings: Settings) -> int:
@@ -46,10 +51,12 @@ async def run(settings: Settings) -> int:
         await _capability(settings, kind) for kind in settings.agent.kinds if kind != "File"
     ]
     findings += await _unmanaged(settings)
+    findings += await _controllers(settings)
     device_well = all(finding.well for finding in findings)
     findings.append(await _nats(settings))
     for finding in findings:
-        print(f"{'ok     ' if finding.well else 'MISSING'}  {finding.what}: {finding.text}")
+        sign = "note" if finding.note else "ok" if finding.well else "MISSING"
+        print(f"{sign:7}  {finding.what}: {finding.text}")
     if not device_well:
         return 5
     return 0 if findings[-1].well else 4
@@ -198,6 +205,23 @@ async def _unmanaged(settings: Settings) -> list[Finding]:
         f"{', '.join(names[:20])}: with this device's labels, unknown to its ledger, and left alone"
     )
     return [Finding("unmanaged containers", True, text)] if names else []
+
+
+async def _controllers(settings: Settings) -> list[Finding]:
+    """List limits that no container can have here; containers without them are as good as any."""
+    if "Container" not in settings.agent.kinds:
+        return []
+    made = _made(settings, "Container", LedgerSnapshot())
+    try:
+        missing = await made.missing() if made.missing is not None else ()
+    except ResourceError:
+        return []  # that podman can't be asked is another finding
+    finally:
+        await KindInstance(made.reconciler).close()
+    if not missing:
+        return []
+    text = f"{', '.join(missing)} missing: a Container that limits it is Blocked; {remedy(missing)}"
+    return [Finding("cgroup controllers", True, text, note=True)]
 
 
 async def _nats(settings: Settings) -> Finding:

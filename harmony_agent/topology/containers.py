@@ -103,6 +103,10 @@ class Containers(Protocol):
         """The engine's version, as ``4.3.1``."""
         ...
 
+    async def controllers(self) -> frozenset[str] | None:
+        """The cgroup controllers that it can limit containers by; None where it can't tell."""
+        ...
+
     async def list(self, labels: Mapping[str, str]) -> Sequence[Listed]:
         """Every container, running or not, that has all of these labels. One call."""
         ...

@@ -48,6 +48,8 @@ def _devices(fleet: Fleet) -> Iterator[Finding]:
         for what, field in (("containers", "unmanaged"), ("InvalidKey", "ignored_keys")):
             if names := _told(device, field):
                 yield Finding(name, "", "", "unmanaged", f"{what} {' '.join(names)}")
+        if names := _told(device, "disturbed"):
+            yield Finding(name, "", "", "device-disturbed", " ".join(names))
         if differs := _trust(device, fleet.signing):
             yield Finding(name, "", "", "trust-differs", differs)
     for name, keys in fleet.crowded().items():

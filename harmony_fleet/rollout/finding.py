@@ -25,6 +25,7 @@ Code = Literal[
     "heartbeat-stale",
     "capability-missing",
     "device-implausible",
+    "device-disturbed",
 ]
 
 
@@ -48,6 +49,7 @@ RESPONSES: Final[Mapping[Code, str]] = {
     "capability-missing": "on the device, harmony-agent check says how to mend it; it gets nothing new until then",
     "device-implausible": "what the device says can't be so, or can't be read: it is passed over, and the others go "
     "on; look at the device, and at who has its credentials",
+    "device-disturbed": "it is undone already; find the workload that does it: harmony status shows what runs there",
 }
 
 

@@ -311,6 +311,30 @@ def test_a_command_that_does_not_exist(site: Site) -> None:
     assert site.device.podman("ps", "--all", "--quiet").stdout == ""
 
 
+def test_a_limit_without_its_cgroup_controller_is_blocked_and_told(site: Site) -> None:
+    """As on Raspberry Pi OS: the kernel's controllers are switched off on such a device. What runs
+    goes on.
+    """
+    site.converge(container())
+    before = site.run_of()
+    site.put(container(memory="64Mi"))
+    found = site.until("Container/web", lambda found: found["phase"] == "Blocked")
+    assert found["reason"] == "ControllerMissing"
+    assert "cgroup_enable=memory cgroup_memory=1" in found["message"]
+    assert site.run_of() == before
+    said = site.device.agent.command("check", check=False).stdout
+    (line,) = [line for line in said.splitlines() if line.startswith("note")]
+    assert "cgroup controllers: " in line
+    assert "memory" in line
+    assert "cgroup_enable=memory cgroup_memory=1" in line
+    store = site.control.do(site.control.jetstream.key_value("device-info"))
+    value = site.control.do(store.get(f"info.{PI}")).value
+    assert value is not None
+    assert "memory" in json.loads(value)["missing_controllers"]
+    site.converge(container())
+    assert site.run_of() == before
+
+
 def test_images(site: Site) -> None:
     site.converge(container())
     before = site.run_of()

@@ -7,6 +7,8 @@ One device for each Debian and profile. `attacks` is the program that runs there
 from __future__ import annotations
 
 import json
+import platform
+import re
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
@@ -139,6 +141,137 @@ def test_killed_by_a_workload_it_is_back(user: Site) -> None:
     user.as_workload("kill", "-KILL", str(before))
     eventually(lambda: user.main_pid() not in (0, before), "the agent is started again")
     user.control.resync(PI, 60)
+
+
+SLOW = """\
+import ctypes, os, sys
+libc = ctypes.CDLL(None)
+for task in os.listdir(f"/proc/{sys.argv[1]}/task"):
+    os.sched_setaffinity(int(task), {0})
+    libc.syscall(ctypes.c_long(IOPRIO), 1, int(task), 3 << 13)
+    os.setpriority(os.PRIO_PROCESS, int(task), 19)
+    os.sched_setscheduler(int(task), os.SCHED_IDLE, os.sched_param(0))
+"""
+LOOK = """\
+import json, os, sys
+print(json.dumps(sorted({
+    (os.sched_getscheduler(int(task)), os.getpriority(os.PRIO_PROCESS, int(task)),
+     tuple(os.sched_getaffinity(int(task))))
+    for task in os.listdir(f"/proc/{sys.argv[1]}/task")
+})))
+"""
+IOPRIO = {"x86_64": 251, "aarch64": 30}
+
+
+def standing(site: Site) -> Any:
+    """Policy, nice value and processors of the agent's threads, each combination once; none where
+    it isn't running.
+    """
+    look = ["python3", "-c", LOOK, str(site.main_pid())]
+    done = site.device.run(look, check=False)
+    return [] if done.rc else json.loads(done.stdout)
+
+
+def slow_down(site: Site) -> None:
+    """Have a workload change all that the kernel lets it change."""
+    code = SLOW.replace("IOPRIO", str(IOPRIO[platform.machine()]))
+    site.as_workload("python3", "-c", code, str(site.main_pid()))
+
+
+@pytest.mark.timeout(300)
+def test_slowed_down_by_a_workload_it_is_as_its_unit_says_again(user: Site) -> None:
+    """The same user may slow it down; it is undone, and told."""
+    before = standing(user)
+    assert [row[:2] for row in before] == [[0, 0]]
+    slow_down(user)
+    eventually(lambda: standing(user) == before, "it is as before, where need be by a new start")
+    changed = ["CPUAffinity", "CPUSchedulingPolicy", "IOSchedulingClass", "Nice"]
+    if len(before[0][2]) == 1:  # there is one processor only
+        changed.remove("CPUAffinity")
+    store = user.control.do(user.control.jetstream.key_value("device-info"))
+
+    def told() -> bool:
+        value = user.control.do(store.get(f"info.{PI}")).value
+        return value is not None and json.loads(value).get("disturbed") == changed
+
+    user.control.resync(PI, 60)
+    eventually(told, "device-info names it", 120)
+
+
+@pytest.mark.timeout(300)
+def test_no_workload_gives_the_agent_up_to_the_kernel(user: Site) -> None:
+    """When memory is short: its score is root's to write; before it could see to that, it is put
+    back.
+    """
+    pid = user.main_pid()
+    place = f"/proc/{pid}/oom_score_adj"
+    before = int(user.device.read_text(place))
+    said = user.as_workload("sh", "-c", f"echo 1000 > {place}", check=False)
+    assert "ermission denied" in said, said
+    assert int(user.device.read_text(place)) == before
+    eager = "until echo 1000 > /proc/$(systemctl show --value --property=MainPID {0})/oom_score_adj; do :; done"
+    line = eager.format(AGENT)
+    start = ["systemd-run", "--user", "--quiet", "--unit=eager", "sh", "-c", line]
+    user.device.run(start, user=USER)
+    user.as_workload("kill", "-KILL", str(pid))
+    eventually(lambda: user.main_pid() not in (0, pid), "the agent is started again")
+    user.control.resync(PI, 60)
+    place = f"/proc/{user.main_pid()}/oom_score_adj"
+    eventually(lambda: int(user.device.read_text(place)) <= before, "it is as before")
+    user.device.systemctl("stop", "eager.service", user=True, check=False)
+
+
+@pytest.mark.timeout(300)
+def test_a_workload_cannot_end_the_manager_of_all_workloads_for_long(user: Site) -> None:
+    """It stays from boot to boot; ended, it is started again, and what runs by Scores with it."""
+    device, linger = user.device, f"/var/lib/systemd/linger/{USER}"
+    for argv in (["loginctl", "disable-linger"], ["loginctl", "disable-linger", USER]):
+        said = user.as_workload(*argv, check=False)
+        assert re.search("denied|authentication", said), said
+    device.systemctl("mask", "--quiet", "--runtime", "--now", "polkit.service")
+    user.as_workload("loginctl", "disable-linger", check=False)
+    device.systemctl("unmask", "--quiet", "--runtime", "polkit.service")
+    assert device.exists(linger)
+    sleeps = "[Service]\nExecStart=/bin/sleep infinity\n"
+    user.converge(unit(content=sleeps, state="running"), deployment="web")
+    for end in (["systemctl", "--user", "exit"], ["loginctl", "terminate-user", USER]):
+        before = user.unit("web.service", "MainPID")
+        device.run(end, user=USER, check=False)
+        eventually(
+            lambda before=before: (  # type: ignore[misc]
+                device.systemctl(
+                    "show", "--value", "--property=MainPID", "web.service", user=True, check=False
+                ).stdout.split()
+                not in (before, ["0"], [])
+            ),
+            "what ran runs again",
+            90,
+        )
+        assert device.exists(linger)
+    user.remove("web")
+
+
+@pytest.mark.timeout(300)
+def test_what_a_workload_leaves_in_its_home_reaches_no_further(user: Site) -> None:
+    """It can write there, and so what other workloads are given at their next start; the agent
+    takes nothing from there.
+    """
+    device = user.device
+    for path, text in (
+        (".config/environment.d/evil.conf", "EVIL=1\\n"),
+        (".ssh/authorized_keys", "ssh-ed25519 AAAA evil\\n"),
+    ):
+        user.as_workload("mkdir", "--parents", f"{HOME}/{path.rpartition('/')[0]}")
+        user.as_workload("sh", "-c", f"printf '{text}' > {HOME}/{path}")
+        assert device.exists(f"{HOME}/{path}")
+    device.systemctl("daemon-reload", user=True)
+    assert "EVIL=1" in user.as_workload("env")
+    device.systemctl("restart", AGENT)
+    assert "EVIL" not in device.read_text(f"/proc/{user.main_pid()}/environ")
+    assert device.run(["getent", "passwd", USER]).stdout.strip().endswith("/usr/sbin/nologin")
+    for path in (".config/environment.d", ".ssh"):
+        device.run(["rm", "--recursive", f"{HOME}/{path}"])
+    device.systemctl("daemon-reload", user=True)
 
 
 # -- as the agent itself, were it taken over

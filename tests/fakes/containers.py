@@ -60,6 +60,7 @@ class FakeContainers:
         self.now = datetime(2026, 11, 29, 17, tzinfo=UTC)
         self.events_queue: asyncio.Queue[ContainerEvent] = asyncio.Queue()
         self.closed = False
+        self.controllers_here: frozenset[str] | None = frozenset({"memory", "cpu", "pids"})
         self._count = 0
         self._refusals: dict[str, list[EngineRefused | Transient]] = {}
 
@@ -131,6 +132,9 @@ class FakeContainers:
 
     async def version(self) -> str:
         return "4.3.1"
+
+    async def controllers(self) -> frozenset[str] | None:
+        return self.controllers_here
 
     async def list(self, labels: Mapping[str, str]) -> Sequence[Listed]:
         self._read("list")

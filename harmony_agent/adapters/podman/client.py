@@ -87,6 +87,13 @@ class Podman:
         """The service's version."""
         return str((await self._get("for its version", "/version"))["Version"])
 
+    async def controllers(self) -> frozenset[str] | None:
+        """The controllers of the service's own cgroup. With cgroups of version 1 it can't be told."""
+        host = (await self._get("for its controllers", "/info"))["host"]
+        if host.get("cgroupVersion") != "v2":
+            return None
+        return frozenset(host.get("cgroupControllers") or ())
+
     async def list(self, labels: Mapping[str, str]) -> Sequence[Listed]:
         """Every container that has all of these labels."""
         return await self._list({"label": [f"{name}={value}" for name, value in labels.items()]})

@@ -1,5 +1,5 @@
-"""System calls that Python's `os` lacks, through the C library: renameat2, openat2, inotify.
-Decides nothing.
+"""System calls that Python's `os` lacks, through the C library: renameat2, openat2, inotify,
+prctl, ioprio. Decides nothing.
 """
 
 from __future__ import annotations
@@ -92,3 +92,39 @@ def inotify_add(fd: int, path: str, mask: int) -> int:
 def inotify_remove(fd: int, watch: int) -> None:
     """Watch it no more; one that the kernel dropped by itself is no error."""
     _libc.inotify_rm_watch(fd, watch)
+
+
+_PR_SET_DUMPABLE: Final = 4
+_IOPRIO: Final = {
+    "x86_64": (251, 252),
+    "aarch64": (30, 31),
+    "armv7l": (314, 315),
+    "i686": (289, 290),
+}
+"""Numbers of ioprio_set and ioprio_get, which the C library doesn't have."""
+_WHO_PROCESS: Final = ctypes.c_int(1)
+
+
+def set_dumpable(*, dumpable: bool) -> None:
+    """Give the files of this process below /proc to its user, or to root alone."""
+    _check(_libc.prctl(_PR_SET_DUMPABLE, ctypes.c_ulong(dumpable), *(ctypes.c_ulong(0),) * 3))
+
+
+def ioprio_get(thread: int) -> int | None:
+    """Class and priority of a thread's input and output; None on a machine whose number isn't
+    known.
+    """
+    numbers = _IOPRIO.get(os.uname().machine)
+    if numbers is None:
+        return None
+    return _check(_libc.syscall(ctypes.c_long(numbers[1]), _WHO_PROCESS, ctypes.c_int(thread)))
+
+
+def ioprio_set(thread: int, value: int) -> None:
+    """Set class and priority of a thread's input and output."""
+    number = _IOPRIO[os.uname().machine][0]
+    _check(
+        _libc.syscall(
+            ctypes.c_long(number), _WHO_PROCESS, ctypes.c_int(thread), ctypes.c_int(value)
+        )
+    )

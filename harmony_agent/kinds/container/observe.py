@@ -8,13 +8,14 @@ change nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from harmony_agent.core.errors import Transient
 from harmony_agent.core.reconciler import KindView, Mark
 from harmony_agent.core.resources import Desired, Key, OwnershipRecord
 from harmony_agent.kinds.container.facts import read
+from harmony_agent.kinds.container.limits import needed
 from harmony_agent.kinds.container.observed import Observed
 from harmony_agent.kinds.container.payload import (
     DEPLOYMENT,
@@ -54,6 +55,28 @@ class Observer:
         self._device, self._now = device, now
         self._cache: dict[str, tuple[Listed, ContainerState]] = {}
         self._swept: list[str] = []
+        self._controllers: frozenset[str] | None = None
+        self._asked: datetime | None = None
+
+    def missing(self, spec: Container) -> tuple[str, ...]:
+        """List the controllers that the spec needs and the device was found to lack."""
+        if self._controllers is None:
+            return ()
+        return tuple(name for name in needed(spec) if name not in self._controllers)
+
+    async def _ask_controllers(self, names: Iterable[str]) -> None:
+        """Ask where a limit is wanted; once, and then again each minute while one is missing."""
+        wanted = [self._store.desired(name) for name in names]
+        limited = [one.spec for one in wanted if one is not None and needed(one.spec)]
+        if not limited:
+            return
+        now = self._now()
+        if self._asked is None or (
+            any(map(self.missing, limited))
+            and not timedelta() <= now - self._asked < timedelta(minutes=1)
+        ):
+            self._controllers = await self._containers.controllers()
+            self._asked = now
 
     def forget(self, ident: str) -> None:
         """The container `ident` may have changed though a list doesn't show it."""
@@ -61,6 +84,7 @@ class Observer:
 
     async def one(self, name: str) -> Observed | None:
         """Observe `name` now. None if there is nothing."""
+        await self._ask_controllers([name])
         listed = await self._containers.list({DEVICE: self._device, RESOURCE: f"Container/{name}"})
         states = await self._states(listed, {one.id for one in listed})
         if (
@@ -77,6 +101,7 @@ class Observer:
         """All that is wanted or owned and exists. Containers that aren't ours don't show here."""
         listed = await self._containers.list({DEVICE: self._device})
         names = self._store.names()
+        await self._ask_controllers(names)
         groups: dict[str, list[Listed]] = {name: [] for name in names}
         for one in listed:
             groups.get(one.labels.get(RESOURCE, "").removeprefix("Container/"), []).append(one)
@@ -159,7 +184,8 @@ class Observer:
         desired, record = self._store.desired(name), self._store.record(name)
         found = sort_out(name, states, desired, record, self._device)
         nothing = found.main is None and found.holder is None and not found.inits
-        if nothing and not read(record).owed:
+        missing = self.missing(desired.spec) if desired is not None else ()
+        if nothing and not missing and not read(record).owed:
             return None
         if desired is None:
             return found
@@ -169,6 +195,7 @@ class Observer:
             inits=found.inits,
             overdue=overdue(desired.spec, found.inits, self._now()),
             env_files={path: digests.get(path) for path in desired.spec.env_files},
+            missing=missing,
         )
 
 

@@ -14,7 +14,8 @@ class Observed:
 
     `main` is ours, by the recorded id; without one, by its labels. `holder` has our name, but isn't
     ours. `inits` are its init containers by name; those in `overdue` have run for too long.
-    `env_files` are the desired spec's files, digests by path.
+    `env_files` are the desired spec's files, digests by path. `missing` are the cgroup controllers
+    that its limits need and the device lacks.
     """
 
     main: ContainerState | None = None
@@ -22,3 +23,4 @@ class Observed:
     inits: Mapping[str, ContainerState] = field(default_factory=dict)
     overdue: frozenset[str] = frozenset()
     env_files: Mapping[str, str | None] = field(default_factory=dict)
+    missing: tuple[str, ...] = ()

@@ -25,6 +25,7 @@ from harmony_agent.kinds.container.actions import (
     Rename,
 )
 from harmony_agent.kinds.container.facts import read
+from harmony_agent.kinds.container.limits import remedy
 from harmony_agent.kinds.container.observed import Observed
 from harmony_agent.kinds.container.payload import SPEC, spec_label
 from harmony_agent.kinds.container.removal import removal
@@ -54,6 +55,8 @@ def _wanted(case: Case) -> ContainerPlan:  # noqa: PLR0911  # one return a quest
     main, holder = case.seen.main, case.seen.holder
     if holder is not None:
         return _conflict(case, holder)
+    if case.seen.missing and not _stays(case, main):
+        return _unlimited(case)
     if main is None:
         return _make(case, "there is no such container", ("name",))
     missing = next(
@@ -90,6 +93,23 @@ def _wanted(case: Case) -> ContainerPlan:  # noqa: PLR0911  # one return a quest
             drift=False,
         )
     return run(case, main)
+
+
+def _stays(case: Case, main: ContainerState | None) -> bool:
+    """Return whether it runs as it is wanted, however it came to be started."""
+    return main is not None and main.state in ("running", "paused") and _differs(case, main) is None
+
+
+def _unlimited(case: Case) -> Wait:
+    """Hold: podman could make it and not start it. What runs goes on."""
+    names = " and ".join(case.seen.missing)
+    return Wait(
+        "ControllerMissing",
+        f"cannot limit {names} of {case.name}: there is no cgroup controller for it here: "
+        f"{remedy(case.seen.missing)}",
+        "Blocked",
+        60.0,
+    )
 
 
 def _conflict(case: Case, holder: ContainerState) -> ContainerPlan:

@@ -18,6 +18,7 @@ from harmony_agent.kinds.container.actions import ContainerAction, Create
 from harmony_agent.kinds.container.apply import Applier, previous
 from harmony_agent.kinds.container.create import Creator
 from harmony_agent.kinds.container.facts import ContainerFacts, read, write
+from harmony_agent.kinds.container.limits import CONTROLLERS
 from harmony_agent.kinds.container.mount_guard import MountGuard
 from harmony_agent.kinds.container.observe import Observer, marks_of
 from harmony_agent.kinds.container.observed import Observed
@@ -220,6 +221,11 @@ class ContainerReconciler:
             return self._store.desired(mark.key.name) is not None
         facts, ident = read(record), mark.facts["id"]
         return facts.id is None or ident in (facts.id, facts.former_id)
+
+    async def missing_controllers(self) -> list[str]:
+        """List the cgroup controllers that limits of containers would need and that aren't there."""
+        found = await self._containers.controllers()
+        return [] if found is None else sorted(set(CONTROLLERS.values()) - found)
 
     async def logs(self, name: str, lines: int) -> list[str]:
         """The last lines that the container wrote."""

@@ -103,9 +103,12 @@ def test_what_nobody_on_a_device_accounts_for_is_named() -> None:
     made = fleet(found(standing(), status(resources=RUNS)))
     one = made.devices["pi-01"]
     assert one.info is not None
-    odd = one.info.model_copy(update={"unmanaged": ["stray"], "ignored_keys": ["pi-01.Web"]})
+    odd = one.info.model_copy(
+        update={"unmanaged": ["stray"], "ignored_keys": ["pi-01.Web"], "disturbed": ["Nice"]}
+    )
     told = classify(replace(made, devices={"pi-01": replace(one, info=odd)}))
     assert [(item.code, item.detail) for item in told] == [
+        ("device-disturbed", "Nice"),
         ("unmanaged", "InvalidKey pi-01.Web"),
         ("unmanaged", "containers stray"),
     ]
