@@ -8,7 +8,7 @@ two machines' clocks are compared.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -37,7 +37,8 @@ class TaskTarget(Reported):
 
     `pending` until its wave begins, `requested` once the manifest is written, `upgrading` and
     `complete` by the updater's word (`phase`), and then `succeeded` only with a heartbeat after
-    `completed_at`. `skipped` never began.
+    `completed_at`. `skipped` never began, as far as is known: it wasn't asked, or the request was
+    taken back (`Withdrawn`).
     """
 
     device: DeviceName
@@ -68,9 +69,18 @@ class TaskRun(Reported):
     max_unavailable: Annotated[int, Field(ge=1)]
     canary: Annotated[int, Field(ge=1)] | None = None
     cancelled: bool = False
+    begun: bool = True
+    """False until each of its devices is its own; left out once it is, as before this was told."""
     phase: RunPhase = "Running"
     reason: str = ""
     targets: Annotated[Sequence[TaskTarget], Field(min_length=1, max_length=MAX_TARGETS)]
+
+    def wire(self) -> dict[str, Any]:
+        """The JSON value."""
+        value = super().wire()
+        if self.begun:
+            del value["begun"]
+        return value
 
     @model_validator(mode="after")
     def _distinct(self) -> TaskRun:

@@ -19,7 +19,8 @@ from harmony_fleet.observe.state import Device, check_name, list_devices
 from harmony_fleet.output import render
 from harmony_fleet.output.render import Output, plain
 from harmony_fleet.rollout.runs import store as kept_runs
-from harmony_fleet.rollout.runs.follow import follow
+from harmony_fleet.rollout.runs.claims import begun
+from harmony_fleet.rollout.runs.follow import follow, take_back
 from harmony_fleet.rollout.runs.plan import Request, freeze
 from harmony_fleet.roster.model import Roster, RosterDevice, Selector
 from scores.task_run import TaskRun, TaskTarget
@@ -70,7 +71,7 @@ def start(common: Common, how: Start) -> ExitCode:
         if how.dry_run:
             _show(common, made)
             return ExitCode.DONE
-        await kept_runs.create(store, made)
+        await begun(store, await kept_runs.create(store, made))
         if not how.watch:
             _show(common, made)
             note(f"carry it on with: harmony upgrade watch {made.run_uid[:8]}")
@@ -206,7 +207,9 @@ def show(common: Common, name: str) -> ExitCode:
 
 
 def cancel(common: Common, name: str) -> ExitCode:
-    """`harmony upgrade cancel`: no further wave begins; an active apt is left to its end."""
+    """`harmony upgrade cancel`: no further wave begins, and what no device has begun is taken back;
+    an active apt is left to its end.
+    """
 
     async def work(store: Store) -> ExitCode:
         found = await kept_runs.find(store, name)
@@ -214,6 +217,7 @@ def cancel(common: Common, name: str) -> ExitCode:
             note(f"run {found.run.run_uid[:8]} has ended already: {found.run.phase}")
             return ExitCode.DONE
         made = await kept_runs.cancel_run(store, found.run.run_uid)
+        made = await take_back(store, made, load_signing(common.context().home))
         _show(common, made)
         note(
             f"no further wave begins; what began is followed by: harmony upgrade watch {made.run_uid[:8]}"

@@ -99,6 +99,11 @@ class Deployment:
         return max(known)
 
 
+def is_silent(heard: datetime | None, now: datetime) -> bool:
+    """Return whether the last heartbeat is too old. Both are the server's times."""
+    return heard is None or now - heard > STALE_AFTER
+
+
 @dataclass(frozen=True, slots=True)
 class Device:
     """A device as it tells of itself. `heard` is JetStream's time of the last heartbeat."""
@@ -110,7 +115,7 @@ class Device:
 
     def silent(self, now: datetime) -> bool:
         """Return whether no heartbeat came lately. `now` is the server's time."""
-        return self.heard is None or now - self.heard > STALE_AFTER
+        return is_silent(self.heard, now)
 
 
 def to_desired(entry: Entry) -> Desired:

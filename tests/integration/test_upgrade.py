@@ -8,22 +8,35 @@ import asyncio
 import json
 import os
 import signal
+import time
+import uuid
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from harmony_fleet.context import Context
+from harmony_fleet.errors import Refused
+from harmony_fleet.manifests.signing import UNSIGNED
+from harmony_fleet.manifests.signing_keys import load as load_signing
 from harmony_fleet.nats.kv import Store
-from harmony_fleet.rollout.runs.store import cancel_run
+from harmony_fleet.observe.state import Device, list_devices, read_deployment
+from harmony_fleet.rollout.runs.advance import give_up
+from harmony_fleet.rollout.runs.claims import begun
+from harmony_fleet.rollout.runs.follow import step
+from harmony_fleet.rollout.runs.plan import Request, freeze
+from harmony_fleet.rollout.runs.store import all_runs, cancel_run, create, load, update
 from scores.jetstream import kv_subject
-from scores.keys import DESIRED
+from scores.keys import DESIRED, DeploymentKey
 from tests.integration.operator import Operator, Ran
 from tests.integration.simfleet import SimFleet
 from tests.natsserver import NatsServer
+from tests.scale import scaled
 
 NAMES = tuple(f"pi-0{number}" for number in range(1, 6))
+LINEAGE = "7b0e0000-0000-4000-8000-000000000001"
 BOUNDS = ("--deadline", "30s", "--max-unavailable", "2")
 
 
@@ -252,7 +265,7 @@ async def test_cancelled_before_it_begins_and_on_its_way(site: Site) -> None:
 async def _second(site: Site, first: str) -> str:
     from scores.keys import TASK_RUNS
 
-    return next(key for key in await site.store.entries(TASK_RUNS) if key != first)
+    return next(key for key in await site.store.entries(TASK_RUNS, ["*"]) if key != first)
 
 
 async def test_no_such_run(site: Site) -> None:
@@ -304,3 +317,91 @@ async def test_a_lost_desired_bucket_repeats_nothing(site: Site) -> None:
     )
     assert (await going)["phase"] == "Succeeded"
     assert site.attempts() == [1] * 5
+
+
+def asked() -> Request:
+    """What an operator asks for."""
+    return Request(str(uuid.uuid4()), LINEAGE, timedelta(minutes=5), max_unavailable=99)
+
+
+async def test_two_that_want_one_device_begin_one_run(site: Site) -> None:
+    """Each time exactly one of three begins, and leaves the others nothing."""
+
+    async def start(names: list[str]) -> str:
+        async with Store(
+            Context((site.operator.server.url,), None, None, site.operator.home)
+        ) as store:
+            devices = [found for found in await list_devices(store) if found.name in names]
+            made = freeze(asked(), devices, [], await store.now())
+            try:
+                return (await begun(store, await create(store, made))).run.run_uid
+            except Refused as error:
+                return error.code
+
+    for wanted in ([NAMES] * 3, [NAMES[:2], NAMES[1:3], (NAMES[2], NAMES[0])]) * 4:
+        said = await asyncio.gather(*(start(list(names)) for names in wanted))
+        running = [run for run in await all_runs(site.store) if run.phase == "Running"]
+        assert sorted(said) == sorted([running[0].run_uid, "RunActive", "RunActive"])
+        assert (len(running), running[0].begun) == (1, True)
+        stored = await load(site.store, running[0].run_uid)
+        await update(site.store, stored, give_up(stored.run))
+
+
+async def test_a_start_that_was_killed_before_it_began_is_carried_on(site: Site) -> None:
+    devices = await list_devices(site.store)
+    made = freeze(asked(), devices, [], await site.store.now())
+    await create(site.store, made)
+    assert (await site("watch", made.run_uid, "-o", "json", code=0)).json["phase"] == "Succeeded"
+    assert site.attempts() == [1] * 5
+
+
+async def test_a_cancelled_run_takes_its_request_back(site: Site) -> None:
+    """pi-01 is away while it is asked; when it is back nothing is asked of it."""
+    site.fleet["pi-01"].plugged = False
+    await site("start", "-d", "pi-01", *BOUNDS, "--no-watch")
+    uid = (await site.only())["run_uid"]
+    signing = load_signing(site.operator.home)
+    await step(site.store, uid, signing)
+    assert list((await site.left()).values()) == [False]
+    made = (await site("cancel", uid, "-o", "json")).json
+    assert (made["phase"], await site.left()) == ("Running", {f"pi-01.{made['deployment']}": True})
+    site.fleet["pi-01"].plugged = True
+    wire = (await read_deployment(site.store, DeploymentKey("pi-01", made["deployment"]))).desired
+    assert wire.manifest is not None
+    await site.fleet.say(wire.manifest)
+    ended = (await site("watch", uid, "-o", "json", code=1)).json
+    assert [ended["phase"], ended["targets"][0]["reason"]] == ["Cancelled", "Withdrawn"]
+    assert (site.attempts(), await site.left()) == ([0] * 5, {})
+
+
+@pytest.mark.timeout(300)
+async def test_many_devices_of_a_wave_are_asked_in_seconds(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
+    names = [f"pi-{number:04}" for number in range(scaled(400, 2000))]
+    async with (
+        nats_server.client() as client,
+        Store(Context((nats_server.url,), None, None, tmp_path)) as store,
+    ):
+        await store.ensure_buckets()
+        async with SimFleet(client, names, beat=5) as fleet:
+            for device in fleet.devices.values():
+                device.seconds = 60
+            devices: list[Device] = []
+            while sum(device.info is not None for device in devices) < len(names):
+                devices = await list_devices(store)
+            request = Request(str(uuid.uuid4()), LINEAGE, timedelta(hours=1), len(names))
+            began = time.monotonic()
+            made = freeze(request, devices, [], await store.now())
+            await begun(store, await create(store, made))
+            claimed = time.monotonic()
+            await step(store, made.run_uid, UNSIGNED)
+            asked = time.monotonic()
+            print(f"\n{len(names)}: claimed {claimed - began:.1f} s, asked {asked - claimed:.1f} s")
+            while not all(sum(device.asked.values()) == 1 for device in fleet.devices.values()):
+                assert time.monotonic() < asked + 30
+                await asyncio.sleep(0.05)
+            looked = time.monotonic()
+            await step(store, made.run_uid, UNSIGNED)
+            print(f"one more look {time.monotonic() - looked:.1f} s")
+            assert asked - began < len(names) / 20, "20 a second at the very least"

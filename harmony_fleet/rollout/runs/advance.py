@@ -9,11 +9,12 @@ again to the same, nothing changes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
+from harmony_fleet.observe.state import is_silent
 from scores.names import format_time, parse_time
 from scores.status import DeploymentStatus, ResourceStatus, UpgradeDetail, UpgradeResult
 from scores.task_run import RunPhase, TaskRun, TaskTarget
@@ -21,6 +22,7 @@ from scores.task_run import RunPhase, TaskRun, TaskTarget
 ACTIVE: Final = frozenset({"requested", "upgrading", "complete"})
 FAILED: Final = frozenset({"failed", "repair-required"})
 ENDED: Final = frozenset({"succeeded", "skipped", *FAILED})
+BUDGET_SPENT: Final = "BudgetSpent"
 _LONGEST: Final = 80
 _NOES: Final = ("Rejected", "Fenced", "Held")
 
@@ -30,47 +32,77 @@ class Evidence:
     """State of a device in the buckets: its status for the run's deployment, and the times of that
     and of a heartbeat.
 
-    `refused` is the reason why its manifest couldn't be written at all.
+    `refused` is the reason why its manifest couldn't be written at all. `withdrawn`: no attempt is
+    desired of it, and it says that it has none.
     """
 
     status: DeploymentStatus | None = None
     told_at: datetime | None = None
     heard_at: datetime | None = None
     refused: str = ""
+    withdrawn: bool = False
+
+    def silent(self, now: datetime) -> bool:
+        """Return whether no heartbeat came lately."""
+        return is_silent(self.heard_at, now)
+
+
+_NOTHING: Final = Evidence()
 
 
 def advance(run: TaskRun, known: Mapping[str, Evidence], now: datetime) -> TaskRun:
-    """The run after what is known `now`. A run that ended stays as it is."""
-    if run.phase != "Running":
+    """The run after what is known `now`. A run that ended, or hasn't begun, stays as it is."""
+    if run.phase != "Running" or not run.begun:
         return run
-    deadline = parse_time(run.deadline)
     targets = [
-        _follow(target, known.get(target.device, Evidence()), deadline, now)
-        for target in run.targets
+        _follow(run, target, known.get(target.device, _NOTHING), now) for target in run.targets
     ]
-    targets = _begin(run, targets, late=now >= deadline)
+    silent = {target.device for target in targets if known.get(target.device, _NOTHING).silent(now)}
+    targets = _begin(run, targets, silent, late=now >= parse_time(run.deadline))
     phase, reason = _phase(run, targets)
     return run.model_copy(update={"targets": targets, "phase": phase, "reason": reason})
 
 
 def cancel(run: TaskRun) -> TaskRun:
-    """Begin no further wave. What began goes on to its end: an active apt is never stopped."""
+    """Begin no further wave, and take back what no device has begun.
+
+    What began goes on to its end: an active apt is never stopped.
+    """
     return run if run.phase != "Running" else run.model_copy(update={"cancelled": True})
 
 
-def _follow(target: TaskTarget, seen: Evidence, deadline: datetime, now: datetime) -> TaskTarget:
+def give_up(run: TaskRun) -> TaskRun:
+    """A run that never begins, because another one has a device of it."""
+    targets = [_end(target, "skipped", "RunActive") for target in run.targets]
+    return run.model_copy(update={"targets": targets, "phase": "Failed", "reason": "RunActive"})
+
+
+def _follow(run: TaskRun, target: TaskTarget, seen: Evidence, now: datetime) -> TaskTarget:
     """One target by its evidence."""
     if target.state not in ACTIVE:
         return target
+    deadline = parse_time(run.deadline)
     if seen.refused:
         return _end(target, "failed", seen.refused)
     if target.state != "complete":
         target = _relayed(target, seen, deadline)
     if target.state == "complete" and _beat_after(target, seen.heard_at, deadline):
         return _end(target, "succeeded", "")
-    if target.state in ACTIVE and now >= deadline:
+    late = now >= deadline
+    if target.state == "requested" and run.cancelled and (late or _taken_back(seen, now)):
+        return _end(target, "skipped", "Withdrawn")
+    if target.state in ACTIVE and late:
         return _end(target, "failed", "DeadlineExceeded")
     return target
+
+
+def _taken_back(seen: Evidence, now: datetime) -> bool:
+    """Return whether a request that was taken back is waited for no longer.
+
+    A silent device finds nothing to do when it comes back. Had it begun unheard, it says that in
+    its status.
+    """
+    return seen.withdrawn or seen.silent(now)
 
 
 def _relayed(target: TaskTarget, seen: Evidence, deadline: datetime) -> TaskTarget:
@@ -151,7 +183,9 @@ def _beat_after(target: TaskTarget, heard: datetime | None, deadline: datetime) 
     return heard <= deadline and (heard - parse_time(target.completed_at)).total_seconds() > 0.001
 
 
-def _begin(run: TaskRun, targets: Sequence[TaskTarget], *, late: bool) -> list[TaskTarget]:
+def _begin(
+    run: TaskRun, targets: Sequence[TaskTarget], silent: Collection[str], *, late: bool
+) -> list[TaskTarget]:
     """Begin the next wave where all before it succeeded; skip what never will begin."""
     stop = ""
     if any(target.state in FAILED for target in targets):
@@ -166,12 +200,29 @@ def _begin(run: TaskRun, targets: Sequence[TaskTarget], *, late: bool) -> list[T
             for target in targets
         ]
     behind = min((target.wave for target in targets if target.state != "succeeded"), default=0)
-    return [
-        _set(target, state="requested")
-        if target.state == "pending" and target.wave == behind
-        else target
-        for target in targets
-    ]
+    return _within_budget(run, targets, silent, behind)
+
+
+def _within_budget(
+    run: TaskRun, targets: Sequence[TaskTarget], silent: Collection[str], wave: int
+) -> list[TaskTarget]:
+    """Ask as many of the wave as may be unavailable; the rest waits.
+
+    Whoever is silent is unavailable already, whether it was asked or not.
+    """
+    unavailable = sum(target.state in ACTIVE or target.device in silent for target in targets)
+    after = []
+    for target in targets:
+        if target.state != "pending" or target.wave != wave:
+            after.append(target)
+        elif target.device in silent:
+            after.append(_set(target, state="requested", reason=""))
+        elif unavailable < run.max_unavailable:
+            unavailable += 1
+            after.append(_set(target, state="requested", reason=""))
+        else:
+            after.append(_set(target, reason=BUDGET_SPENT))
+    return after
 
 
 def _phase(run: TaskRun, targets: Sequence[TaskTarget]) -> tuple[RunPhase, str]:

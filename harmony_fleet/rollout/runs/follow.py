@@ -10,19 +10,22 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from harmony_fleet.errors import Conflict, HarmonyError, Refused, Unreachable
 from harmony_fleet.manifests.signing import Signing
 from harmony_fleet.nats.bounded import gather_bounded
 from harmony_fleet.nats.kv import Store
-from harmony_fleet.observe.state import Deployment, read_deployment, read_device
+from harmony_fleet.observe.state import Deployment, Device, read_deployment
 from harmony_fleet.rollout.fleet_plan import removal_done
 from harmony_fleet.rollout.plan import ApplyRequest, plan
-from harmony_fleet.rollout.runs.advance import ACTIVE, ENDED, Evidence, advance
+from harmony_fleet.rollout.runs.advance import ENDED, Evidence, advance
+from harmony_fleet.rollout.runs.claims import begin
 from harmony_fleet.rollout.runs.plan import manifest_of
+from harmony_fleet.rollout.runs.site import Site, look
 from harmony_fleet.rollout.runs.store import StoredRun, load, update
-from scores.keys import DESIRED, DeploymentKey
+from scores.keys import DESIRED, TASK_RUNS
 from scores.manifest import Manifest
 from scores.task_run import TaskRun, TaskTarget
 
@@ -30,7 +33,10 @@ LOOK_SECONDS: Final = 1.0
 TIDY_SECONDS: Final = 60.0
 """Seconds that the end of a run waits for devices to release their attempts."""
 LOST_SECONDS: Final = 120.0
-_NEVER_BEGAN: Final = frozenset({"EarlierWaveFailed", "Cancelled"})
+_NEVER_BEGAN: Final = frozenset({"EarlierWaveFailed", "Cancelled", "RunActive"})
+_TRIES: Final = 20
+_AT_ONCE: Final = 128
+"""Requests between two looks at whether the run still is what it was."""
 
 Show = Callable[[TaskRun], None]
 Keys = Callable[[], Signing]
@@ -67,56 +73,82 @@ async def step(store: Store, run_uid: str, signing: Signing) -> tuple[TaskRun, b
     ``desired-state``.
     """
     stored = await load(store, run_uid)
-    known = await _evidence(store, stored.run)
-    stored = await update(store, stored, advance(stored.run, known, await store.now()))
-    stored = await _request(store, stored, signing)
+    if not stored.run.begun and stored.run.phase == "Running":
+        stored = await begin(store, stored)
+    site = await look(store, stored.run)
+    stored = await update(store, stored, advance(stored.run, site.known, site.now))
+    stored = await _request(store, stored, site, signing)
     return stored.run, await tidy(store, stored.run, signing)
 
 
-async def _evidence(store: Store, run: TaskRun) -> dict[str, Evidence]:
-    async def one(target: TaskTarget) -> tuple[str, Evidence]:
-        found, device = await asyncio.gather(
-            read_deployment(store, DeploymentKey(target.device, run.deployment)),
-            read_device(store, target.device),
-        )
-        return target.device, Evidence(found.actual.status, found.actual.created, device.heard)
-
-    return dict(
-        await gather_bounded(one, [target for target in run.targets if target.state in ACTIVE])
+async def take_back(store: Store, run: TaskRun, signing: Signing) -> TaskRun:
+    """One step of a run that was cancelled, whoever else carries it on. Raises Conflict where that
+    never succeeds.
+    """
+    for _ in range(_TRIES):
+        try:
+            return (await step(store, run.run_uid, signing))[0]
+        except Conflict:
+            continue
+    raise Conflict(
+        "Conflict",
+        "cannot take back what was asked for: the run is written all the time",
+        "carry it on with: harmony upgrade watch",
     )
 
 
-async def _request(store: Store, stored: StoredRun, signing: Signing) -> StoredRun:
+async def _request(store: Store, stored: StoredRun, site: Site, signing: Signing) -> StoredRun:
     """Have each requested attempt's manifest desired. What can't be is told to the run."""
+    if stored.run.cancelled:
+        return stored
+    wanted = [
+        target
+        for target in stored.run.targets
+        if target.state == "requested" and not _stands(site, target, signing)
+    ]
+    devices = await site.devices(store, [target.device for target in wanted])
+    refused: dict[str, Evidence] = {}
 
-    async def one(target: TaskTarget) -> tuple[str, Evidence]:
-        refused = await _write(
-            store, stored.run, target.device, manifest_of(stored.run, target), signing
-        )
-        return target.device, Evidence(refused=refused)
+    async def one(target: TaskTarget) -> None:
+        made = manifest_of(stored.run, target)
+        request = ApplyRequest(made, stored.run.lineage, signing=signing)
+        found = site.deployments[target.device]
+        code = await _write(store, request, found, devices[target.device])
+        if code:
+            refused[target.device] = replace(site.known[target.device], refused=code)
 
-    wanted = [target for target in stored.run.targets if target.state == "requested"]
-    refused = {name: seen for name, seen in await gather_bounded(one, wanted) if seen.refused}
-    return (
-        await update(store, stored, advance(stored.run, refused, await store.now()))
-        if refused
-        else stored
-    )
+    for first in range(0, len(wanted), _AT_ONCE):
+        if first:
+            await _check_still(store, stored)
+        await gather_bounded(one, wanted[first : first + _AT_ONCE])
+    if not refused:
+        return stored
+    return await update(store, stored, advance(stored.run, {**site.known, **refused}, site.now))
 
 
-async def _write(
-    store: Store, run: TaskRun, name: str, manifest: Manifest, signing: Signing
-) -> str:
-    """Write it unless it stands; why it can't be, as a code. Who was faster wrote the same.
+async def _check_still(store: Store, stored: StoredRun) -> None:
+    """Raise Conflict where the run isn't what it was: it may be cancelled by now."""
+    if (await store.get(TASK_RUNS, stored.run.run_uid)).revision != stored.revision:
+        raise Conflict("Conflict", "cannot go on: somebody else carries the run on", "look again")
+
+
+def _stands(site: Site, target: TaskTarget, signing: Signing) -> bool:
+    """Return whether the attempt is desired already."""
+    standing = site.deployments[target.device].desired.manifest
+    return standing is not None and not standing.removed and not signing.problem(standing)
+
+
+async def _write(store: Store, request: ApplyRequest, found: Deployment, device: Device) -> str:
+    """Write it unless it stands; why it can't be, as a code.
 
     A device isn't to blame where this watcher has no signing key: that is raised, and one who has
-    goes on.
+    goes on. A request is never written over its own removal.
     """
-    found, device = await asyncio.gather(
-        read_deployment(store, DeploymentKey(name, run.deployment)), read_device(store, name)
-    )
+    standing = found.desired.manifest
+    if standing is not None and standing.removed and not request.manifest.removed:
+        return ""
     try:
-        made = plan(ApplyRequest(manifest, run.lineage, signing=signing), found, device)
+        made = plan(request, found, device)
         if made.action != "unchanged":
             await store.put(DESIRED, str(found.key), made.wire.canonical(), made.revision)
     except Unreachable:
@@ -126,37 +158,54 @@ async def _write(
             raise
         return error.code
     except HarmonyError as error:
-        return "" if error.code == "Conflict" else error.code
+        return (
+            await _again(store, request, found, device) if error.code == "Conflict" else error.code
+        )
     return ""
+
+
+async def _again(store: Store, request: ApplyRequest, found: Deployment, device: Device) -> str:
+    """Write it where the key was taken away before: such a key has a revision still.
+
+    Else somebody was faster, and wrote the same.
+    """
+    there = await read_deployment(store, found.key)
+    taken_away = there.desired.created is not None and there.desired.manifest is None
+    if found.desired.created is not None or not taken_away:
+        return ""
+    return await _write(store, request, there, device)
 
 
 async def tidy(store: Store, run: TaskRun, signing: Signing) -> bool:
     """Take ended attempts off their devices, and purge the keys of those that are; whether nothing
-    is left.
+    is left. Of a cancelled run, take back what was asked for.
     """
+    targets = [target for target in run.targets if _is_over(run, target)]
+    if not targets:
+        return True
+    site = await look(store, run)
+    removal = Manifest(deployment=run.deployment, removed=True)
+    request = ApplyRequest(removal, run.lineage, signing=signing)
 
     async def one(target: TaskTarget) -> bool:
-        found = await read_deployment(store, DeploymentKey(target.device, run.deployment))
+        found = site.deployments[target.device]
         standing = found.desired.manifest
         if standing is None:
             return True
         if not standing.removed or (signing.problem(standing) and not removal_done(found)):
-            await _write(
-                store,
-                run,
-                target.device,
-                Manifest(deployment=run.deployment, removed=True),
-                signing,
-            )
+            device = (await site.devices(store, [target.device]))[target.device]
+            await _write(store, request, found, device)
             return False
-        return await _purged(store, found)
+        return target.state in ENDED and await _purged(store, found)
 
-    ended = [
-        target
-        for target in run.targets
-        if target.state in ENDED and target.reason not in _NEVER_BEGAN
-    ]
-    return all(await gather_bounded(one, ended))
+    return all(await gather_bounded(one, targets))
+
+
+def _is_over(run: TaskRun, target: TaskTarget) -> bool:
+    """Return whether nothing of the target is to be desired any more."""
+    if target.state in ENDED:
+        return target.reason not in _NEVER_BEGAN
+    return run.cancelled and target.state == "requested"
 
 
 async def _purged(store: Store, found: Deployment) -> bool:
@@ -184,13 +233,8 @@ async def _tidy_up(store: Store, run: TaskRun, keys: Keys, *, done: bool) -> Non
 
 async def _answering(store: Store, run: TaskRun) -> bool:
     """Return whether any device with something left to let go of is heard."""
-
-    async def one(target: TaskTarget) -> bool:
-        found, device = await asyncio.gather(
-            read_deployment(store, DeploymentKey(target.device, run.deployment)),
-            read_device(store, target.device),
-        )
-        return found.desired.manifest is not None and not device.silent(now)
-
-    now = await store.now()
-    return any(await gather_bounded(one, run.targets))
+    site = await look(store, run)
+    return any(
+        found.desired.manifest is not None and not site.known[name].silent(site.now)
+        for name, found in site.deployments.items()
+    )

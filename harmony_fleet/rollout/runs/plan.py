@@ -71,6 +71,7 @@ def freeze(
         deadline=format_time(now + request.deadline),
         max_unavailable=request.max_unavailable,
         canary=request.canary,
+        begun=False,
         targets=targets,
     )
 
@@ -130,11 +131,16 @@ def _check_free(devices: Sequence[Device], active: Sequence[TaskRun]) -> None:
     for run in active:
         busy = sorted(names & {target.device for target in run.targets})
         if run.phase == "Running" and busy:
-            raise Refused(
-                "RunActive",
-                f"cannot start a run: {busy[0]} is in run {run.run_uid[:_SHORT]}, which hasn't ended",
-                f"carry it on with: harmony upgrade watch {run.run_uid[:_SHORT]}",
-            )
+            raise run_active(run, busy[0])
+
+
+def run_active(run: TaskRun, device: str) -> Refused:
+    """The refusal of a run that wants a device of `run`."""
+    return Refused(
+        "RunActive",
+        f"cannot start a run: {device} is in run {run.run_uid[:_SHORT]}, which hasn't ended",
+        f"carry it on with: harmony upgrade watch {run.run_uid[:_SHORT]}",
+    )
 
 
 def manifest_of(run: TaskRun, target: TaskTarget) -> Manifest:

@@ -15,6 +15,8 @@ from scores.manifest import MAX_MANIFEST, InvalidManifest, validate
 from scores.task_run import TaskRun
 
 _TRIES: Final = 20
+_RUNS: Final = ("*",)
+"""Keys of runs; those of `claims` have two tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,9 @@ async def find(store: Store, name: str) -> StoredRun:
     does.
     """
     found = [
-        entry for key, entry in (await store.entries(TASK_RUNS)).items() if key.startswith(name)
+        entry
+        for key, entry in (await store.entries(TASK_RUNS, _RUNS)).items()
+        if key.startswith(name)
     ]
     if not name or not found:
         raise _unknown(name)
@@ -76,7 +80,7 @@ def _unknown(name: str) -> InvalidInput:
 async def all_runs(store: Store) -> list[TaskRun]:
     """Every run that can be read, the newest last."""
     runs = []
-    for entry in (await store.entries(TASK_RUNS)).values():
+    for entry in (await store.entries(TASK_RUNS, _RUNS)).values():
         try:
             runs.append(decode(entry).run)
         except InvalidInput:

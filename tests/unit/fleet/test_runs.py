@@ -10,7 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harmony_fleet.errors import HarmonyError, Refused
-from harmony_fleet.rollout.runs.advance import ACTIVE, ENDED, FAILED, Evidence, advance, cancel
+from harmony_fleet.rollout.runs.advance import (
+    ACTIVE,
+    ENDED,
+    FAILED,
+    Evidence,
+    advance,
+    cancel,
+    give_up,
+)
 from harmony_fleet.rollout.runs.plan import GRACE, Request, due, freeze, manifest_of, request, split
 from harmony_fleet.roster.model import Schedule
 from scores.canonical import read
@@ -219,12 +227,66 @@ def test_a_failure_stops_the_next_wave_and_lets_its_own_end() -> None:
 
 def test_cancelling_stops_only_what_has_not_begun() -> None:
     made = cancel(advance(run(1, 2), {}, after(1)))
-    made = advance(made, {}, after(2))
+    made = advance(made, {"d1": heard(2)}, after(2))
     assert (states(made), made.phase) == (["requested", "skipped"], "Running")
     assert advance(made, GOOD, after(20)).phase == "Cancelled"
     assert advance(cancel(run(1)), {}, after(1)).phase == "Cancelled"
     last = cancel(advance(run(1), {}, after(1)))
     assert advance(last, GOOD, after(20)).phase == "Succeeded"
+
+
+def heard(at: float, **more: Any) -> Evidence:
+    """A device that is heard, and says nothing of the run."""
+    return Evidence(heard_at=after(at), **more)
+
+
+@pytest.mark.parametrize(
+    ("seen", "now", "state", "reason"),
+    [
+        (heard(20), 20, "requested", ""),
+        (heard(20, withdrawn=True), 20, "skipped", "Withdrawn"),
+        (heard(19), 20, "skipped", "Withdrawn"),
+        (NO, 20, "skipped", "Withdrawn"),
+        (heard(120), 120, "skipped", "Withdrawn"),
+        (told("d1", "applying", heard=20), 20, "upgrading", ""),
+        (told("d1", "applying"), 20, "upgrading", ""),
+        (told("d1", "failed", reason="AptFailed"), 20, "failed", "AptFailed"),
+    ],
+)
+def test_what_becomes_of_a_request_that_is_taken_back(
+    seen: Evidence, now: float, state: str, reason: str
+) -> None:
+    """Only what no device has begun is given up."""
+    begun = advance(run(1, 2), {}, after(1))
+    after_it = advance(cancel(begun), {"d1": seen}, after(now))
+    assert (after_it.targets[0].state, after_it.targets[0].reason) == (state, reason)
+    assert after_it.targets[1].reason == ("EarlierWaveFailed" if state == "failed" else "Cancelled")
+
+
+def test_who_falls_silent_later_is_unavailable() -> None:
+    """Two may be away. One that succeeded is silent, so of the second wave one is asked."""
+    made = advance(run(1, 2, 2), {name: heard(1) for name in NAMES}, after(1))
+    away = {"d1": GOOD["d1"], "d2": heard(20), "d3": heard(20)}
+    made = advance(made, away, after(20))
+    assert states(made) == ["succeeded", "requested", "pending"]
+    assert made.targets[2].reason == "BudgetSpent"
+    back = away | {"d1": heard(21)}
+    made = advance(made, back, after(21))
+    assert states(made) == ["succeeded", "requested", "requested"]
+    assert made.targets[2].reason == ""
+
+
+def test_who_is_silent_anyway_costs_nothing_more() -> None:
+    made = advance(run(1, 1, 1), {"d1": heard(1)}, after(1))
+    assert states(made) == ["pending", "requested", "requested"]
+
+
+def test_a_run_that_has_not_begun_asks_nobody() -> None:
+    made = run(1, begun=False)
+    assert advance(made, GOOD, after(20)) == made
+    assert give_up(made).phase == "Failed"
+    assert "begun" in made.wire()
+    assert "begun" not in run(1).wire()
 
 
 def test_nothing_begins_after_the_deadline() -> None:
@@ -276,10 +338,24 @@ def test_whatever_comes_it_is_sound(waves: tuple[int, ...], steps: Any) -> None:
         )
         for old, new in zip(before.targets, made.targets, strict=True):
             assert old.state not in ENDED or new == old
-            assert not (old.state in ACTIVE and new.state in ("pending", "skipped"))
+            assert not (old.state in ACTIVE and new.state == "pending")
+            if old.state in ACTIVE and new.state == "skipped":
+                assert (old.state, new.reason, made.cancelled) == ("requested", "Withdrawn", True)
             assert new.state != "succeeded" or (
                 new.completed_at and new.boot_id_before != new.boot_id_after
             )
+        asked = [
+            new
+            for old, new in zip(before.targets, made.targets, strict=True)
+            if (old.state, new.state) == ("pending", "requested")
+            and not known.get(new.device, NO).silent(after(now))
+        ]
+        away = [
+            target
+            for target in made.targets
+            if target.state in ACTIVE or known.get(target.device, NO).silent(after(now))
+        ]
+        assert not asked or len(away) <= made.max_unavailable
         begun = [target for target in made.targets if target.state not in ("pending", "skipped")]
         for target in begun:
             earlier = [other.state for other in made.targets if other.wave < target.wave]
