@@ -295,7 +295,7 @@ async def test_killed_anywhere_and_resumed_no_attempt_is_doubled(site: Site) -> 
 
 
 async def test_two_watchers_at_once_are_fenced(site: Site) -> None:
-    await site("start", "--all", *BOUNDS, "--no-watch")
+    await site("start", "--all", "--deadline", "3m", "--max-unavailable", "2", "--no-watch")
     uid = (await site.only())["run_uid"]
     processes = [
         await site.operator.process("upgrade", "watch", uid, "-o", "json") for _ in range(3)
