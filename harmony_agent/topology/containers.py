@@ -182,16 +182,17 @@ class Containers(Protocol):
 
 
 class EnvFiles(Protocol):
-    """Files of NAME=value lines below allowed folders. No symbolic link is followed below them."""
+    """Files of NAME=value lines below allowed folders. No symbolic link is followed below them.
+
+    Each method raises Transient if the disk doesn't answer in time.
+    """
 
     async def digests(self, paths: Collection[str]) -> Mapping[str, str | None]:
-        """The digest of each file's content; None where there is no readable file. Cheap when
-        nothing changed.
-        """
+        """Digest each file's content. None if it can't be read. Cheap when nothing changed."""
         ...
 
     async def read(self, path: str) -> bytes | None:
-        """The content; None where there is no readable file."""
+        """Read the content. None if it can't be read."""
         ...
 
     async def resolve(self, paths: Collection[str]) -> Mapping[str, str]:

@@ -6,21 +6,23 @@ content: only digests are remembered.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import os
 import stat
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Final
+from typing import Final, TypeVar
 
-from harmony_agent.adapters.posix.path_errors import MissingParents, PathRefused
+from harmony_agent.adapters.posix.executor import BoundedExecutor
+from harmony_agent.adapters.posix.path_errors import MissingParents, PathRefused, transient
 from harmony_agent.adapters.posix.safe_path import RootedPaths
 from harmony_agent.adapters.posix.stat_cache import StatCache, fingerprint, is_settled
 
+T = TypeVar("T")
 MOST_BYTES: Final = 1024 * 1024
 MOST_KNOWN: Final = 4096
+_SECONDS: Final = 20.0
 _READ: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -29,19 +31,29 @@ class LocalEnvFiles:
 
     def __init__(self, roots: Sequence[str]) -> None:
         self._paths = RootedPaths(roots)
+        self._threads = BoundedExecutor(transient)
         self._known = StatCache[str](MOST_KNOWN)
 
     async def digests(self, paths: Collection[str]) -> Mapping[str, str | None]:
         """The digest of each; a file that is known by its stat isn't read again."""
-        return await asyncio.to_thread(self._digests, tuple(paths)) if paths else {}
+        if not paths:
+            return {}
+        key = "\n".join(sorted(paths))
+        return await self._in_thread(key, "look at env files", lambda: self._digests(paths))
 
     async def read(self, path: str) -> bytes | None:
         """The content."""
-        return await asyncio.to_thread(self._read, path)
+        return await self._in_thread(path, f"read {path}", lambda: self._read(path))
 
     async def resolve(self, paths: Collection[str]) -> Mapping[str, str]:
         """Resolve each path."""
-        return await asyncio.to_thread(lambda: {path: os.path.realpath(path) for path in paths})
+        key = "\n".join(("resolve", *sorted(paths)))
+        return await self._in_thread(
+            key, "resolve paths", lambda: {path: os.path.realpath(path) for path in paths}
+        )
+
+    async def _in_thread(self, key: str, doing: str, work: Callable[[], T]) -> T:
+        return await self._threads.run("env files", key, doing, _SECONDS, lambda _job: work())
 
     def _digests(self, paths: Collection[str]) -> dict[str, str | None]:
         return {path: self._digest(path) for path in paths}

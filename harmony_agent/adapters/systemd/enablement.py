@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection
-from typing import Final
+from collections.abc import Callable, Collection
+from typing import Final, TypeVar
 
 import anyio
-import anyio.to_thread
 
+from harmony_agent.adapters.posix.executor import BoundedExecutor
 from harmony_agent.adapters.posix.stat_cache import StatCache, is_settled
 from harmony_agent.adapters.systemd.bus import MANAGER, PROPERTIES, ROOT, Bus, NoSuchUnit
 from harmony_agent.adapters.systemd.links import LINK_DIRECTORIES
 from harmony_agent.core.errors import Transient
 
+T = TypeVar("T")
 _PATIENCE: Final = 30.0
 Fingerprint = tuple[tuple[str, int], ...]
 
@@ -30,8 +31,11 @@ class Enablement:
     manager would ask polkit without the unit's name, and polkit's yes would hold for every unit.
     """
 
-    def __init__(self, bus: Bus, directory: str, *, on_disk: bool = False) -> None:
+    def __init__(
+        self, bus: Bus, directory: str, threads: BoundedExecutor, *, on_disk: bool = False
+    ) -> None:
         self._bus = bus
+        self._threads = threads
         self._on_disk = on_disk
         self._directory = directory
         self._paths: tuple[int, list[str]] = (0, [])
@@ -43,11 +47,15 @@ class Enablement:
         connection, paths = self._paths
         if connection != self._bus.connections or not paths:
             _, paths = await self._bus.call(ROOT, PROPERTIES, "Get", "ss", MANAGER, "UnitPath")
-            if not await anyio.to_thread.run_sync(_among, self._directory, paths):
+            if not await self._in_thread("", lambda: _among(self._directory, paths)):
                 text = f"cannot use {self._directory}: systemd doesn't search it for units; set [systemd] scope rightly"
                 raise Transient("UnitDirectoryNotSearched", text, phase="Blocked", delay=60.0)
             self._paths = (self._bus.connections, paths)
-        return await anyio.to_thread.run_sync(self._fingerprint, paths)
+        return await self._in_thread("", lambda: self._fingerprint(paths))
+
+    async def _in_thread(self, name: str, work: Callable[[], T]) -> T:
+        doing = f"look at links of {name or 'all units'}"
+        return await self._threads.run("look", doing, doing, _PATIENCE, lambda _job: work())
 
     def _fingerprint(self, paths: list[str]) -> Fingerprint:
         found: list[tuple[str, int]] = []
@@ -86,7 +94,7 @@ class Enablement:
     async def elsewhere(self, name: str) -> str:
         """Return a link that enables the unit in another directory than ours; "" if none does."""
         await self.fingerprint()
-        return await anyio.to_thread.run_sync(self._elsewhere, name)
+        return await self._in_thread(name, lambda: self._elsewhere(name))
 
     def _elsewhere(self, name: str) -> str:
         ours = os.path.realpath(self._directory)
@@ -128,7 +136,8 @@ class Enablement:
     async def unmask(self, name: str, *, runtime: bool) -> bool:
         """Unmask. Return whether anything changed."""
         if self._on_disk:
-            masked = await anyio.to_thread.run_sync(os.path.islink, f"{self._directory}/{name}")
+            path = f"{self._directory}/{name}"
+            masked = await self._in_thread(name, lambda: os.path.islink(path))
             await _systemctl("unmask", name)
             return masked
         changes = await self._bus.manager("UnmaskUnitFiles", "asb", [name], runtime)

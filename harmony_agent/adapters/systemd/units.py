@@ -42,7 +42,7 @@ class SystemdUnits:
         )
         self._threads = BoundedExecutor(transient)
         self._bus = Bus(scope)
-        self._links = Enablement(self._bus, directory, on_disk=unprivileged)
+        self._links = Enablement(self._bus, directory, self._threads, on_disk=unprivileged)
         self._observer = UnitObserver(self._bus, self._files, self._links, self._threads)
         self._reloads = Reloads(self._reload, gather)
         self._patience = patience

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from harmony_agent.adapters.podman import env_files
 from harmony_agent.adapters.podman.env_files import MOST_BYTES, LocalEnvFiles
 from harmony_agent.adapters.posix import stat_cache
+from harmony_agent.core.errors import Transient
 
 
 def digest(content: bytes) -> str:
@@ -81,3 +83,28 @@ async def test_nothing_outside_is_read(root: Path) -> None:
 
 async def test_the_whole_file_system_may_be_a_root(root: Path) -> None:
     assert await LocalEnvFiles(["/"]).read(str(root.parent / "secret")) == b"P=hunter2"
+
+
+async def test_a_disk_that_hangs_is_told_and_holds_up_nothing_else(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (root / "good").write_bytes(b"A=1")
+    (root / "hangs").write_bytes(b"B=1")
+    release, content = threading.Event(), env_files._content
+
+    def slow(descriptor: int) -> bytes:
+        found = content(descriptor)
+        if found == b"B=1":
+            release.wait(10)
+        return found
+
+    monkeypatch.setattr(env_files, "_content", slow)
+    monkeypatch.setattr(env_files, "_SECONDS", 0.1)
+    files = LocalEnvFiles([str(root)])
+    for _ in range(2):
+        with pytest.raises(Transient) as caught:
+            await files.digests([f"{root}/hangs"])
+        assert (caught.value.reason, caught.value.phase) == ("Timeout", "Unknown")
+    monkeypatch.setattr(env_files, "_SECONDS", 20.0)
+    assert await files.read(f"{root}/good") == b"A=1"
+    release.set()
