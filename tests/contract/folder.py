@@ -38,9 +38,14 @@ class Knife:
     def __init__(self) -> None:
         self.left = 0
         self.fell = False
+        self._dead = asyncio.Event()
 
     def at(self, steps: int) -> None:
-        self.left, self.fell = steps, False
+        self.left, self.fell, self._dead = steps, False, asyncio.Event()
+
+    def bury(self) -> None:
+        """End what stands before the step: some of it shields itself from being cancelled."""
+        self._dead.set()
 
     async def step(self) -> None:
         """Go on, or never again."""
@@ -49,7 +54,8 @@ class Knife:
             self.left -= 1
             self.fell = not self.left
         if self.fell:
-            await asyncio.Event().wait()
+            await self._dead.wait()
+            raise asyncio.CancelledError
 
 
 class InLoop:
@@ -107,6 +113,11 @@ class Folder(World):
         self.adapter._threads = InLoop(self.knife)  # type: ignore[assignment]  # instead of threads
         store = DeviceStateView(book, "File")
         return {"File": FileReconciler(self.adapter, store, FakeObjects(), roots=[str(self.root)])}
+
+    async def stop(self) -> None:
+        """The agent ends, wherever it is; also ahead of a step that the knife keeps it from."""
+        self.knife.bury()
+        await super().stop()
 
     async def restart(self) -> None:
         """Another life of the agent: what it remembers is gone, the ledger and the folder stay."""

@@ -187,7 +187,7 @@ class Files(RuleBasedStateMachine):
 
 
 Files.TestCase.settings = settings(
-    max_examples=40,
+    max_examples=30,
     stateful_step_count=8,
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
     print_blob=True,
