@@ -163,9 +163,7 @@ KINDS: Final[Mapping[str, Callable[[KindContext], ComposedKind]]] = {
 
 
 def runtime_dir() -> str:
-    """The user's runtime directory, also where nobody set it: a service without a login has none in
-    its environment.
-    """
+    """The user's runtime directory. A service without a login has none in its environment."""
     return os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
 
 
@@ -314,10 +312,9 @@ def _told(control: NatsControl, engine: Engine) -> dict[str, Any]:
 
 
 def _bound_the_stop() -> None:
-    """A thread that hangs in the kernel, on a dead disk or name server, would keep the process for
-    ever: end it then.
+    """End the process after a while, though a thread hangs in the kernel, as on a dead disk.
 
-    Nothing is lost by it: whatever has to outlive the agent is durable before it is acted on.
+    Nothing is lost: what has to outlive the agent is durable before the agent acts on it.
     """
 
     def end() -> None:

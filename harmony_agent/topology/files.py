@@ -1,9 +1,9 @@
-"""Files: what the kind File needs of a device's file tree, and what it is shown of it.
+"""Files: the calls of the kind File on a device's file tree, and the states that it sees.
 
-Paths are absolute and normal and stand inside one of the roots that the adapter was given. No call
-follows a symbolic link below a root, writes through what stands at a path, or removes a directory
-that holds something. What a call puts at a path is complete or not there at all, and durable when
-the call returns. Calls raise `core.errors` alone.
+Paths are absolute and normal, inside one of the adapter's roots. No call follows a symbolic link
+below a root, writes through the object at a path, or removes a directory that holds something. A
+call puts a complete object at a path or none, and it is durable when the call returns. Calls raise
+`core.errors` alone.
 """
 
 from __future__ import annotations
@@ -16,9 +16,7 @@ from scores.file import MAX_OBJECT
 from scores.status import ResourcePhase
 
 MAX_READ: Final = MAX_OBJECT
-"""Bytes of a file that are read and hashed; a larger one can't be what a Score wants, and has no
-digest here.
-"""
+"""Bytes of a file that are read and hashed. No Score wants a larger one; it has no digest here."""
 TEMP_PREFIX: Final = ".harmony-"
 TEMP_SUFFIX: Final = "~"
 """Form of temporary names: an unfinished file is beside its path.
@@ -132,82 +130,74 @@ class FileSpec:
 
 
 class Files(Protocol):
-    """The device's file tree. `expect` is the mark of what the caller saw at the path, None for
-    nothing.
+    """The device's file tree.
 
-    Where something else is found there, a call changes nothing and raises Transient
-    ``ChangedMeanwhile``.
+    `expect` is the fingerprint of the object that the caller saw at the path, None for no object. If
+    something else is there, a call changes nothing and raises Transient ``ChangedMeanwhile``.
     """
 
-    async def stat_exact(self, spot: PathQuery) -> PathState:
-        """Look closely: content is read (unless it is large and unchanged since it was). Never
-        raises for a path.
+    async def stat_exact(self, query: PathQuery) -> PathState:
+        """Observe a path exactly: read its content, unless it is large and known by its stat.
+
+        Never raises for a path.
         """
         ...
 
-    async def stat_cached(self, spots: Sequence[PathQuery]) -> Sequence[PathState]:
-        """Look at all that there are: what is unchanged costs an lstat, all else as `look`. `kept`
-        may be old.
+    async def stat_cached(self, queries: Sequence[PathQuery]) -> Sequence[PathState]:
+        """Observe all paths. An unchanged one costs an lstat; the others as `stat_exact`.
+
+        `has_backup` may be old.
         """
         ...
 
     async def put(self, path: str, node: FileSpec, expect: StatFingerprint | None) -> None:
-        """Put `node` at `path`, in place of what was expected there (a directory only when it is
-        empty).
-        """
+        """Put `node` at `path`, in place of the expected object. A directory there must be empty."""
         ...
 
     async def set_attributes(
         self, path: str, attributes: Attributes, expect: StatFingerprint
     ) -> None:
-        """Change mode and owner of the file or directory there; a file with other names gets an
-        inode of its own.
-        """
+        """Change mode and owner. A file with other names gets an inode of its own."""
         ...
 
     async def remove(self, path: str, expect: StatFingerprint) -> None:
-        """Remove what is there; a directory only when it is empty."""
+        """Remove the object; a directory only when it is empty."""
         ...
 
     async def sweep(self, path: str) -> None:
-        """Remove what an agent that was killed left unfinished beside `path`."""
+        """Remove the unfinished object of a killed agent beside `path`."""
         ...
 
     async def make_parents(self, paths: Sequence[str]) -> None:
-        """Make these directories (0755), outermost first; what is there already stays as it is.
+        """Make these directories (0755), outermost first. One that is there stays as it is.
 
         Their owner is the agent, or root in the system profile.
         """
         ...
 
     async def drop_parents(self, paths: Sequence[str]) -> Sequence[str]:
-        """Remove those of these directories that are empty, innermost first; which ones hold
-        something and stay.
-        """
+        """Remove the empty ones of these directories, innermost first. Return those that stay."""
         ...
 
-    async def back_up(self, path: str, former: str, digest: str, expect: StatFingerprint) -> None:
-        """Keep a copy of the file at `path` (which has `digest`) under the name `former`, in place
-        of an older one.
-        """
+    async def back_up(self, path: str, backup: str, digest: str, expect: StatFingerprint) -> None:
+        """Copy the file at `path`, which has `digest`, as `backup`, in place of an older one."""
         ...
 
     async def try_owner(self, path: str, uid: int, gid: int) -> None:
-        """Try whether what is put at `path` could be given to these. Raises Transient
-        ``PermissionDenied``.
+        """Try whether the agent may give a file to this owner.
+
+        Raises Transient ``PermissionDenied``.
         """
         ...
 
-    async def forget(self, former: str) -> None:
-        """Delete the copy, if there is one."""
+    async def forget(self, backup: str) -> None:
+        """Delete the backup, if there is one."""
         ...
 
     async def watch(self, changed: Callable[[str], None]) -> None:
-        """Call `changed` with a path that was looked at, when it may have changed; run until
-        cancelled.
-        """
+        """Call `changed` with an observed path that may have changed, until cancelled."""
         ...
 
     async def close(self) -> None:
-        """Let go of descriptors."""
+        """Close descriptors."""
         ...

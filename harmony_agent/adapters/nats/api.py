@@ -1,4 +1,4 @@
-"""JetStream's API as a device asks it: its calls, and what they refuse. Knows of no bucket's meaning."""
+"""JetStream's API as a device asks it: its calls and their refusals. Knows no bucket's meaning."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Api:
         self._prefix = prefix
 
     async def call(self, call: str, body: Any, seconds: float = TIMEOUT) -> dict[str, Any]:
-        """Ask by JSON. Raises ApiError, BucketMissing, Unreachable (of it Denied and Silent)."""
+        """Ask by JSON. Raises ApiError, BucketMissing, Unreachable (of it Denied, NoResponders)."""
         payload = json.dumps(body).encode() if body is not None else b""
         try:
             return answered((await self.ask(call, payload, seconds)).data)
@@ -34,10 +34,10 @@ class Api:
             raise
 
     async def ask(self, call: str, payload: bytes = b"", seconds: float = TIMEOUT) -> Msg:
-        """Ask, and take the answer as it is. Raises Unreachable.
+        """Ask, and return the answer as it is. Raises Unreachable.
 
-        The server answers nothing to what it denies: its refusal comes beside it, and the time runs
-        out.
+        The server doesn't answer a denied request. It sends a refusal beside it, and the time of
+        the request runs out.
         """
         subject = f"{self._prefix}.{call}"
         try:

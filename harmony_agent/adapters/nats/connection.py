@@ -1,9 +1,8 @@
-"""The connection to NATS: kept without end, and what goes over it as it is: requests,
-subscriptions, publishing.
+"""The connection to NATS, with plain requests and subscriptions over it. Knows of no bucket.
 
-Connects again without end, with jitter, and always with a client of its own: what a lost connection
-had subscribed to goes with it, and is made anew by its owner. A connection over which nothing comes
-back is given up after a request's time-out or two pings, whichever is first. Knows of no bucket.
+Connects again without end, with jitter. Each connection has a client of its own, so a subscription
+goes with its connection, and its owner makes it anew. A connection over which nothing comes back is
+given up after a request's time-out or two pings, whichever is first.
 """
 
 from __future__ import annotations
@@ -26,8 +25,7 @@ from harmony_nats.channel import ChannelClient, NotEncrypted
 from scores.channel import needs_tls
 
 log = logging.getLogger(__name__)
-# That a TLS connection was closed by its other end: asyncio warns of it, and nothing follows from
-# it.
+# asyncio warns that the other end closed a TLS connection. Nothing follows from it.
 logging.getLogger("asyncio").addFilter(
     lambda record: not record.getMessage().startswith("returning true from eof_")
 )
@@ -40,9 +38,7 @@ WAIT_SECONDS: Final = 0.05
 MOST_WAIT_SECONDS: Final = 1.0
 """The longest wait after a refusal, which costs a server nothing."""
 MOST_SLOW_SECONDS: Final = 30.0
-"""The longest wait after tries that timed out: a server that thousands greet at once is slower with
-each who comes too early.
-"""
+"""The longest wait after tries that timed out: thousands that come early make a server slower."""
 _CONNECT_SECONDS: Final = 3
 _CLOSE_SECONDS: Final = 1.0
 _LOOK_SECONDS: Final = 5.0
@@ -66,8 +62,10 @@ class NatsConnection:
         insecure: bool = False,
         inbox_prefix: str = "",
     ) -> None:
-        """`credentials` and `tls_ca` are paths of files, `insecure` lets credentials go in the
-        clear; with an `inbox_prefix`, answers come below that alone.
+        """`credentials` and `tls_ca` are paths of files.
+
+        `insecure` lets credentials go in the clear. With an `inbox_prefix`, answers come below that
+        alone.
         """
         self.name = name
         self._servers = list(servers)
@@ -83,16 +81,16 @@ class NatsConnection:
         self._connection_changed = asyncio.Event()
         self._came: list[Callable[[], None]] = []
         self.attempts = 0
-        """tries to connect, of this process's life"""
+        """Count of tries to connect."""
         self.trouble = ""
-        """why there is no connection; empty while there is one, and before the first try"""
+        """Cause of no connection. Empty while there is one, and before the first try."""
 
     def connected(self) -> bool:
         """Return whether there is a connection now."""
         return bool(self._client.is_connected)
 
     def on_connect(self, came: Callable[[], None]) -> None:
-        """Call `came` with every connection that there will be."""
+        """Call `came` after each new connection."""
         self._came.append(came)
 
     async def run(self) -> None:
@@ -188,9 +186,7 @@ class NatsConnection:
         return options
 
     async def _until_lost(self) -> None:
-        """The client says so when it closed; but closing itself may hang on a link over which
-        nothing comes back.
-        """
+        """Wait until the client has closed. It may hang in closing, so look now and then."""
         while self._client.is_connected and not self._given_up.is_set():
             with anyio.move_on_after(_LOOK_SECONDS):
                 await self._given_up.wait()
@@ -207,7 +203,7 @@ class NatsConnection:
         headers: dict[str, str] | None = None,
         seconds: float = TIMEOUT,
     ) -> Msg:
-        """One request, one answer. Raises Unreachable; Silent where nobody listens."""
+        """Send a request and return its answer. Raises Unreachable; of it, NoResponders."""
         client, given_up = self._client, self._given_up
         if not client.is_connected:
             if self._up:  # closed, or still closing
@@ -232,7 +228,7 @@ class NatsConnection:
         return subject.lower() in self._denied
 
     async def subscribe(self, subject: str, arrived: Callable[[Msg], Awaitable[None]]) -> Any:
-        """A plain subscription; it goes with the connection. Raises Unreachable."""
+        """Subscribe, as long as the connection lasts. Raises Unreachable."""
         if not self._client.is_connected:
             raise Unreachable("there is no connection to NATS")
         try:
@@ -242,9 +238,7 @@ class NatsConnection:
 
 
 async def _alive(client: ChannelClient) -> bool:
-    """Return whether the server itself answers: then only what was asked of it takes long, as a new
-    leader's election.
-    """
+    """Return whether the server itself answers. A request may take long, as during an election."""
     try:
         await client.flush(timeout=_ALIVE_SECONDS)  # type: ignore[arg-type]  # any number will do
     except (TimeoutError, nats.errors.Error, OSError):
@@ -258,7 +252,7 @@ def _wait(tries: int, most: float) -> float:
 
 
 def _reason(error: Exception) -> dict[str, str]:
-    """The code of a channel that isn't what was asked for, as the log's `extra`."""
+    """Return the code of a channel that isn't as it should be, as the log's `extra`."""
     if isinstance(error, NotEncrypted):
         return {"reason": "TlsMissing"}
     return {"reason": "TlsUntrusted"} if isinstance(error, ssl.SSLCertVerificationError) else {}
@@ -267,7 +261,7 @@ def _reason(error: Exception) -> dict[str, str]:
 def _cause(error: Exception) -> str:
     """Explain why there is no connection.
 
-    Leaves out texts that may repeat what couldn't be read.
+    Leaves out texts that may repeat a credential.
     """
     code = _reason(error).get("reason")
     if code:

@@ -1,14 +1,14 @@
-"""Desired state from JetStream: what is told brings speed, a look each `poll` brings the truth. No
-consumer is made.
+"""Desired state from JetStream. News make it fast, and a look each `poll` makes it sure.
 
-A device listens to two subjects that cost the server nothing at rest. On the bucket's own it hears
-of a write before that is stored, or though it is refused; in `desired-index` the stream itself says
-what it stored. Both are a reason to look, no more. A little more often than `poll` says, and with
-each new connection, the newest of all the device's keys is read. Any difference ends in reading
-every key by its name, and so in a new, complete Snapshot. Where a new connection shows none, every
-key is read once all the same, some seconds later: a server that comes back meets all its devices at
-once, and one request of each is enough then. A read that fails is tried again soon, and waits for
-no `poll`.
+A device listens to two subjects that cost the server nothing at rest; it makes no consumer. On the
+bucket's subject it hears of a write before that is stored, or though it is refused. In
+`desired-index` the stream itself tells what it stored. Both are only a reason to look.
+
+A little more often than `poll` says, and after each new connection, the device reads the newest of
+all its keys. After any difference it reads every key by its name, and gives a new, complete
+Snapshot. After a new connection without a difference it reads every key too, some seconds later: a
+server that comes back meets all its devices at once. A read that fails is tried again soon, before
+the next `poll`.
 """
 
 from __future__ import annotations
@@ -40,45 +40,41 @@ from scores.keys import DESIRED, news_subject
 log = logging.getLogger(__name__)
 
 _PART: Final = 0.75
-"""Of `poll` between two looks: a look over a dead link takes its time, and all of it has to fit in
-poll + 1 s.
-"""
+"""Part of `poll` between two looks: a look over a dead link must end within poll + 1 s."""
 _AGAIN_SECONDS: Final = (0.005, 0.02, 0.1, 0.5)
-"""It may have been heard of before it was stored: then it is looked at again."""
+"""Waits before further looks at a key: its write may have been heard before it was stored."""
 _READS: Final = 16
 _EACH: Final = 4
-"""Looks between two that read one more key: a key that was purged leaves no trace in the newest."""
+"""Each look of so many reads one more key: a purged key leaves no trace in the newest."""
 _RETRY_SECONDS: Final = 0.5
-"""After a first read that failed; each next one in a row waits twice as long, up to `poll`."""
+"""Wait after a read that failed. Each next one in a row is twice as long, up to `poll`."""
 SPREAD_SECONDS: Final = 30.0
-"""Within which every key is read after a new connection that shows nothing new."""
+"""Time within which every key is read after a new connection without a difference."""
 
 
 class _Doubt(Exception):
-    """What is known may not be all."""
+    """The known keys may not be all."""
 
 
 class _Heard:
-    """What came since the last look: names to look at, and how often that was done; or None: look
-    at the newest.
-    """
+    """News since the last look: a name with the count of looks at it, or None for the newest."""
 
     def __init__(self, device: str) -> None:
         self._prefix = kv_subject(DESIRED, f"{device}.")
         self.queue: asyncio.Queue[tuple[str, int] | None] = asyncio.Queue()
         self.stale = False
         self.whole = False
-        """whether every key is to be read, to compare it with what is known"""
+        """Every key must be read and compared with the known ones."""
         self.told = False
-        """whether the stream says what it stored"""
+        """The stream tells what it stored."""
 
     async def on_write(self, message: Msg) -> None:
-        """Somebody writes; where the stream tells what it stored, that is waited for."""
+        """Note that somebody writes, unless the stream will tell when it is stored."""
         if not self.told:
             self.queue.put_nowait((message.subject.removeprefix(self._prefix), 0))
 
     async def on_news(self, message: Msg) -> None:
-        """The stream has stored it, so no second look is needed."""
+        """Note what the stream has stored. No second look is needed."""
         if is_stored(message.headers):
             self.told = True
             self.queue.put_nowait((message.subject.rpartition(".")[2], len(_AGAIN_SECONDS)))
@@ -89,7 +85,7 @@ class _Heard:
         self.queue.put_nowait(None)
 
     def again(self, name: str, times: int) -> None:
-        """Look at `name` once more, a little later, if that wasn't done often enough."""
+        """Look at `name` once more, a little later, up to a count."""
         if times < len(_AGAIN_SECONDS):
             asyncio.get_running_loop().call_later(
                 _AGAIN_SECONDS[times], self.queue.put_nowait, (name, times + 1)
@@ -118,7 +114,7 @@ class NatsControl(NatsLink):
         self._looks = 0
         self._last: Entry | None = None
         self._have: dict[str, Entry] | None = None
-        """every key that was there, by the deployment's name; None where that is in doubt"""
+        """The known keys, by the deployment's name. None if they are in doubt."""
         self.on_connect(self._follow_anew)
 
     def refresh(self) -> None:
@@ -127,7 +123,7 @@ class NatsControl(NatsLink):
         self._follow_anew()
 
     def _follow_anew(self) -> None:
-        """Listen on the connection of now, and look."""
+        """Listen on the present connection, and look."""
         self._heard.stale = True
         self._heard.queue.put_nowait(None)
 
@@ -166,7 +162,7 @@ class NatsControl(NatsLink):
         return min(pause, self._poll)
 
     async def _next(self, seconds: float) -> tuple[str, int] | None:
-        """What was heard of; None when it is time to look at the newest."""
+        """Return the next news. None when it is time to look at the newest."""
         with anyio.move_on_after(seconds):
             return await self._heard.queue.get()
         return None
@@ -203,7 +199,7 @@ class NatsControl(NatsLink):
             )
 
     async def _found(self, item: tuple[str, int] | None, have: Mapping[str, Entry]) -> list[Entry]:
-        """The entries that differ from those that are known."""
+        """Return the entries that differ from the known ones."""
         names = {item[0]} if item else await self._looked(have)
         found: list[Entry] = []
         for name, entry in (await self._read(names)).items():
@@ -216,8 +212,9 @@ class NatsControl(NatsLink):
         return found
 
     async def _looked(self, have: Mapping[str, Entry]) -> set[str]:
-        """Compare the newest with what is known; now and then one more name to read. Raises
-        _Doubt.
+        """Compare the newest with the known one. Return now and then a name to read.
+
+        Raises _Doubt.
         """
         if await self._newest() != _newest_of(have):
             raise self._doubt()
@@ -230,7 +227,7 @@ class NatsControl(NatsLink):
         return _Doubt()
 
     async def _known_or_read(self, heard: _Heard) -> dict[str, Entry]:
-        """Every key that is there: what is known where the newest is the same, else read."""
+        """Return every key: the known ones if the newest is the same, else read ones."""
         newest = await self._newest()
         if self._have is None or newest != _newest_of(self._have):
             self._have = None
@@ -241,13 +238,13 @@ class NatsControl(NatsLink):
         return self._have
 
     async def _compare(self, heard: _Heard, have: Mapping[str, Entry]) -> None:
-        """Read every key once. Raises _Doubt where that isn't what is known."""
+        """Read every key once. Raises _Doubt if they differ from the known ones."""
         heard.whole = False
         if _there(await self._read_all(await self._newest())) != _there(have):
             raise self._doubt()
 
     async def _read_all(self, newest: Entry | None) -> dict[str, Entry]:
-        """Every key that is there, by the deployment's name."""
+        """Read every key, by the deployment's name."""
         names = {*self._known(), *self._names, *await self.access.names(), *self._names_of(newest)}
         have = {
             name: entry for name, entry in (await self._read(names)).items() if entry is not None
@@ -272,9 +269,7 @@ class NatsControl(NatsLink):
 
         async def one(name: str) -> None:
             key = f"{self.device}.{name}"
-            if (
-                "*" in name or ">" in name
-            ):  # no key to ask for: whoever takes it says that it is none
+            if "*" in name or ">" in name:  # it can't be asked for; the intake refuses it
                 found[name] = (
                     self._last if self._last and self._last.key == key else Entry(key, b"", 0)
                 )

@@ -1,12 +1,11 @@
-"""Reading with a device's own credentials, which are let through only to what names the device in
-its subject.
+"""Reads with a device's own credentials. The server allows them only subjects that name the device.
 
-Such a device may make no consumer (one delivers where its maker says, with the server's rights),
-name no key in a request's body, and not look at a bucket as a whole: it asks for the newest below a
-subject, no more. So a value is read by a subject that names it, and the names are found in the
-index that the stream of ``desired-state`` writes, where a subject can leave out what was found
-already. A value that isn't in the index, as in a bucket made by other hands, is heard of when it is
-written, and found while it is the newest.
+Such a device may make no consumer: one delivers where its maker says, with the server's rights. It
+may name no key in a request's body, and may not list a bucket. It may only ask for the newest below
+a subject. So it reads a value by a subject that names it. It finds the names in the index that the
+stream of ``desired-state`` writes: there a subject can leave out the names that were found already.
+A value that isn't in the index, as in a bucket made by other hands, is heard of when it is written,
+and found while it is the newest.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ from scores.keys import (
 log = logging.getLogger(__name__)
 
 _AGAIN_SECONDS: Final = (0.0, 0.1, 0.3)
-"""A read may be answered by a server that is a little behind."""
+"""Waits between reads: a server that is a little behind may have answered."""
 _READS: Final = 16
 
 
@@ -68,9 +67,7 @@ def is_device(credentials: str) -> bool:
 
 
 class DeviceAccess:
-    """`link.Access`: what the device may read, and whether a bucket is still the one that it
-    was.
-    """
+    """`link.Access` with a device's rights. Notices that a bucket was replaced by its revisions."""
 
     def __init__(self, connection: NatsConnection, device: str) -> None:
         self._connection = connection
@@ -83,7 +80,7 @@ class DeviceAccess:
     # -- values
 
     async def get(self, bucket: str, key: str) -> Entry | None:
-        """The newest value, by the subject that names it. Raises Unreachable, BucketMissing."""
+        """Read the newest value of a key. Raises Unreachable, BucketMissing."""
         known = self._seen.get(bucket, {}).get(key, 0)
         entry: Entry | None = None
         for pause in _AGAIN_SECONDS:
@@ -95,16 +92,14 @@ class DeviceAccess:
         return entry
 
     async def newest(self, bucket: str, keys: str) -> Entry | None:
-        """The last entry that was written to any of `keys`."""
+        """Read the last entry that was written to any of `keys`."""
         entry = await self._direct(bucket, keys)
         if entry is not None and bucket == DESIRED:
             self._last = entry.key.rpartition(".")[2]
         return entry
 
     async def names(self) -> set[str]:
-        """All that the index has: below what isn't yet known to hold a name, the newest is asked
-        for.
-        """
+        """Find all names in the index: ask for the newest below each branch without a known one."""
         found = set[str]()
         bound = anyio.CapacityLimiter(_READS)
 
@@ -123,10 +118,7 @@ class DeviceAccess:
 
         try:
             await below(news_subject(self._device), 1)
-        except (
-            BucketMissing,
-            Denied,
-        ):  # not made, or not opened to devices: harmony server push does both
+        except (BucketMissing, Denied):  # `harmony server push` makes it and opens it to devices
             found.clear()
         self._tell(self._last if self._last not in {*found, ""} else "")
         return found
@@ -146,7 +138,7 @@ class DeviceAccess:
         return replace(entry, key=entry.key.removeprefix(kv_subject(bucket, ""))) if entry else None
 
     async def _read(self, stream: str, subject: str) -> Entry | None:
-        """The newest below `subject`, under its whole subject."""
+        """Read the newest below `subject`. Its key is the whole subject."""
         try:
             message = await self.api.ask(f"DIRECT.GET.{stream}.{subject}")
         except NoResponders:
@@ -159,8 +151,9 @@ class DeviceAccess:
         return Entry(found.subject, found.value, found.sequence) if found else None
 
     async def _exists(self, stream: str) -> None:
-        """Raises BucketMissing, Unreachable. There is no such consumer: only the refusals
-        differ.
+        """Raise BucketMissing or Unreachable if the stream can't be read.
+
+        Asks for a consumer that doesn't exist: the refusal tells whether the stream does.
         """
         try:
             await self.api.call(f"CONSUMER.INFO.{stream}.{device_reader(self._device)}", None)
@@ -171,7 +164,7 @@ class DeviceAccess:
     # -- another bucket of the same name
 
     def written(self, bucket: str, key: str, revision: int) -> None:
-        """A write was acknowledged. Revisions of one bucket only grow."""
+        """Note an acknowledged write. Revisions of one bucket only grow."""
         if revision < max(self._seen.get(bucket, {}).values(), default=0):
             self._turn(bucket)
         self._note(bucket, key, revision)
@@ -188,7 +181,7 @@ class DeviceAccess:
         self._seen[bucket].clear()
 
     async def birth(self, bucket: str) -> str:
-        """Another answer where what stood in the bucket stands there no more."""
+        """Return another answer if the known entries are gone from the bucket."""
         await self._exists(kv_stream(bucket))
         seen = self._seen.get(bucket)
         if seen:
@@ -197,7 +190,7 @@ class DeviceAccess:
 
 
 async def _all(work: Iterable[Awaitable[None]]) -> None:
-    """Do all of it side by side; the first error once all have ended."""
+    """Do all of it side by side. Raise the first error once all have ended."""
     for error in await asyncio.gather(*work, return_exceptions=True):
         if error is not None:
             raise error

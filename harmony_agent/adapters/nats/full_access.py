@@ -1,6 +1,6 @@
-"""Reading with an account's full rights, where devices have no credentials of their own.
+"""Reads with an account's full rights, for devices without credentials of their own.
 
-Every read goes to the stream's leader, and needs nothing of how the bucket was made.
+Every read goes to the stream's leader. It works with any bucket, however that was made.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class FullAccess:
         self.api = Api(connection, API)
 
     async def get(self, bucket: str, key: str) -> Entry | None:
-        """The newest value of `key`, which may hold wildcards."""
+        """Read the newest value of `key`, which may hold wildcards."""
         try:
             request = {"last_by_subj": kv_subject(bucket, key)}
             answer = await self.api.call(f"STREAM.MSG.GET.{kv_stream(bucket)}", request)
@@ -35,11 +35,11 @@ class FullAccess:
         )
 
     async def newest(self, bucket: str, keys: str) -> Entry | None:
-        """What was written last of all that match."""
+        """Read the last entry that was written to any of `keys`."""
         return await self.get(bucket, keys)
 
     async def names(self) -> set[str]:
-        """The server counts each subject that matches, so this is complete by itself."""
+        """List all names: the server counts each subject that matches."""
         prefix = kv_subject(DESIRED, f"{self._device}.")
         try:
             info = await self.api.call(

@@ -1,6 +1,6 @@
-"""NATS on the device: JetStream's API, values by CAS, commands, objects.
+"""NATS on the device: values by CAS, commands, objects.
 
-How the connection is kept stands in `connection`, how desired state is read in `control_plane`.
+`connection` keeps the connection, `control_plane` reads desired state.
 """
 
 from __future__ import annotations
@@ -25,20 +25,23 @@ from scores.keys import COMMANDS, command_subject, device_inbox
 
 
 class Access(Protocol):
-    """Reads, each of the stream as it is now. All raise Unreachable, BucketMissing."""
+    """The form of reading. Each method reads the stream as it is now.
+
+    Raises Unreachable, BucketMissing.
+    """
 
     api: Api
 
     async def get(self, bucket: str, key: str) -> Entry | None:
-        """The newest value; a delete or purge marker is an entry without data."""
+        """Read the newest value. A delete or purge marker is an entry without data."""
         ...
 
     async def newest(self, bucket: str, keys: str) -> Entry | None:
-        """What was written last of all that match: the one look that needs no name."""
+        """Read the last entry that was written to any of `keys`. It needs no name."""
         ...
 
     async def names(self) -> set[str]:
-        """The names of this device's deployments, as far as they are told."""
+        """Find the names of this device's deployments."""
         ...
 
     def written(self, bucket: str, key: str, revision: int) -> None:
@@ -46,14 +49,12 @@ class Access(Protocol):
         ...
 
     async def birth(self, bucket: str) -> str:
-        """Another answer for another bucket of the same name."""
+        """Return another answer for another bucket of the same name."""
         ...
 
 
 class NatsLink(NatsConnection):
-    """Implements what of `control_plane.ControlPlane` and `topology.ObjectStore` isn't about
-    desired state.
-    """
+    """The parts of `topology.ControlPlane` and `topology.ObjectStore` besides desired state."""
 
     def __init__(
         self,
@@ -65,9 +66,7 @@ class NatsLink(NatsConnection):
         tls_ca: str = "",
         insecure: bool = False,
     ) -> None:
-        """`installation` tells two agents of one device id apart; it names this agent's
-        connection.
-        """
+        """`installation` tells two agents of one device id apart: it names the connection."""
         self.device = device
         name = f"agent-{device}-{hashlib.sha256(installation.encode()).hexdigest()[:8]}"
         own = is_device(credentials)
@@ -81,20 +80,20 @@ class NatsLink(NatsConnection):
             inbox_prefix=inbox_prefix,
         )
         self.access: Access = (DeviceAccess if own else FullAccess)(self, device)
-        """how to read: with the device's own credentials, or with an account's full rights"""
+        """With the device's own credentials, or with an account's full rights."""
 
     # -- values
 
     async def get(self, bucket: str, key: str) -> Entry | None:
-        """The newest value."""
+        """Read the newest value."""
         return await self.access.get(bucket, key)
 
     async def newest(self, bucket: str, keys: str) -> Entry | None:
-        """The last entry of all that match."""
+        """Read the last entry that was written to any of `keys`."""
         return await self.access.newest(bucket, keys)
 
     async def put(self, bucket: str, key: str, data: bytes, revision: int | None) -> int:
-        """One publish, acknowledged by the stream."""
+        """Publish one value, acknowledged by the stream."""
         headers = None if revision is None else expecting(revision)
         try:
             answer = answered((await self.ask(kv_subject(bucket, key), data, headers)).data)
@@ -109,15 +108,15 @@ class NatsLink(NatsConnection):
         return int(answer["seq"])
 
     async def bucket_created_at(self, bucket: str) -> str:
-        """Another answer for another bucket of the same name."""
+        """Return another answer for another bucket of the same name."""
         return await self.access.birth(bucket)
 
     # -- commands
 
     async def serve(self, answer: Callable[[str, bytes], Awaitable[bytes]]) -> None:
-        """Answer commands until cancelled, over every connection there will be.
+        """Answer commands until cancelled, over one connection after the other.
 
-        Each verb by itself: logs that podman doesn't give up hold up no ping.
+        Each verb has its own subscription: slow logs hold up no ping.
         """
 
         async def arrived(message: Msg) -> None:

@@ -1,9 +1,7 @@
-"""The end of a nats-py client, whatever state its connection is in: within a bound, leaving no task
-and no socket.
+"""Close a nats-py client in any state of its connection: in time, with no task or socket left.
 
-A client that loses its connection while it writes fails in closing itself: its tasks stay, and
-nobody reads their errors. What is reached into here is private to nats-py, so each look allows for
-its not being there.
+A client that loses its connection while it writes fails to close itself. Its tasks stay, and nobody
+reads their errors. The names used here are private to nats-py, so each of them may be missing.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ _TASKS: Final = ("_flusher_task", "_reading_task", "_ping_interval_task", "_reco
 
 
 async def close(client: Client, seconds: float) -> None:
-    """Close `client`; what isn't closed after `seconds` is cut off."""
+    """Close `client`. After `seconds` the rest is cut off."""
     with contextlib.suppress(Exception), anyio.move_on_after(seconds):
         await client.close()
     tasks: list[Any] = [getattr(client, name, None) for name in _TASKS]
@@ -37,7 +35,7 @@ async def close(client: Client, seconds: float) -> None:
 
 
 def _end(task: asyncio.Task[Any]) -> None:
-    """Cancel it, or take note of how it ended, so that the loop doesn't complain of it."""
+    """Cancel the task, or read its error: else the loop complains of it."""
     if not task.done():
         task.cancel()
         task.add_done_callback(_end)
