@@ -21,7 +21,7 @@ from harmony_agent.adapters.systemd.enablement import Enablement, Fingerprint
 from harmony_agent.adapters.systemd.properties import Row, unit_of
 from harmony_agent.adapters.systemd.unit_files import OnDisk, UnitFiles
 from harmony_agent.core.errors import Transient
-from harmony_agent.topology.units import Unit
+from harmony_agent.topology.units import UNREADABLE, Unit
 
 SCAN_TIMEOUT: Final = 20.0
 _AT_ONCE: Final = 16
@@ -183,7 +183,7 @@ class UnitObserver:
         )  # an event in the meantime takes it out again
         seen: Mapping[str, tuple[str, Any]] = {}
         try:
-            state = await self._links.state(name, (links, disk.files))
+            state = await self._file_state(name, links, disk)
             elsewhere = await self._links.elsewhere(name) if _enabled_elsewhere(state, disk) else ""
             if row:
                 seen = await self._bus.call(row[3], PROPERTIES, "GetAll", "s", "")
@@ -200,6 +200,18 @@ class UnitObserver:
         )
         return known.unit
 
+    async def _file_state(self, name: str, links: Fingerprint, disk: OnDisk) -> str:
+        """Return the unit file state; "" also where systemd can't read a file that we can't read.
+
+        That file is what differs, and it is replaced.
+        """
+        try:
+            return await self._links.state(name, (links, disk.files))
+        except Transient as error:
+            if error.reason != "AccessDenied" or UNREADABLE not in disk.files.values():
+                raise
+            return ""
+
     async def _relink(self, name: str, under: _Under) -> bool:
         """Ask only for the unit file state, if nothing else can have changed.
 
@@ -213,7 +225,7 @@ class UnitObserver:
             or (known.under[:2], known.under[3]) != ((row, disk), connection)
         ):
             return False
-        state = await self._links.state(name, (links, disk.files))
+        state = await self._file_state(name, links, disk)
         if _enabled_elsewhere(state, disk) or bool(state) != bool(known.unit.unit_file_state):
             return False
         if self._known.get(name) is not known:

@@ -9,6 +9,8 @@ from typing import Any
 from harmony_agent.adapters.posix.listeners import Listeners
 from harmony_agent.adapters.systemd.observer import UnitObserver
 from harmony_agent.adapters.systemd.unit_files import OnDisk
+from harmony_agent.core.errors import Transient
+from harmony_agent.topology.units import UNREADABLE, Unit
 
 PATHS = {"a.service": "/unit/a", "b.service": "/unit/b"}
 
@@ -70,3 +72,32 @@ async def test_what_changes_while_it_is_read_is_not_gone() -> None:
     finally:
         sight.close()
     assert set(heard) == set(PATHS)
+
+
+class Closed(Disk):
+    """The manager may read no file of the units, as the agent; or only the agent may."""
+
+    def __init__(self, stands: str) -> None:
+        self.stands = stands
+
+    def scan(self, names: Any) -> dict[str, OnDisk]:
+        return {name: OnDisk({name: self.stands}) for name in names}
+
+    async def state(self, *_about: Any) -> str:
+        raise Transient("AccessDenied", "systemd refuses GetUnitFileState", phase="Blocked")
+
+
+async def _looked(stands: str) -> Unit | None:
+    disk = Closed(stands)
+    sight = UnitObserver(Manager(), disk, disk, disk)  # type: ignore[arg-type]
+    try:
+        return (await sight.list_units(["a.service"])).get("a.service")
+    finally:
+        sight.close()
+
+
+async def test_a_file_that_nobody_can_read_is_shown_and_hides_no_unit() -> None:
+    found = await _looked(UNREADABLE)
+    assert found is not None
+    assert (found.files, found.unit_file_state) == ({"a.service": UNREADABLE}, "")
+    assert await _looked("sha256:1") is None  # the refusal has another cause, and is told by a look
