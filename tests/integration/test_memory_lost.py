@@ -10,6 +10,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.integration.agent import Agent, Plane, converged, eventually, manifest, rejected, said
 from tests.natsserver import NatsServer
 
@@ -186,6 +188,30 @@ async def test_what_was_removed_before_is_not_remembered(
             await plane.until(converged(3))
             await plane.put(removal(4))
             await plane.until(said("Removed", ""))
+
+
+@pytest.mark.parametrize("gone", ["DEL", "PURGE", "bucket"])
+async def test_what_was_told_last_is_told_as_lost_though_its_key_is_gone_too(
+    nats_server: NatsServer, tmp_path: Path, gone: str
+) -> None:
+    async with nats_server.client() as client:
+        plane, agent = Plane(client), Agent(nats_server, tmp_path / "one")
+        await plane.make_buckets()
+        async with agent.run():
+            await plane.put(manifest(7, *THREE))
+            await plane.until(converged(7))
+        if gone == "bucket":
+            await plane.delete_buckets("desired-state")
+            await plane.make_buckets("desired-state")
+        else:
+            await plane.mark(gone)
+        again = Agent(nats_server, tmp_path / "two", agent.disk)
+        async with again.run():
+            status = await plane.until(LOST)
+            assert (status["generation"], len(status["resources"])) == (7, 3)
+            assert (len(again.disk), again.applied) == (3, [])
+            await plane.put(manifest(7, *THREE))
+            await plane.until(converged(7))
 
 
 async def test_an_old_copy_of_the_memory_is_lost_memory_of_what_came_since(
