@@ -52,19 +52,18 @@ class HealthJudge:
         return Outcome("Degraded", "DriftReported", message, this.detail(), this.drift())
 
     async def _applied(self, this: ReconcileContext, settled: Settled, *, ready: bool) -> None:
-        record = self._state.records[this.key]
-        self._state.records.write_later(
-            replace(
-                record,
-                applied=this.desired.version,
-                claims=this.reconciler.claims(this.desired.spec) | settled.holds,
-                ready=this.reconciler.instance(this.observed) if ready else "",
-            )
+        record = replace(
+            self._state.records[this.key],
+            applied=this.desired.version,
+            claims=this.reconciler.claims(this.desired.spec) | settled.holds,
+            ready=this.reconciler.instance(this.observed) if ready else "",
         )
-        if record.changing or this.memory.changed:
-            this.memory.changed = False
-            for follower in await self._state.changed(this.key, self._pacing.moment()):
-                self._queue.add(follower)
+        if not (record.changing or this.memory.changed):
+            self._state.records.write_later(record)
+            return
+        for follower in await self._state.changed(record, self._pacing.moment()):
+            self._queue.add(follower)
+        this.memory.changed = False
 
     def _track(self, this: ReconcileContext) -> HealthVerdict:
         """Read the probes' results for the current run."""

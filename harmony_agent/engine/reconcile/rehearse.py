@@ -136,7 +136,7 @@ class Rehearsal:
         if isinstance(step, Execute):
             self._changed.add(str(key))
             if is_change(step.plan) and key in self._state.records:
-                await self._state.changed(key, self._moment())
+                await self._state.changed(self._state.records[key], self._moment())
         if isinstance(step, Execute | Settled):
             phase = step.phase if isinstance(step, Settled) else "Ready"
             status = resource_status(

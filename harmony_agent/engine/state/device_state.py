@@ -202,19 +202,19 @@ class DeviceState:
         """Tell if something restarts or reloads when `key` changes."""
         return bool(self._followers(key))
 
-    async def changed(self, key: Key, now: Moment) -> Sequence[Key]:
-        """Note a change of `key`; returns the keys to work on for it.
+    async def changed(self, record: OwnershipRecord, now: Moment) -> Sequence[Key]:
+        """Put the record of a resource that was changed; returns the keys to work on for it.
 
         Durable before this returns where there are any, else at the next flush.
         """
         self._last_wall = max(now.wall, self._last_wall + 1)
         moment = str(replace(now, wall=self._last_wall))
-        record = replace(self.records[key], changed=moment, changing=False)
-        if not self.is_followed(key):
+        record = replace(record, changed=moment, changing=False)
+        if not self.is_followed(record.key):
             self.records.write_later(record)
             return ()
         await self.records.write(record)
-        followers = self._followers(key)
+        followers = self._followers(record.key)
         for follower in followers:
             old = self.desired[follower]
             self.desired[follower] = replace(
