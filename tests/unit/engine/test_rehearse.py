@@ -84,7 +84,7 @@ class Device:
         book, kinds = self.book()
         instances = {name: KindInstance(kind) for name, kind in kinds.items()}
         now = Now(1.0, "2026-01-01T00:00:00.000Z")
-        moment = Moment("1", 1, int(self.containers.now.timestamp() * 1e6) + 1)
+        moment = Moment("1", 10**12, 2 * 10**15)  # after all that was
         return await Rehearsal(book, instances, lambda: now, lambda: moment).run()
 
     async def live(self, seconds: float) -> Recorded:
@@ -144,6 +144,8 @@ def scores(draw: st.DrawFn) -> list[dict[str, Any]]:
         before = [f"{one['kind']}/{one['name']}" for one in found[:index]]
         if before and draw(st.booleans()):
             score["after"] = [draw(st.sampled_from(before))]
+        if before and score["kind"] == "Container" and draw(st.booleans()):
+            score["restart_on"] = [draw(st.sampled_from(before))]
     return found
 
 
