@@ -22,6 +22,7 @@ from harmony_agent.adapters import sd_notify, status_socket
 from harmony_agent.adapters.host import AlreadyRunning
 from harmony_agent.adapters.ledger.ledger import LedgerUnreadable, read_only
 from harmony_agent.settings import DEFAULT_PATH, InvalidSettings, Settings, load
+from scores.names import parse_time
 
 OK: Final = 0
 NOT_CONVERGED: Final = 1
@@ -60,7 +61,7 @@ def parser() -> argparse.ArgumentParser:
         "check", parents=[common], help="say what is missing on this machine and how to mend it"
     )
     status = verbs.add_parser("status", parents=[common], help="say how each resource is")
-    status.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    status.add_argument("-o", "--output", choices=("table", "json", "yaml"), default="table")
     planned = verbs.add_parser(
         "plan", parents=[common], help="say what would be done here; does nothing"
     )
@@ -147,6 +148,10 @@ def _status(settings: Settings, output: str) -> int:
         )
     if output == "json":
         print(json.dumps(statuses, indent=2))
+    elif output == "yaml":
+        from harmony_agent.commands.yaml_text import to_yaml
+
+        print(to_yaml(statuses))
     else:
         print(_table(statuses))
     converged = all(status["phase"] in ("Converged", "Removed") for status in statuses)
@@ -170,6 +175,11 @@ def _stopped(state_dir: Path) -> int:
     return UNREACHABLE
 
 
+def _local(time: str) -> str:
+    """A time of the wire as the clock here shows it ($TZ), with its distance from UTC."""
+    return parse_time(time).astimezone().isoformat(" ", "seconds")
+
+
 def _table(statuses: list[dict[str, object]]) -> str:
     rows = [("RESOURCE", "PHASE", "GENERATION", "SINCE", "REASON")]
     for status in statuses:
@@ -186,7 +196,9 @@ def _table(statuses: list[dict[str, object]]) -> str:
         resources = status["resources"]
         for key, one in resources.items() if isinstance(resources, dict) else ():
             reason = f"{one['reason']} {one['message']}".strip()
-            rows.append((f"  {key}", one["phase"], str(one["generation"]), one["since"], reason))
+            rows.append(
+                (f"  {key}", one["phase"], str(one["generation"]), _local(one["since"]), reason)
+            )
     if len(rows) == 1:
         return "nothing is wanted of this device yet"
     widths = [max(len(row[column]) for row in rows) for column in range(4)]

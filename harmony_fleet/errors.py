@@ -24,6 +24,7 @@ class ExitCode(IntEnum):
     STALE = 3
     UNREACHABLE = 4
     REFUSED = 5
+    INTERRUPTED = 130
 
 
 _FIRST: Final = (

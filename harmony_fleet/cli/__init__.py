@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -30,6 +30,19 @@ from harmony_fleet.cli import (
 from harmony_fleet.cli import server as server_
 from harmony_fleet.cli.options import Creds, Insecure, Server, TlsCa, reader_gone
 
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(version("harmony-scores"))
+        raise typer.Exit
+
+
+Version = Annotated[
+    bool,
+    typer.Option("--version", callback=_show_version, is_eager=True, help="Print it and end."),
+]
 app = typer.Typer(
     name="harmony",
     no_args_is_help=True,
@@ -47,6 +60,7 @@ def _root(
     creds: Creds = None,
     tls_ca: TlsCa = None,
     insecure: Insecure = False,
+    version: Version = False,
 ) -> None:
     """Write what devices shall be, and see what they are.
 
@@ -62,8 +76,9 @@ def _root(
     harmony device enroll pi-01                  give a device credentials of its own
 
     Exit codes: 0 done or converged, 1 not converged, 2 invalid input, 3 somebody else wrote,
-    4 NATS or device not reached, 5 refused by a guard.
+    4 NATS or device not reached, 5 refused by a guard, 130 ended by Ctrl-C.
     """
+    del version
     ctx.obj = {"server": server, "creds": creds, "tls_ca": tls_ca, "insecure": insecure}
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from harmony_fleet.cli import complete
 from harmony_fleet.cli.options import Deployment, Select, Timeout, Variables, reaching, seconds_of
 
 if TYPE_CHECKING:
@@ -19,7 +20,13 @@ if TYPE_CHECKING:
 File = Annotated[str, typer.Argument(help="Manifests: .yaml, .json, .py, or - for standard input.")]
 Devices = Annotated[
     list[str] | None,
-    typer.Option("--device", "-d", metavar="NAME", help="At this device; may be repeated."),
+    typer.Option(
+        "--device",
+        "-d",
+        metavar="NAME",
+        help="At this device; may be repeated.",
+        autocompletion=complete.devices,
+    ),
 ]
 LineageOption = Annotated[
     str | None,

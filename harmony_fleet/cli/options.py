@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import typer
 
+from harmony_fleet.cli import complete
 from harmony_fleet.manifests import duration
 
 if TYPE_CHECKING:
@@ -43,7 +44,10 @@ Form = Annotated[
     Literal["table", "json", "yaml"],
     typer.Option("-o", "--output", help="For people or for programs; errors too."),
 ]
-Deployment = Annotated[str, typer.Argument(help="The manifest's name on its device.")]
+Deployment = Annotated[
+    str,
+    typer.Argument(help="The manifest's name on its device.", autocompletion=complete.deployments),
+]
 Select = Annotated[
     list[str] | None,
     typer.Option("--select", "-l", metavar="LABEL=VALUE", help="At devices with all these labels."),
@@ -101,7 +105,7 @@ def guarded(common: Common, work: Callable[[], int]) -> int:
         return int(error.exit_code)
     except KeyboardInterrupt:
         note("stopped")
-        return 1
+        return 130
     except BrokenPipeError:
         return reader_gone()
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from harmony_fleet.cli import complete
 from harmony_fleet.cli.options import (
     Deployment,
     Select,
@@ -25,10 +26,23 @@ from harmony_fleet.cli.options import (
 if TYPE_CHECKING:
     from harmony_fleet.commands.common import Common
 
-MaybeDeployment = Annotated[str | None, typer.Argument(metavar="DEPLOYMENT", help="Only this one.")]
-OneDevice = Annotated[str, typer.Option("--device", "-d", metavar="NAME", help="Of this device.")]
+MaybeDeployment = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="DEPLOYMENT", help="Only this one.", autocompletion=complete.deployments
+    ),
+]
+OneDevice = Annotated[
+    str,
+    typer.Option(
+        "--device", "-d", metavar="NAME", help="Of this device.", autocompletion=complete.devices
+    ),
+]
 MaybeDevice = Annotated[
-    str | None, typer.Option("--device", "-d", metavar="NAME", help="Of this device.")
+    str | None,
+    typer.Option(
+        "--device", "-d", metavar="NAME", help="Of this device.", autocompletion=complete.devices
+    ),
 ]
 
 

@@ -149,7 +149,7 @@ def _change(
             else "stopped"
         )
         note(f"{told}; see harmony status")
-        return ExitCode.NOT_CONVERGED
+        return ExitCode.INTERRUPTED
     _show_results(common, under_way, dry_run=options.dry_run)
     return code
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import json
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -21,8 +22,10 @@ from harmony_fleet.nats import connection
 from harmony_fleet.nats.kv import Store
 from harmony_fleet.output import render
 from harmony_fleet.output.render import Output
+from harmony_fleet.storage import durable
 
 _INSIST_SECONDS: Final = 2.0
+_NAMES: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +111,19 @@ def _end_when_interrupted(task: asyncio.Task[Any] | None) -> None:
         NotImplementedError, RuntimeError, ValueError
     ):  # no main thread, or no signals there
         loop.add_signal_handler(signal.SIGINT, interrupted)
+
+
+def remember_names(common: Common, devices: Iterable[str], deployments: Iterable[str]) -> None:
+    """Keep names for the shell's completion; those of before stay. Nothing depends on it."""
+    path = common.home() / "names.json"
+    with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+        known = json.loads(path.read_bytes()) if path.exists() else {}
+        made = {
+            "devices": sorted({*known.get("devices", ()), *devices})[:_NAMES],
+            "deployments": sorted({*known.get("deployments", ()), *deployments})[:_NAMES],
+        }
+        if made != known and path.parent.is_dir():
+            durable.replace(str(path), json.dumps(made).encode())
 
 
 def show_error(error: HarmonyError, output: Output) -> None:

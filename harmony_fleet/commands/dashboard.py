@@ -38,4 +38,4 @@ def listen(common: Common, where: str, path: str) -> ExitCode:
 
 def _say(host: str, port: int, path: str) -> None:
     name = f"[{host}]" if ":" in host else host
-    note(f"http://{name}:{port}{path}; end it with SIGTERM")
+    note(f"http://{name}:{port}{path}; Ctrl-C ends it")

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from rich.text import Text
 
-from harmony_fleet.commands.common import Common, hint, note, run, write
+from harmony_fleet.commands.common import Common, hint, note, remember_names, run, write
 from harmony_fleet.errors import DeviceFailed, ExitCode, InvalidInput, Unreachable
 from harmony_fleet.nats.kv import Store
 from harmony_fleet.observe.state import (
@@ -46,7 +46,7 @@ def get(
     async def work(store: Store) -> ExitCode:
         found = [
             item
-            for item in await _find(store, device, deployment)
+            for item in await _find(common, store, device, deployment)
             if item.desired.manifest or item.desired.problem
         ]
         _must_exist(found, deployment, "desired-state")
@@ -73,11 +73,17 @@ def _manifest_json(found: Deployment, *, show_values: bool) -> dict[str, Any]:
     return manifest.wire() if show_values else masked(manifest)
 
 
-async def _find(store: Store, device: str | None, deployment: str | None) -> list[Deployment]:
+async def _find(
+    common: Common, store: Store, device: str | None, deployment: str | None
+) -> list[Deployment]:
     for what, name in (("device", device), ("deployment", deployment)):
         if name is not None:
             check_name(what, name)
-    return await list_deployments(store, device, deployment)
+    found = await list_deployments(store, device, deployment)
+    remember_names(
+        common, {item.key.device for item in found}, {item.key.deployment for item in found}
+    )
+    return found
 
 
 def _must_exist(found: Sequence[object], deployment: str | None, where: str) -> None:
@@ -103,7 +109,7 @@ def status(
     """`harmony status`: 0 where all that is shown is converged."""
 
     async def work(store: Store) -> ExitCode:
-        found = await _find(store, device, deployment)
+        found = await _find(common, store, device, deployment)
         _must_exist(found, deployment, "desired-state or actual-state")
         if not found:
             note("no deployments yet: harmony apply writes the first")
@@ -138,6 +144,7 @@ def devices(common: Common, selectors: Sequence[str]) -> ExitCode:
 
     async def work(store: Store) -> ExitCode:
         found = await list_devices(store, labels)
+        remember_names(common, [device.name for device in found], ())
         if common.output is not Output.TABLE:
             now = await store.now() if found else None
             write([device_json(device, now) for device in found if now], common.output)
@@ -188,7 +195,7 @@ def wait(common: Common, key: DeploymentKey, seconds: float, *, removed: bool) -
         return run(common, work, seconds)
     except KeyboardInterrupt:
         note("stopped waiting: what was applied stays applied")
-        return ExitCode.NOT_CONVERGED
+        return ExitCode.INTERRUPTED
 
 
 def _target(found: Deployment, *, removed: bool) -> Target | None:

@@ -174,7 +174,7 @@ def apply(common: Common, how: Apply) -> ExitCode:
         note(
             "stopped: what was written stays written, the roster stays as it is; go on with: harmony fleet apply"
         )
-        return ExitCode.NOT_CONVERGED
+        return ExitCode.INTERRUPTED
     _show_results(common, under_way, told)
     return code
 
@@ -256,7 +256,7 @@ def controller(common: Common, seconds: float) -> ExitCode:
     file.read()
 
     async def work(store: Store) -> None:
-        note("carrying the roster out; end it with SIGTERM")
+        note("carrying the roster out; Ctrl-C ends it")
         await Controller(store, file, note, common.context().replicas).run(seconds)
 
     return run_on(common, work)

@@ -121,7 +121,7 @@ def _interruptible(common: Common, work: Any) -> ExitCode:
         note(
             "stopped: what began goes on at the devices, and no further wave begins until: harmony upgrade watch"
         )
-        return ExitCode.NOT_CONVERGED
+        return ExitCode.INTERRUPTED
 
 
 async def _carry_on(common: Common, store: Store, run_uid: str) -> ExitCode:

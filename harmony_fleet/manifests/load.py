@@ -81,12 +81,22 @@ def _from_text(data: bytes, where: str, stem: str, json: bool | None) -> list[Dr
     if json is None:
         json = data.lstrip()[:1] in (b"{", b"[")
     values = [read_json(data, where)] if json else read_yaml(data, where)
+    values = [each for value in values for each in (value if _of_manifests(value) else [value])]
     many = len(values) > 1
     text = data.decode("utf-8-sig")
     return [
         _draft(value, f"{where}, document {at + 1}" if many else where, stem, Places(text, at))
         for at, value in enumerate(values)
     ]
+
+
+def _of_manifests(value: Any) -> bool:
+    """Return whether it is a list of manifests, as `harmony get` writes it, and not of Scores."""
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(isinstance(each, Mapping) and "deployment" in each for each in value)
+    )
 
 
 def _draft(value: Any, where: str, stem: str, places: Places | None = None) -> Draft:

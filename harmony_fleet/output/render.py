@@ -68,7 +68,7 @@ def plain(value: object, style: str | None = None) -> Text:
 
 
 def machine(value: Any, output: Output) -> str:
-    """`value` as JSON or YAML text. A list is several YAML documents."""
+    """`value` as JSON or YAML text, in the same shape."""
     if output is Output.JSON:
         # The standard library indents in Python: 30,000 results took it a second.
         text = to_json(value, indent=2, inf_nan_mode="constants").decode()
@@ -79,9 +79,7 @@ def machine(value: Any, output: Output) -> str:
     yaml.width = 100
     yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
     buffer = StringIO()
-    documents = value if isinstance(value, list) else [value]
-    if documents:
-        yaml.dump_all(documents, buffer)
+    yaml.dump(value, buffer)
     return _unseen(buffer.getvalue().rstrip("\n"), lambda char: f"\\U{ord(char):08x}")
 
 
@@ -154,12 +152,11 @@ def _print_last(line: Text, last: Text, start: int, to: Console) -> None:
     there is no room.
     """
     room = to.width - start
-    if not last.plain or last.cell_len <= room or room >= _MIN_LAST:
-        wrapped = list(last.wrap(to, max(room, 1)))
-    else:
+    longest = max(map(len, last.plain.split()), default=0)
+    if last.cell_len > room and room < max(_MIN_LAST, longest):
         to.print(stripped(line), soft_wrap=True)
         line, start = Text(" " * 4), 4
-        wrapped = list(last.wrap(to, max(to.width - start, 1)))
+    wrapped = list(last.wrap(to, max(to.width - start, longest, 1)))  # no word is broken
     for part in wrapped or [last]:
         to.print(stripped(line.append_text(part)), soft_wrap=True)
         line = Text(" " * start)

@@ -19,6 +19,7 @@ from harmony_fleet.output.render import STYLES, WIDE, Row, grid, plain, stripped
 from harmony_fleet.rollout.apply import Result
 from harmony_fleet.rollout.plan import Plan
 from scores.keys import DeploymentKey
+from scores.names import parse_time
 from scores.status import DeploymentStatus
 
 _DONE: Final = {
@@ -144,8 +145,8 @@ def _status_row(row: status.Row) -> Row:
 
 
 def resources_table(shown: Sequence[status.Row], to: Console) -> None:
-    """The resources of each deployment, with what is behind told below. SINCE is the device's own
-    clock.
+    """The resources of each deployment, with what is behind told below. SINCE is by the device's own
+    clock, in the zone of the reader.
     """
     for at, row in enumerate(shown):
         cells = _status_row(row)
@@ -165,12 +166,19 @@ def resources_table(shown: Sequence[status.Row], to: Console) -> None:
             )
 
 
+def local(time: str) -> str:
+    """A time of the wire to the minute, as the clock here shows it ($TZ), with its distance from
+    UTC.
+    """
+    return parse_time(time).astimezone().isoformat(" ", "minutes")[5:]
+
+
 def _resource_rows(told: DeploymentStatus, *, silent: bool) -> Iterable[Row | Text]:
     for key, item in sorted(told.resources.items()):
         yield [
             Text.assemble("  ", plain(key, "")),
             plain(item.phase, "dim" if silent else None),
-            plain(item.since[5:16].replace("T", " "), ""),
+            plain(local(item.since), ""),
             plain(f"{item.drift.action} {item.drift.count}x" if item.drift else "-", ""),
             plain(item.reason, ""),
         ]

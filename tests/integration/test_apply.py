@@ -646,7 +646,7 @@ async def test_an_interrupt_says_that_the_manifest_stays(
     await asyncio.sleep(0.3)
     process.send_signal(signal.SIGINT)
     out, err = await process.communicate()
-    assert process.returncode == 1
+    assert process.returncode == 130
     assert b"what was applied stays applied" in err
     assert b"Traceback" not in out + err
 

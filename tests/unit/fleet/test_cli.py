@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from harmony_fleet.cli import main
+from harmony_fleet.cli import complete, main
+from harmony_fleet.commands.common import Common, remember_names
 
 COMMANDS = [
     "apply",
@@ -163,3 +166,56 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     process.stdout.close()
     _, err = process.communicate(timeout=30)
     assert (process.returncode, err) == (0, b"")
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.strip() == version("harmony-scores")
+
+
+def test_completion_knows_the_roster_and_the_last_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HARMONY_HOME", str(tmp_path))
+    assert complete.devices("") == []
+    assert main(["fleet", "init"]) == 0
+    assert (
+        main(["fleet", "device", "add", "pi-01", "pi-02", "--class", "web", "--generation", "1"])
+        == 0
+    )
+    remember_names(Common(), ["pi-02", "lab-1"], ["web"])
+    remember_names(Common(), ["pi-03"], [])
+    assert complete.devices("pi") == ["pi-01", "pi-02", "pi-03"]
+    assert complete.devices("lab") == ["lab-1"]
+    assert complete.deployments("") == ["web"]
+    (tmp_path / "names.json").write_text("[")
+    remember_names(Common(), ["pi-04"], [])
+    assert complete.devices("") == ["pi-01", "pi-02"]
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("harmony status --device pi-0", ["pi-01", "pi-02"]),
+        ("harmony apply web.yaml -d pi-02", ["pi-02"]),
+        ("harmony delete w", ["web"]),
+        ("harmony status w", ["web"]),
+    ],
+)
+def test_the_shell_is_offered_names(tmp_path: Path, line: str, offered: list[str]) -> None:
+    (tmp_path / "names.json").write_text('{"devices": ["pi-01", "pi-02"], "deployments": ["web"]}')
+    asked = {
+        "_HARMONY_COMPLETE": "complete_bash",
+        "COMP_WORDS": line,
+        "COMP_CWORD": str(len(line.split()) - 1),
+        "HARMONY_HOME": str(tmp_path),
+    }
+    script = "import sys; sys.argv[0] = 'harmony'; from harmony_fleet.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env=os.environ | asked,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.split() == offered, done.stderr

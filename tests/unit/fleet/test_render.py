@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import io
 import json
+import time
 from datetime import timedelta
 from typing import Any
 
@@ -116,7 +117,7 @@ values = st.recursive(
 )
 
 
-@given(value=st.dictionaries(st.text("abc", min_size=1), values, max_size=4))
+@given(value=st.dictionaries(st.text("abc", min_size=1), values, max_size=4) | st.lists(values))
 def test_yaml_and_json_read_back(value: Any) -> None:
     assert json.loads(render.machine(value, Output.JSON)) == value
     text = render.machine(value, Output.YAML)
@@ -126,5 +127,31 @@ def test_yaml_and_json_read_back(value: Any) -> None:
 def test_several_lines_stand_in_a_block() -> None:
     text = render.machine({"content": "a: 1\n\n  b\n", "mode": "0644"}, Output.YAML)
     assert text == "content: |\n  a: 1\n\n    b\nmode: '0644'"
-    assert render.machine([{"a": 1}, {"a": 2}], Output.YAML).count("---") == 1
-    assert render.machine([], Output.YAML) == ""
+    assert render.machine([{"a": 1}, {"a": 2}], Output.YAML) == "- a: 1\n- a: 2"
+    assert render.machine([], Output.YAML) == "[]"
+
+
+@pytest.mark.parametrize("width", [20, 40, 60, 80])
+def test_no_word_is_broken(width: int) -> None:
+    words = "OwnershipConflict: /srv/web/index.html exists and isn't ours"
+    out = io.StringIO()
+    console = Console(file=out, width=width, highlight=False)
+    row = [render.plain("pi-01"), render.plain("web"), render.plain(words, "")]
+    render.grid(["DEVICE", "DEPLOYMENT", "REASON"], [row], console)
+    shown = out.getvalue().split()
+    assert [word for word in words.split() if word not in shown] == []
+
+
+def test_a_time_is_the_reader_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    try:
+        for zone, shown in (
+            ("UTC", "11-29 17:30+00:00"),
+            ("Europe/Berlin", "11-29 18:30+01:00"),
+            ("America/St_Johns", "11-29 14:00-03:30"),
+        ):
+            monkeypatch.setenv("TZ", zone)
+            time.tzset()
+            assert tables.local("2026-11-29T17:30:15.123Z") == shown
+    finally:
+        monkeypatch.undo()
+        time.tzset()

@@ -1,0 +1,49 @@
+"""Names that the shell completes: those of the roster, and those that the last answers showed.
+
+Imports nothing of the work, so that a key press is quick; whatever goes wrong, there is nothing to
+complete.
+"""
+
+# ruff: noqa: PLC0415 - what is needed is imported when it is
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+
+def devices(incomplete: str) -> list[str]:
+    """Devices that begin so."""
+    return _known("devices", incomplete)
+
+
+def deployments(incomplete: str) -> list[str]:
+    """Deployments that begin so."""
+    return _known("deployments", incomplete)
+
+
+def _known(what: str, incomplete: str) -> list[str]:
+    home = Path(os.environ.get("HARMONY_HOME") or "~/.config/harmony").expanduser()
+    names = {*_of_the_roster(home, what), *_of_the_last_answers(home, what)}
+    return sorted(name for name in names if name.startswith(incomplete))
+
+
+def _of_the_last_answers(home: Path, what: str) -> Iterable[str]:
+    try:
+        known = json.loads((home / "names.json").read_bytes())[what]
+        return [name for name in known if isinstance(name, str)]
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return []
+
+
+def _of_the_roster(home: Path, what: str) -> Iterable[str]:
+    from harmony_fleet.errors import HarmonyError
+    from harmony_fleet.roster.file import RosterFile
+
+    try:
+        roster = RosterFile(home).read()
+    except (HarmonyError, OSError):
+        return []
+    return [item.name for item in (roster.devices if what == "devices" else roster.deployments)]
