@@ -23,6 +23,6 @@ def _below(value: Any, indent: str) -> str:
 
 
 def _flow(value: Any) -> str:
-    """JSON's pairs of surrogates are none of YAML's, and what a terminal acts on is spelt out."""
+    """YAML has no pairs of surrogates as JSON has; what a terminal acts on is spelt out."""
     text = json.dumps(value, ensure_ascii=False)
     return "".join(char if char.isprintable() else f"\\U{ord(char):08x}" for char in text)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from harmony_agent.core.actions import Action, Plan
 from harmony_agent.core.resources import Desired, Facts, Key, OwnershipRecord
@@ -206,12 +206,21 @@ class RunsCommands(Protocol):
         ...
 
 
+class LogLine(NamedTuple):
+    """A line of a log, with its time as the wire writes one; empty where it isn't known."""
+
+    time: str
+    text: str
+
+
 @runtime_checkable
 class Logs(Protocol):
     """A kind whose resources log."""
 
-    async def logs(self, name: str, lines: int) -> list[str]:
-        """The last lines that `name` logged, oldest first."""
+    async def logs(self, name: str, lines: int, seconds: float | None = None) -> list[LogLine]:
+        """The last lines that `name` logged, oldest first; of the last `seconds`, or of all
+        time.
+        """
         ...
 
 

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, Protocol
 
+from harmony_agent.core.reconciler import LogLine
+
 State = Literal["created", "running", "paused", "stopping", "exited", "removing", "unknown"]
 Health = Literal["", "starting", "healthy", "unhealthy"]
 
@@ -165,8 +167,10 @@ class Containers(Protocol):
         """Run an argument list in it and return the exit code. The output is dropped."""
         ...
 
-    async def logs(self, ident: str, lines: int) -> Sequence[str]:
-        """The last lines it wrote, oldest first; bounded in bytes as well."""
+    async def logs(self, ident: str, lines: int, seconds: float | None = None) -> Sequence[LogLine]:
+        """The last lines it wrote, oldest first; bounded in bytes as well, and of the last
+        `seconds` where that is set.
+        """
         ...
 
     def events(self) -> AsyncIterator[ContainerEvent]:

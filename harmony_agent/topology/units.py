@@ -13,6 +13,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from harmony_agent.core.reconciler import LogLine
+
 MASK: Final = "link:/dev/null"
 OTHER: Final = "other"
 UNREADABLE: Final = "unreadable"
@@ -195,8 +197,8 @@ class Units(Protocol):
         """Forget that it failed, and how often it was started."""
         ...
 
-    async def logs(self, name: str, lines: int) -> list[str]:
-        """The last lines that it logged, oldest first."""
+    async def logs(self, name: str, lines: int, seconds: float | None = None) -> list[LogLine]:
+        """The last lines that it logged, oldest first; of the last `seconds` where that is set."""
         ...
 
     def journal_cursor(self) -> str:

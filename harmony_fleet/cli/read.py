@@ -127,15 +127,28 @@ def logs(
     lines: Annotated[
         int, typer.Option("-n", "--lines", min=1, max=1000, help="The last so many.")
     ] = 100,
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="TIME", help="Only of the last 5s, 2m, 3h.")
+    ] = None,
+    timestamps: Annotated[
+        bool, typer.Option("--timestamps", "-t", help="With the time of each line, in your zone.")
+    ] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="And what it writes from now on, until Ctrl-C.")
+    ] = False,
 ) -> int:
-    """Show the last lines that a resource wrote.
+    """Show the last lines that a resource wrote. Times are by the device's own clock.
 
     \b
     harmony logs Container/web --device pi-01 -n 20
+    harmony logs SystemdUnit/web.service -d pi-01 --since 10m --timestamps
+    harmony logs Container/web -d pi-01 -f
     """
-    from harmony_fleet.commands import read
+    from harmony_fleet.commands.logs import Wanted
+    from harmony_fleet.commands.logs import logs as show
 
-    return read.logs(common, resource, device, lines)
+    seconds = seconds_of(since, 86_400 * 365) if since is not None else None
+    return show(common, device, Wanted(resource, lines, seconds, timestamps, follow))
 
 
 @reaching

@@ -4,15 +4,14 @@ need a device to answer.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from rich.text import Text
 
 from harmony_fleet.commands.common import Common, hint, note, remember_names, run, write
-from harmony_fleet.errors import DeviceFailed, ExitCode, InvalidInput, Unreachable
+from harmony_fleet.errors import ExitCode, InvalidInput
 from harmony_fleet.nats.kv import Store
 from harmony_fleet.observe.state import (
     Deployment,
@@ -21,7 +20,6 @@ from harmony_fleet.observe.state import (
     list_devices,
     parse_selectors,
     read_deployment,
-    told,
 )
 from harmony_fleet.observe.status import Row, device_json, masked, rows
 from harmony_fleet.observe.wait import Target, Verdict, target_of, wait_for
@@ -30,12 +28,8 @@ from harmony_fleet.output.progress import Progress
 from harmony_fleet.output.render import Output
 from harmony_fleet.rollout.apply import gone
 from scores.author_schema import author_schema
-from scores.canonical import NotCanonical, canonical
-from scores.keys import DeploymentKey, command_subject
+from scores.keys import DeploymentKey
 from scores.manifest import SCORE_TYPES
-
-_LOGS_SECONDS: Final = 10.0
-_MAX_ANSWER: Final = 1024 * 1024
 
 
 def get(
@@ -233,58 +227,3 @@ def _show_verdict(common: Common, key: DeploymentKey, verdict: Verdict) -> None:
         line.append(f"  {render.plain(words, '').plain}" if words else ""), soft_wrap=True
     )
     hint(verdict.hint)
-
-
-def logs(common: Common, resource: str, device: str, lines: int) -> ExitCode:
-    """`harmony logs`: asks the device's agent."""
-    check_name("device", device)
-    kind, slash, name = resource.partition("/")
-    if kind not in SCORE_TYPES or not slash or not name:
-        raise InvalidInput(
-            "InvalidResourceKey",
-            "cannot use the resource's name",
-            "write it as Kind/name, as Container/web",
-        )
-
-    async def work(store: Store) -> ExitCode:
-        question = canonical({"resource": resource, "lines": lines})
-        answer = await store.ask(command_subject(device, "logs"), question, _LOGS_SECONDS)
-        if answer is None:
-            raise Unreachable(
-                "DeviceSilent",
-                f"cannot ask {device} for logs: it doesn't answer",
-                "see whether it runs: harmony devices",
-            )
-        said = _log_lines(answer, device)
-        if common.output is Output.TABLE:
-            for line in said:
-                sys.stdout.write(
-                    "".join(char if char.isprintable() or char == "\t" else "?" for char in line)
-                    + "\n"
-                )
-        else:
-            write({"device": device, "resource": resource, "lines": said}, common.output)
-        return ExitCode.DONE
-
-    return run(common, work)
-
-
-def _log_lines(answer: bytes, device: str) -> list[str]:
-    """``{"ok":true,"lines":[…]}`` or ``{"ok":false,"error":{"code","message"}}``."""
-    try:
-        value = told(answer, _MAX_ANSWER)
-    except NotCanonical:
-        value = None
-    if isinstance(value, dict) and value.get("ok") is True and isinstance(value.get("lines"), list):
-        return [str(line) for line in value["lines"]]
-    error = value.get("error") if isinstance(value, dict) else None
-    if not isinstance(error, dict):
-        raise DeviceFailed(
-            "AnswerUnreadable",
-            f"cannot read the answer of {device}",
-            "is its agent of another version?",
-        )
-    code, message = str(error.get("code", "Unknown")), str(error.get("message", ""))
-    raise DeviceFailed(
-        code, f"{device} can't show the logs: {code}: {message}", "see harmony status --resources"
-    )

@@ -233,7 +233,8 @@ async def test_exec(world: World) -> None:
 async def test_logs(world: World) -> None:
     ident = await running(world, "web", "/bin/echo", "one", "two")
     await until(world, ident, lambda now: now.state == "exited")
-    assert await world.containers.logs(ident, 10) == ["one two"]
+    found = await world.containers.logs(ident, 10, 600)
+    assert [line.text for line in found] == ["one two"]
     await world.containers.start(ident)
     await until(world, ident, lambda now: now.state == "exited")
     assert len(await world.containers.logs(ident, 1)) == 1

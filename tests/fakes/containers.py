@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from harmony_agent.core.errors import Transient
+from harmony_agent.core.reconciler import LogLine
 from harmony_agent.topology.containers import (
     ContainerEvent,
     ContainerState,
@@ -179,9 +180,9 @@ class FakeContainers:
         self._read("image")
         return self.images.get(ref)
 
-    async def logs(self, ident: str, lines: int) -> Sequence[str]:
+    async def logs(self, ident: str, lines: int, seconds: float | None = None) -> Sequence[LogLine]:
         self._read("logs")
-        return self.said.get(self._need(ident).id, [])[-lines:]
+        return [LogLine("", text) for text in self.said.get(self._need(ident).id, [])[-lines:]]
 
     async def exec(self, ident: str, argv: Sequence[str], timeout: float) -> int:
         self._read("exec")

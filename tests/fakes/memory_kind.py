@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import anyio
 
 from harmony_agent.core.actions import Act, Action, Converged, Plan
-from harmony_agent.core.reconciler import KindView
+from harmony_agent.core.reconciler import KindView, LogLine
 from harmony_agent.core.resources import Desired, Facts, OwnershipRecord
 from scores.canonical import digest
 from scores.file import File
@@ -123,5 +123,5 @@ class MemoryFiles:
             return FileDetail(state="Absent")
         return FileDetail(state="PresentAt", digest=digest(observed))
 
-    async def logs(self, name: str, lines: int) -> list[str]:
-        return [f"line {number}" for number in range(lines)]
+    async def logs(self, name: str, lines: int, seconds: float | None = None) -> list[LogLine]:
+        return [LogLine("", f"line {number}") for number in range(lines)]

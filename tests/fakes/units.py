@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from harmony_agent.core.errors import Transient
+from harmony_agent.core.reconciler import LogLine
 from harmony_agent.topology.units import MASK, OTHER, RUNNING, UNREADABLE, Unit
 
 VENDOR = "/usr/lib/units"
@@ -359,8 +360,8 @@ class FakeUnits:
             self._enter(loaded, "inactive")
             self._forget()
 
-    async def logs(self, name: str, lines: int) -> list[str]:
-        return self.journal.get(name, [])[-lines:]
+    async def logs(self, name: str, lines: int, seconds: float | None = None) -> list[LogLine]:
+        return [LogLine("", text) for text in self.journal.get(name, [])[-lines:]]
 
     def journal_cursor(self) -> str:
         return f"{self.boot}:{self._now}"

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +61,7 @@ async def test_get(operator: Operator, device: SimulatedDevice) -> None:
     (shown,) = (await operator("get", "web", "-d", device.name, "-o", "json", "--show-values")).json
     assert shown == wire.wire()
     text = (await operator("get", "web", "-d", device.name, "-o", "yaml", "--show-values")).out
-    assert YAML(typ="safe", pure=True).load(text) == wire.wire()
+    assert YAML(typ="safe", pure=True).load(text) == [wire.wire()]
     assert (await operator("get", "nope", "-d", device.name, "-o", "json")).error[
         "code"
     ] == "NotFound"
@@ -228,15 +230,79 @@ async def test_logs_that_are_refused(
     operator: Operator, device: SimulatedDevice, answer: bytes, code: int, reason: str
 ) -> None:
     await answering(device, answer)
-    ran = await operator("logs", "File/a", "-d", device.name, "-o", "json")
+    ran = await operator("logs", "Container/a", "-d", device.name, "-o", "json")
     assert (ran.code, ran.error["code"]) == (code, reason)
 
 
 async def test_logs_of_a_device_that_does_not_answer(
     operator: Operator, device: SimulatedDevice
 ) -> None:
-    ran = await operator("logs", "File/a", "-d", device.name, "-o", "json")
+    ran = await operator("logs", "Container/a", "-d", device.name, "-o", "json")
     assert (ran.code, ran.error["code"]) == (4, "DeviceSilent")
+
+
+@pytest.mark.parametrize("resource", ["File/motd", "SystemUpgrade/u"])
+async def test_what_has_no_logs(operator: Operator, device: SimulatedDevice, resource: str) -> None:
+    questions = await answering(device, b'{"ok":true,"lines":[]}')
+    ran = await operator("logs", resource, "-d", device.name)
+    assert ran.code == 2
+    assert f"a {resource.partition('/')[0]} has no logs" in ran.err
+    assert questions == []
+
+
+async def test_logs_with_times(
+    operator: Operator, device: SimulatedDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = b'{"ok":true,"lines":["2026-11-29T17:00:00.123456Z one","not a time"]}'
+    questions = await answering(device, answer)
+    ran = await operator("logs", "Container/web", "-d", device.name, "-t", "--since", "1m30s")
+    assert ran.code == 0
+    local = datetime(2026, 11, 29, 17, 0, 0, 123000, UTC).astimezone()
+    assert ran.out == f"{local.isoformat(timespec='milliseconds')} one\nnot a time\n"
+    asked = json.loads(questions[0])
+    assert (asked["timestamps"], asked["since_seconds"]) == (True, 90.0)
+
+
+async def test_logs_of_an_older_agent(operator: Operator, device: SimulatedDevice) -> None:
+    """It refuses fields that it doesn't know; what can be had without them is shown."""
+
+    async def older(message: Msg) -> None:
+        known = json.loads(message.data).keys() <= {"resource", "lines"}
+        refusal = b'{"ok":false,"error":{"code":"bad-request","message":"the request is"}}'
+        await message.respond(b'{"ok":true,"lines":["one"]}' if known else refusal)
+
+    await device.client.subscribe(command_subject(device.name, "logs"), cb=older)
+    await device.client.flush()
+    ran = await operator("logs", "Container/web", "-d", device.name, "-t")
+    assert (ran.code, ran.out) == (0, "one\n") or ran.out == "one \n"
+    assert "older version" in ran.err
+    for option in (["--since", "5s"], ["-f"]):
+        ran = await operator("logs", "Container/web", "-d", device.name, *option)
+        assert (ran.code, "older version" in ran.err) == (1, True)
+
+
+async def test_following_shows_each_line_once_until_ctrl_c(
+    operator: Operator, device: SimulatedDevice
+) -> None:
+    lines = [f"2026-11-29T17:00:00.00000{n}Z line {n}" for n in range(3)]
+
+    async def on_question(message: Msg) -> None:
+        asked = json.loads(message.data)
+        assert asked["timestamps"] is True
+        told = lines if "since_seconds" in asked else lines[-1:]
+        await message.respond(json.dumps({"ok": True, "lines": told}).encode())
+        n = len(lines)
+        lines.append(f"2026-11-29T17:00:00.00000{n}Z line {n}")
+
+    await device.client.subscribe(command_subject(device.name, "logs"), cb=on_question)
+    await device.client.flush()
+    process = await operator.process("logs", "Container/web", "-d", device.name, "-f", "-n", "1")
+    assert process.stdout is not None
+    shown = [await asyncio.wait_for(process.stdout.readline(), 20) for _ in range(3)]
+    process.send_signal(signal.SIGINT)
+    _, err = await process.communicate()
+    assert (process.returncode, b"Traceback" in err) == (130, False)
+    assert b"".join(shown) == b"line 2\nline 3\nline 4\n"
 
 
 async def test_devices(operator: Operator, device: SimulatedDevice) -> None:

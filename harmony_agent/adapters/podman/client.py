@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
@@ -15,6 +16,7 @@ from typing import Any, Final
 from harmony_agent.adapters.podman import decode as answers
 from harmony_agent.adapters.podman.transport import Link, answered
 from harmony_agent.core.errors import Transient
+from harmony_agent.core.reconciler import LogLine
 from harmony_agent.topology.containers import (
     ContainerEvent,
     ContainerState,
@@ -117,11 +119,14 @@ class Podman:
         body = await self._get(f"to inspect the image {ref}", f"/images/{ref}/json")
         return None if body is None else answers.image(body)
 
-    async def logs(self, ident: str, lines: int) -> Sequence[str]:
+    async def logs(self, ident: str, lines: int, seconds: float | None = None) -> Sequence[LogLine]:
         """The last lines, at most `LOG_BYTES` of them."""
 
-        async def work() -> Sequence[str]:
+        async def work() -> Sequence[LogLine]:
             params = {"stdout": "true", "stderr": "true", "follow": "false", "tail": str(lines)}
+            params["timestamps"] = "true"
+            if seconds is not None:
+                params["since"] = f"{time.time() - seconds:.6f}"
             found = answers.LogLines(lines, LOG_BYTES)
             async with self._link.request("GET", f"/containers/{ident}/logs", params) as response:
                 async for chunk in (await answered(response)).chunks():

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from harmony_agent.core.reconciler import LogLine
 from harmony_agent.topology.containers import (
     ContainerEvent,
     ContainerState,
@@ -38,6 +39,7 @@ _HEALTH: Final[Mapping[str, Health]] = {
 _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 _NEVER: Final = datetime(2, 1, 1, tzinfo=UTC)
 _FRAME: Final = 8
+_STAMP: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]{8,20}(Z|[+-][0-9]{2}:[0-9]{2})")
 
 
 def listed(entry: Mapping[str, Any]) -> Listed:
@@ -164,10 +166,18 @@ class LogLines:
         while self._room < 0 and len(self._kept) > 1:
             self._room += len(self._kept.popleft())
 
-    def lines(self) -> list[str]:
-        """The lines until now, oldest first."""
+    def lines(self) -> list[LogLine]:
+        """The lines until now, oldest first. Each begins with its time."""
         text = b"".join(self._kept)[-self._limit :].decode("utf-8", "replace")
-        return text.splitlines()[-self._most :] if self._most > 0 else []
+        return [_line(line) for line in text.splitlines()[-self._most :]] if self._most > 0 else []
+
+
+def _line(line: str) -> LogLine:
+    stamp, _, text = line.partition(" ")
+    when = _STAMP.fullmatch(stamp) and moment(stamp)
+    if not when:
+        return LogLine("", line)  # the first, where it was cut
+    return LogLine(when.isoformat(timespec="microseconds").removesuffix("+00:00") + "Z", text)
 
 
 def _digest(text: object) -> str | None:

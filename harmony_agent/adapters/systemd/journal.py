@@ -8,12 +8,14 @@ from __future__ import annotations
 import json
 import time
 from collections import deque
+from datetime import UTC, datetime
 from typing import Final, Literal
 
 import anyio
 
 from harmony_agent.adapters.host import boot_id
 from harmony_agent.core.errors import Transient
+from harmony_agent.core.reconciler import LogLine
 
 TIMEOUT: Final = 10.0
 _MOST: Final = 1024 * 1024
@@ -23,10 +25,29 @@ _STARTED: Final = "39f53479d3a045ac8e11786248231fbf"
 Scope = Literal["user", "system"]
 
 
-async def tail(scope: Scope, name: str, lines: int) -> list[str]:
-    """Return the last `lines` lines of unit `name`, 1 MiB at most, oldest first."""
-    text = await _read(scope, name, f"--lines={lines}", "--output=cat", "--all")
-    return text.splitlines()[-lines:]
+async def tail(scope: Scope, name: str, lines: int, seconds: float | None = None) -> list[LogLine]:
+    """Return the last `lines` lines of unit `name`, 1 MiB at most, oldest first; those of the last
+    `seconds` where that is set.
+    """
+    since = [] if seconds is None else [f"--since=-{seconds:.6f}s"]
+    form = ("--output=json", "--output-fields=MESSAGE", "--all")
+    text = await _read(scope, name, f"--lines={lines}", *form, *since)
+    entries = [line for entry in text.split("\n") for line in _lines(entry)]
+    return entries[-lines:]
+
+
+def _lines(entry: str) -> list[LogLine]:
+    """The lines of one entry; none of the first one's where it was cut."""
+    try:
+        found = json.loads(entry)
+        message, moment = found.get("MESSAGE", ""), int(found["__REALTIME_TIMESTAMP"])
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return []
+    if isinstance(message, list):  # bytes that are no UTF-8
+        message = bytes(message).decode(errors="replace")
+    time = datetime.fromtimestamp(moment // 1_000_000, UTC).replace(microsecond=moment % 1_000_000)
+    stamp = time.isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
+    return [LogLine(stamp, line) for line in str(message or "").splitlines() or [""]]
 
 
 def cursor() -> str:

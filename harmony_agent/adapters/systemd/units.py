@@ -15,6 +15,7 @@ from harmony_agent.adapters.systemd.observer import UnitObserver
 from harmony_agent.adapters.systemd.reload_batch import Reloads
 from harmony_agent.adapters.systemd.unit_files import UnitFiles
 from harmony_agent.core.errors import Transient
+from harmony_agent.core.reconciler import LogLine
 from harmony_agent.topology.units import Unit
 
 FILE_TIMEOUT: Final = 20.0
@@ -229,9 +230,9 @@ class SystemdUnits:
                 except NoSuchUnit:
                     continue
 
-    async def logs(self, name: str, lines: int) -> list[str]:
+    async def logs(self, name: str, lines: int, seconds: float | None = None) -> list[LogLine]:
         """The last lines of its journal."""
-        return await tail(self._scope, name, lines)
+        return await tail(self._scope, name, lines, seconds)
 
     def journal_cursor(self) -> str:
         """Return the present moment, for `finished`."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from harmony_agent.core.errors import ResourceError
@@ -17,6 +18,7 @@ from harmony_agent.engine.state.kind_instance import KindInstance
 MAX_LINES: Final = 1000
 MAX_BYTES: Final = 512 * 1024
 DEFAULT_LINES: Final = 100
+MAX_SECONDS: Final = 10 * 365 * 86_400
 
 
 class BadRequest(Exception):
@@ -65,23 +67,39 @@ class Commands:
         )
 
     async def _logs(self, request: bytes) -> list[str]:
-        resource, lines = _logs_request(request)
-        key = Key.parse(resource)
+        asked = _logs_request(request)
+        key = Key.parse(asked.resource)
         reconciler = self._kinds.get(key.kind)
         if reconciler is None or (
             key not in self._state.desired and key not in self._state.records
         ):
             raise BadRequest("unknown-resource", "this device has no such resource")
-        found = await reconciler.logs(key.name, lines)
-        return _bounded(found[-lines:])
+        found = await reconciler.logs(key.name, asked.lines, asked.since_seconds)
+        told = [f"{line.time} {line.text}" if asked.timestamps else line.text for line in found]
+        return _bounded(told[-asked.lines :])
 
 
-def _logs_request(request: bytes) -> tuple[str, int]:
+@dataclass(frozen=True, slots=True)
+class _LogsRequest:
+    """What `logs` may be asked. A field that an older command doesn't send has its default."""
+
+    resource: str
+    lines: int = DEFAULT_LINES
+    since_seconds: float | None = None
+    """Only lines of the last so many seconds, by this device's own clock."""
+    timestamps: bool = False
+    """Each line begins with its time, in UTC, and a space."""
+
+
+_FIELDS: Final = frozenset(field.name for field in fields(_LogsRequest))
+
+
+def _logs_request(request: bytes) -> _LogsRequest:
     try:
         value = json.loads(request[: 64 * 1024])
     except (ValueError, RecursionError):
         raise BadRequest("bad-request", "the request is no JSON") from None
-    if not isinstance(value, dict) or value.keys() - {"resource", "lines"}:
+    if not isinstance(value, dict) or value.keys() - _FIELDS:
         raise BadRequest(
             "bad-request", 'the request is {"resource": "<Kind>/<name>", "lines": 100}'
         )
@@ -90,7 +108,12 @@ def _logs_request(request: bytes) -> tuple[str, int]:
         raise BadRequest("bad-request", "resource is text, lines a whole number")
     if not 1 <= lines <= MAX_LINES:
         raise BadRequest("bad-request", f"lines is from 1 to {MAX_LINES}")
-    return resource, lines
+    since, timestamps = value.get("since_seconds"), value.get("timestamps", False)
+    if not isinstance(timestamps, bool) or isinstance(since, bool):
+        raise BadRequest("bad-request", "timestamps is true or false, since_seconds a number")
+    if since is not None and not (isinstance(since, int | float) and 0 < since <= MAX_SECONDS):
+        raise BadRequest("bad-request", f"since_seconds is above 0, and at most {MAX_SECONDS}")
+    return _LogsRequest(resource, lines, since, timestamps)
 
 
 def _bounded(lines: list[str]) -> list[str]:

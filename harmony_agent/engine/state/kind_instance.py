@@ -17,6 +17,7 @@ from harmony_agent.core.reconciler import (
     Batches,
     Closes,
     EndsPasses,
+    LogLine,
     Logs,
     Mark,
     Marks,
@@ -112,8 +113,8 @@ def _cannot_run(kind: str) -> Callable[[str, Sequence[str], float], Awaitable[in
     return refuse
 
 
-async def _no_logs(name: str, lines: int) -> list[str]:
-    del name, lines
+async def _no_logs(name: str, lines: int, seconds: float | None = None) -> list[LogLine]:
+    del name, lines, seconds
     return []
 
 

@@ -12,7 +12,7 @@ from typing import Final, Literal
 from harmony_agent.core.changes import first_token
 from harmony_agent.core.errors import Transient
 from harmony_agent.core.paths import PathSet
-from harmony_agent.core.reconciler import KindView, Mark
+from harmony_agent.core.reconciler import KindView, LogLine, Mark
 from harmony_agent.core.resources import Desired, Facts, OwnershipRecord
 from harmony_agent.kinds.container.actions import ContainerAction, Create
 from harmony_agent.kinds.container.apply import Applier, previous
@@ -227,10 +227,10 @@ class ContainerReconciler:
         found = await self._containers.controllers()
         return [] if found is None else sorted(set(CONTROLLERS.values()) - found)
 
-    async def logs(self, name: str, lines: int) -> list[str]:
+    async def logs(self, name: str, lines: int, seconds: float | None = None) -> list[LogLine]:
         """The last lines that the container wrote."""
         try:
-            return list(await self._containers.logs(self._records.id(name), lines))
+            return list(await self._containers.logs(self._records.id(name), lines, seconds))
         except EngineRefused as refusal:
             text = f"cannot read the logs of {name} (status {refusal.status}): is there such a container?"
             raise Transient("LogsFailed", text) from None

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from harmony_agent.core.actions import Plan, Wait
-from harmony_agent.core.reconciler import KindView
+from harmony_agent.core.reconciler import KindView, LogLine
 from harmony_agent.core.resources import Desired, Facts, OwnershipRecord
 from harmony_agent.kinds.systemd_unit.actions import UnitAction
 from harmony_agent.kinds.systemd_unit.apply import Applier
@@ -134,9 +134,9 @@ class UnitReconciler:
         """Leave the object as it is, and drop its backup."""
         await self._units.drop_backups(name)
 
-    async def logs(self, name: str, lines: int) -> list[str]:
+    async def logs(self, name: str, lines: int, seconds: float | None = None) -> list[LogLine]:
         """The last lines of its journal."""
-        return await self._units.logs(name, lines)
+        return await self._units.logs(name, lines, seconds)
 
     async def close(self) -> None:
         """Let go of the bus."""

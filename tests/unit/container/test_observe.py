@@ -189,7 +189,7 @@ async def test_logs_and_probes_go_to_the_recorded_container() -> None:
     made = await bench.made(web())
     bench.containers.said[made.id] = ["a", "b", "c"]
     bench.containers.exec_codes["/no"] = 4
-    assert await bench.kind.logs("web", 2) == ["b", "c"]
+    assert [line.text for line in await bench.kind.logs("web", 2)] == ["b", "c"]
     assert await bench.kind.exec_probe("web", ["/no"], 1.0) == 4
     bench.containers.refuse("logs")
     bench.containers.refuse("exec")

@@ -160,7 +160,22 @@ def log_lines(chunks: list[bytes], most: int, limit: int) -> list[str]:
     found = answers.LogLines(most, limit)
     for chunk in chunks:
         found.add(chunk)
-    return found.lines()
+    return [line.text for line in found.lines()]
+
+
+@pytest.mark.parametrize(
+    ("line", "time", "text"),
+    [
+        ("2026-11-29T18:00:00.123456789+01:00 one two", "2026-11-29T17:00:00.123456Z", "one two"),
+        ("2026-11-29T17:00:00Z ", "2026-11-29T17:00:00.000000Z", ""),
+        ("5 o'clock", "", "5 o'clock"),
+        ("2026-99-29T17:00:00Z x", "", "2026-99-29T17:00:00Z x"),
+    ],
+)
+def test_a_log_line_has_its_time_in_utc(line: str, time: str, text: str) -> None:
+    found = answers.LogLines(10, 1000)
+    found.add(frame(f"{line}\n".encode()))
+    assert found.lines() == [(time, text)]
 
 
 @given(

@@ -13,12 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harmony_agent.core.errors import Transient
+from harmony_agent.core.reconciler import LogLine
 from harmony_agent.core.resources import Key
 from harmony_agent.engine.report.commands import DEFAULT_LINES, MAX_BYTES, MAX_LINES, Commands
 from harmony_agent.engine.state.device_state import DeviceState
 from harmony_agent.engine.state.kind_instance import KindInstance
 from tests import strategies
 
+TIME = "2026-11-29T17:00:00.000001Z"
 HELLO = {"device": "pi-01", "agent_version": "1"}
 
 
@@ -30,11 +32,12 @@ class Logged:
         self.asked: list[tuple[str, int]] = []
         self.error: Exception | None = None
 
-    async def logs(self, name: str, lines: int) -> list[str]:
+    async def logs(self, name: str, lines: int, seconds: float | None = None) -> list[LogLine]:
         self.asked.append((name, lines))
+        self.seconds = seconds
         if self.error:
             raise self.error
-        return self.lines
+        return [LogLine(TIME, text) for text in self.lines]
 
 
 class World:
@@ -170,3 +173,29 @@ async def test_whatever_is_asked_is_answered(verb: str, request_: bytes) -> None
     world = World(["x"])
     for asked in (verb, "logs"):
         json.loads(await world.commands.answer(asked, request_))
+
+
+async def test_logs_with_their_times_since() -> None:
+    world = World(["one", "two"])
+    reply = await world.ask("logs", {**LOGS, "timestamps": True, "since_seconds": 2.5})
+    assert reply["lines"] == [f"{TIME} one", f"{TIME} two"]
+    assert world.kind.seconds == 2.5
+    reply = await world.ask("logs", LOGS)
+    assert reply["lines"] == ["one", "two"]
+    assert world.kind.seconds is None
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"timestamps": 1},
+        {"since_seconds": 0},
+        {"since_seconds": -1},
+        {"since_seconds": True},
+        {"since_seconds": "5s"},
+        {"since_seconds": 1e12},
+    ],
+)
+async def test_times_that_are_none(more: dict[str, Any]) -> None:
+    reply = await World(["one"]).ask("logs", {**LOGS, **more})
+    assert reply["error"]["code"] == "bad-request"

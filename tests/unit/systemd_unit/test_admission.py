@@ -83,7 +83,7 @@ async def test_the_rest_is_handed_on() -> None:
     bench = Bench()
     await bench.want(web())
     bench.units.journal[NAME] = ["one", "two", "three"]
-    assert await bench.kind.logs(NAME, 2) == ["two", "three"]
+    assert [line.text for line in await bench.kind.logs(NAME, 2)] == ["two", "three"]
     assert set(await bench.kind.relist()) == {NAME}
     heard: list[str] = []
     await bench.kind.watch(heard.append)
