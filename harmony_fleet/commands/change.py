@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from harmony_fleet.commands.common import Common, hint, note, run, write
 from harmony_fleet.context import load_lineage
-from harmony_fleet.errors import ExitCode, InvalidInput
+from harmony_fleet.errors import ExitCode, HarmonyError, InvalidInput, worst
 from harmony_fleet.manifests.draft import Draft
 from harmony_fleet.manifests.load import drafts
 from harmony_fleet.manifests.signing_keys import load as load_signing
@@ -18,12 +18,12 @@ from harmony_fleet.observe.state import Device, check_name, choose_devices
 from harmony_fleet.output import render, tables
 from harmony_fleet.output.progress import Progress
 from harmony_fleet.output.render import Output
-from harmony_fleet.rollout.apply import Options, Pair, Result, Run, Show, plan_all
+from harmony_fleet.rollout.apply import Options, Pair, Result, Run, Show, measured, plan_all
 from harmony_fleet.rollout.apply import apply as apply_manifests
 from harmony_fleet.rollout.apply import delete as delete_deployment
 from harmony_fleet.rollout.plan import Plan
 from harmony_fleet.rollout.remains import adopt as take_back
-from scores.keys import parse_deployment_key
+from scores.keys import DeploymentKey, parse_deployment_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +164,7 @@ def _show_results(common: Common, under_way: Run, *, dry_run: bool) -> None:
     if not results:
         note("nothing to do: no such deployment on the chosen devices, or nothing of it was lost")
     elif dry_run:
+        tables.refusals(_failed(results), render.out())
         note("dry run: nothing was written")
     else:
         tables.results_table(results, render.out())
@@ -174,6 +175,15 @@ def _show_results(common: Common, under_way: Run, *, dry_run: bool) -> None:
     }
     for words in sorted(hints):
         hint(words)
+
+
+def _failed(results: Sequence[Result]) -> list[tuple[DeploymentKey, HarmonyError]]:
+    """The deployments that can't be written."""
+    return [
+        (DeploymentKey(item.plan.wire.device, item.plan.wire.deployment), item.error)
+        for item in results
+        if item.error is not None
+    ]
 
 
 def diff(
@@ -190,12 +200,17 @@ def diff(
     async def work(store: Store) -> ExitCode:
         devices = await choose_devices(store, choice.devices, choice.selectors)
         plans, refused = await plan_all(store, _pairs(found, devices, wanted.variables), made)
+        results = measured(store, plans)
         if common.output is Output.TABLE:
             tables.plans_table(plans, render.out())
-            tables.refusals([(item.key, item.error) for item in refused], render.out())
+            tables.refusals(
+                [*((item.key, item.error) for item in refused), *_failed(results)], render.out()
+            )
         else:
-            told = [Result(plan).as_json() for plan in plans] + [item.as_json() for item in refused]
+            told = [item.as_json() for item in results] + [item.as_json() for item in refused]
             write({"dry_run": True, "results": told}, common.output)
+        if any(item.error for item in results):
+            return worst(item.exit_code for item in results)
         same = not refused and all(plan.action == "unchanged" for plan in plans)
         return ExitCode.DONE if same else ExitCode.NOT_CONVERGED
 

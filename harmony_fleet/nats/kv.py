@@ -103,7 +103,8 @@ class Store:
         """Remove the key with its history, where `revision` is still the newest."""
         return await self._write(bucket, key, b"", purging(revision))
 
-    async def _write(self, bucket: str, key: str, value: bytes, headers: dict[str, str]) -> int:
+    def check_size(self, key: str, value: bytes) -> None:
+        """Raise InvalidInput where the server doesn't take so much at once."""
         limit = self._nats.max_payload - _HEADROOM
         if len(value) > limit:
             raise InvalidInput(
@@ -111,6 +112,9 @@ class Store:
                 f"cannot send {key}: {len(value)} bytes, and the NATS server takes {limit}",
                 "move large content to an object store (File.object), or raise max_payload in the server",
             )
+
+    async def _write(self, bucket: str, key: str, value: bytes, headers: dict[str, str]) -> int:
+        self.check_size(key, value)
         try:
             subject = kv_subject(bucket, _checked(key))
             return int(answered(await self._nats.request(subject, value, headers))["seq"])

@@ -173,18 +173,30 @@ async def apply(store: Store, pairs: Sequence[Pair], options: Options, run: Run)
     """Plan, show, write, wait. The results are in `run`."""
     plans, run.refused = await plan_all(store, pairs, options)
     run.show.planned(plans)
-    run.results = [Result(item) for item in plans]
-    if options.dry_run:
-        return worst(item.error.share for item in run.refused)
-    if any(item.action != "unchanged" for item in plans):
-        await store.ensure_buckets(options.replicas)
-    await write_all(store, run)
-    if options.wait_seconds is not None:
-        run.show.waiting(run.results)
-        await wait_all(store, run, options.wait_seconds)
+    run.results = measured(store, plans)
+    if not options.dry_run:
+        if any(item.action != "unchanged" for item in plans):
+            await store.ensure_buckets(options.replicas)
+        await write_all(store, run)
+        if options.wait_seconds is not None:
+            run.show.waiting(run.results)
+            await wait_all(store, run, options.wait_seconds)
     return worst(
         [*(result.exit_code for result in run.results), *(item.error.share for item in run.refused)]
     )
+
+
+def measured(store: Store, plans: Sequence[Plan]) -> list[Result]:
+    """The results before anything is written: of what is too large for the server, an error."""
+    results = [Result(item) for item in plans]
+    for result in results:
+        wire = result.plan.wire
+        try:
+            if result.plan.action != "unchanged":
+                store.check_size(str(DeploymentKey(wire.device, wire.deployment)), wire.canonical())
+        except HarmonyError as error:
+            result.error = error
+    return results
 
 
 async def write_all(store: Store, run: Run) -> None:
@@ -200,7 +212,12 @@ async def write_all(store: Store, run: Run) -> None:
             result.error = error
 
     await gather_bounded(
-        write, [result for result in run.results if result.plan.action != "unchanged"]
+        write,
+        [
+            result
+            for result in run.results
+            if result.plan.action != "unchanged" and result.error is None
+        ],
     )
 
 

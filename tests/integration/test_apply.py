@@ -548,6 +548,51 @@ async def test_missing_buckets_are_made(nats_server: NatsServer, tmp_path: Path)
     }
 
 
+POD = {"kind": "Container", "name": "web", "image": "busybox"}
+UPGRADE = {
+    "kind": "SystemUpgrade",
+    "name": "u",
+    "attempt_id": "a",
+    "run_uid": "r",
+    "expires_at": "2026-11-29T18:00:00Z",
+}
+REFUSED: dict[str, list[dict[str, Any]]] = {
+    "too large for the server": [a_file(f"f{n}", "x" * 500_000) for n in range(3)],
+    "a kind that isn't allowed": [UPGRADE],
+    "a capability that is missing": [POD],
+    "too many removals": [a_file("a")],
+    "memory without a unit": [{**POD, "memory": 64}],
+    "another generation": [a_file("g")],
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+async def test_a_dry_run_refuses_what_the_real_one_does(
+    operator: Operator, device: SimulatedDevice, name: str
+) -> None:
+    await device.tell(podman=None)
+    before = operator.file("web", *(a_file(letter) for letter in "abcd"))
+    assert (await operator("apply", before, "-d", device.name)).code == 0
+    fields = {"generation": 9} if name == "another generation" else {}
+    path = operator.file("web", *REFUSED[name], **fields)
+    dry = await operator("apply", path, "-d", device.name, "--dry-run")
+    json_dry = await operator("apply", path, "-d", device.name, "--dry-run", "-o", "json")
+    real = await operator("apply", path, "-d", device.name, "-o", "json")
+    assert real.code not in (0, 1)
+    assert (dry.code, json_dry.code) == (real.code, real.code)
+    reasons = [_reasons(ran) for ran in (json_dry, real)]
+    assert reasons[0] == reasons[1]
+    assert reasons[0][0] in dry.err + dry.out or dry.err.startswith("error:")
+    assert "create  generation" not in dry.err
+
+
+def _reasons(ran: Any) -> list[str]:
+    """The codes that a command told, of each deployment or of the whole."""
+    if ran.out.startswith("{"):
+        return [item["reason"] for item in ran.json["results"]]
+    return [ran.error["code"]]
+
+
 async def test_too_large_for_the_server(operator: Operator, device: SimulatedDevice) -> None:
     scores = [a_file(f"f{n}", "x" * 500_000) for n in range(3)]
     ran = await operator("apply", operator.file("web", *scores), "-d", device.name, "-o", "json")
