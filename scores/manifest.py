@@ -13,7 +13,7 @@ from pydantic import Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
 from scores.base import ACCEPTED, Model, Score, fault, repeated
-from scores.canonical import NotCanonical, canonical, digest, read
+from scores.canonical import NotCanonical, canonical, read
 from scores.container import Container
 from scores.file import File
 from scores.names import MAX_GENERATION, DeploymentName, DeviceName, Lineage
@@ -406,8 +406,3 @@ def field_path(loc: Iterable[int | str]) -> str:
             name = "".join(char if char.isprintable() else "?" for char in part[:64])
             path += f".{name}" if path else name
     return path
-
-
-def wire_digest(manifest: WireManifest) -> str:
-    """The digest of a manifest's canonical bytes."""
-    return digest(manifest.canonical())

@@ -290,6 +290,3 @@ class Heartbeat(Reported):
     oldest_unsettled_seconds: Count
     relist_age_seconds: Count
     clock_synchronized: bool | None
-
-
-MAX_HEARTBEAT: Final = 256

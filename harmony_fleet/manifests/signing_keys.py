@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final
 from harmony_fleet.errors import Conflict, InvalidInput, Refused
 from harmony_fleet.storage import durable, secret
 from harmony_fleet.storage.lock import LOCK_SECONDS, alone
-from scores.manifest import WireManifest
 from scores.signatures import (
     KEY_BYTES,
     MAX_SIGNATURES,
@@ -52,11 +51,6 @@ def load(home: Path) -> Signing:
         tuple(key for key in found if key.state == "active"),
         tuple(key for key in found if key.state == "retired"),
     )
-
-
-def sign(home: Path, wire: WireManifest) -> WireManifest:
-    """`wire` with the signatures of the home's active keys."""
-    return load(home).sign(wire)
 
 
 def trusted_keys(home: Path) -> list[str]:

@@ -21,9 +21,10 @@ from nats.aio.msg import Msg
 
 from scores import Container, SystemdUnit, SystemUpgrade
 from scores.base import Score
+from scores.canonical import digest
 from scores.jetstream import kv_subject
 from scores.keys import ACTUAL, DESIRED, HEARTBEAT, INFO, heartbeat_key, info_key
-from scores.manifest import InvalidManifest, WireManifest, decode, wire_digest
+from scores.manifest import InvalidManifest, WireManifest, decode
 from scores.status import (
     Capabilities,
     ContainerDetail,
@@ -167,7 +168,7 @@ class SimFleet:
             deployment=wire.deployment,
             lineage=wire.lineage,
             generation=wire.generation,
-            digest=wire_digest(wire),
+            digest=digest(wire.canonical()),
             phase=phase or ("Removed" if wire.removed else "Converged"),
             resources=told,
         )

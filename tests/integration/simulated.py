@@ -11,10 +11,10 @@ from typing import Any
 
 from nats.aio.client import Client
 
-from scores.canonical import canonical
+from scores.canonical import canonical, digest
 from scores.jetstream import kv_subject
 from scores.keys import ACTUAL, DESIRED, HEARTBEAT, HISTORY, INFO, heartbeat_key, info_key
-from scores.manifest import WireManifest, decode, wire_digest
+from scores.manifest import WireManifest, decode
 from scores.status import (
     Capabilities,
     DeploymentStatus,
@@ -127,7 +127,7 @@ def status_of(
         deployment=wire.deployment,
         lineage=more.pop("lineage", wire.lineage),
         generation=more.pop("generation", wire.generation),
-        digest=wire_digest(wire),
+        digest=digest(wire.canonical()),
         phase=phase or ("Removed" if wire.removed else "Converged"),
         resources={
             key: resource(

@@ -19,7 +19,6 @@ from tests.integration.simulated import OTHER, SimulatedDevice, rejection, statu
 from tests.natsserver import NatsServer
 
 SECRET = "s3cret-value"
-CONFLICT = ("Blocked", "OwnershipConflict")
 
 
 async def answered(operator: Operator, device: SimulatedDevice, *words: str, answer: Any) -> Any:

@@ -29,7 +29,6 @@ from tests.fakes.memory_kind import MemoryFiles
 from tests.unit.engine.world import DEVICE, World
 
 FILES = ("a", "b", "c")
-JOB = "Container/job"
 
 
 @dataclass

@@ -85,7 +85,9 @@ def test_the_same_manifest_is_signed_to_the_same_bytes(home: Path) -> None:
     signing_keys.new(home)
     once, again = (signing_keys.load(home).sign(wire(file())) for _ in range(2))
     assert (
-        once.canonical() == again.canonical() == signing_keys.sign(home, wire(file())).canonical()
+        once.canonical()
+        == again.canonical()
+        == signing_keys.load(home).sign(wire(file())).canonical()
     )
     assert decode(once.canonical(), device="pi-01", deployment="web") == once
     assert signing_keys.load(home).problem(once) == ""

@@ -13,7 +13,6 @@ from pydantic import ValidationError
 from scores.manifest import SCORE_TYPES
 from scores.names import MAX_GENERATION
 from scores.status import (
-    MAX_HEARTBEAT,
     SETTLED,
     Capabilities,
     ContainerDetail,
@@ -203,7 +202,7 @@ def test_a_heartbeat_is_at_most_256_bytes(
         relist_age_seconds=b,
         clock_synchronized=clock,
     )
-    assert len(beat.canonical()) <= MAX_HEARTBEAT
+    assert len(beat.canonical()) <= 256
 
 
 def test_the_largest_heartbeat() -> None:

@@ -25,7 +25,7 @@ from scores import (
 )
 from scores.base import Score
 from scores.canonical import canonical, digest, read
-from scores.manifest import SCORE_TYPES, cycle, decode, wire_digest
+from scores.manifest import SCORE_TYPES, cycle, decode
 from tests import strategies
 from tests.unit.scores.values import EACH, FILE, FULL, UNIT, UPGRADE, manifest
 
@@ -54,7 +54,7 @@ def test_order_of_keys_and_white_space_are_no_content(value: dict[str, Any], ran
     )
     decoded = decode(other.encode(), device=value["device"], deployment=value["deployment"])
     assert decoded.canonical() == canonical(value)
-    assert wire_digest(decoded) == digest(canonical(value))
+    assert digest(decoded.canonical()) == digest(canonical(value))
 
 
 @settings(max_examples=200, deadline=None)
@@ -110,7 +110,7 @@ def test_golden_digests(name: str) -> None:
 
 def test_golden_manifest() -> None:
     data = canonical(manifest(*FULL.values()))
-    found = wire_digest(decode(data, device="pi-01", deployment="web"))
+    found = digest(decode(data, device="pi-01", deployment="web").canonical())
     assert found == "sha256:046ee926d915f010ddd2667746a5457461880346cd67a25ff8c1e512c0e7956e"
 
 

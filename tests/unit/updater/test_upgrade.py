@@ -15,8 +15,6 @@ from harmony_updater.journal import FULL, KEPT, LOGS, JournalError
 from harmony_updater.protocol import LINE_LIMIT, Answer, Refused, encode
 from tests.unit.updater.world import ATTEMPT, LATER, REPOSITORY, World, request
 
-BEFORE_APPLYING = ("preflight", "blocked")
-
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
