@@ -2,8 +2,8 @@
 order.
 
 Reads files and the environment; connects nowhere. The lineage is an operator's authority to write
-deployments: it is made once, kept in ``$HARMONY_HOME/lineage``, and never made anew over a file
-that can't be read.
+deployments. It is made once and kept in ``$HARMONY_HOME/lineage``. A file that can't be read is
+never replaced by a new one.
 """
 
 from __future__ import annotations

@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 def needs_tls(server: str, *, tls_ca: bool, credentials: bool, insecure: bool) -> bool:
     """Tell if nothing but TLS may be spoken to `server`, a URL as ``nats://host:4222``.
 
-    TLS is asked for by the scheme or by a CA. It is also needed where credentials would leave this
-    machine, unless `insecure` says that they may do so in the clear; `insecure` takes back neither
-    the scheme nor the CA.
+    The scheme or a CA asks for TLS. Credentials that would leave this machine need it too, unless
+    `insecure` says that they may go in the clear. `insecure` overrides neither the scheme nor the
+    CA.
     """
     url = urlsplit(server)
     if tls_ca or url.scheme == "tls":

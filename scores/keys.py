@@ -94,8 +94,8 @@ def news_subject(device: str, deployment: str = "*") -> str:
     """The subject that tells that a key of ``desired-state`` was stored; `deployment` may be a
     wildcard.
 
-    Between the two names stand the rests of the deployment's hash divided by 2, 4, 8…: so whoever
-    may read the newest below a subject, and nothing else, can still find all: see `news_branch`.
+    Between the two names stand the rests of the deployment's hash divided by 2, 4, 8…. With them a
+    device that may only read the newest message below a subject still finds all: see `news_branch`.
     """
     if deployment == "*":
         return kv_subject(INDEX, f"{device}.>")

@@ -1,9 +1,8 @@
-"""Signatures of manifests: which bytes are signed, how keys are spelt and named, how a signature
-stands on the wire.
+"""Signatures of manifests: the signed bytes, the spelling and names of keys, the form on the wire.
 
-Text and bytes only: nothing here signs or verifies. What is signed is a tag, so that no signature
-made for anything else can be taken for one of a manifest, and the canonical bytes of the manifest
-without its `signatures`.
+Text and bytes only: nothing here signs or verifies. The signed bytes are a tag and the manifest's
+canonical bytes without its `signatures`. The tag keeps a signature that was made for anything else
+from passing for a manifest's.
 """
 
 from __future__ import annotations

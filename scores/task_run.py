@@ -35,10 +35,10 @@ MAX_TARGETS: Final = 2000
 class TaskTarget(Reported):
     """One device's attempt, which is asked for at most once.
 
-    `pending` until its wave begins, `requested` once the manifest is written, `upgrading` and
-    `complete` by the updater's word (`phase`), and then `succeeded` only with a heartbeat after
-    `completed_at`. `skipped` never began, as far as is known: it wasn't asked, or the request was
-    taken back (`Withdrawn`).
+    It is `pending` until its wave begins, and `requested` once the manifest is written. The
+    updater's word (`phase`) makes it `upgrading` and `complete`. A heartbeat after `completed_at`
+    makes it `succeeded`. A `skipped` one never began, as far as is known: it wasn't asked, or the
+    request was taken back (`Withdrawn`).
     """
 
     device: DeviceName

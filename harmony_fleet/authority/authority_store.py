@@ -37,9 +37,7 @@ from scores.names import DeviceName
 
 FOLDER: Final = AUTHORITY
 FOREVER: Final = 2**53 - 1
-"""A key is given once, so what is withdrawn stays so: not until now, which a clock that went ahead
-once had passed.
-"""
+"""A key is given once, so it stays withdrawn. A time would depend on a clock that may have gone ahead."""
 _STATE: Final = "authority.json"
 _VERSION: Final = 1
 _RESTORE: Final = "restore it from a backup"

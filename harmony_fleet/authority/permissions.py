@@ -1,11 +1,9 @@
-"""Subjects of devices, and how they cross from the devices' account to the fleet's.
+"""Subjects of devices, and how they cross from the devices' account to the fleet's. Data only.
 
-Data, nothing else.
-
-Two accounts: the fleet's has the streams, the devices' has the devices. In one account alone a
-device could name any subject as that of its answer, and the server would write its answer there,
-with the server's rights: into a neighbour's key as well. An answer that crosses goes to a subject
-of the devices' account, where nothing is stored.
+There are two accounts: the fleet's has the streams, the devices' has the devices. With one account
+a device could name any subject for its answer, also a neighbour's key, and the server would write
+there with its own rights. An answer that crosses goes to a subject of the devices' account, where
+nothing is stored.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""`harmony server init`: an authority, and the folders of the servers that know it. Connects
+"""`harmony server init`: make an authority, and the folders of the servers that know it. Connects
 nowhere.
 
-One at a time, by a lock of each folder. What can't be made whole is taken away again. The
-authority's state is written last; keys without it, as after a kill, are nobody's, or those of a
-state that was lost, so they aren't written over.
+A lock of each folder keeps others out. A folder that can't be completed is removed again. The
+authority's state is written last. Keys without a state, as after a kill, may belong to a state that
+was lost, so they are never overwritten.
 """
 
 from __future__ import annotations

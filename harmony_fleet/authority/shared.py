@@ -1,10 +1,10 @@
-"""Decisions of all copies of one home about devices, read from the servers before anything is
-pushed to them.
+"""Decisions about devices by all copies of one home. They are read from the servers before each
+push.
 
-Two places remember: the devices' account at the servers (who was withdrawn, which object stores are
-open), and the bucket ``fleet-authority`` at ``device.<name>`` (who has credentials), signed by the
-authority. Both only grow: nobody who was withdrawn is let in again because a home didn't know, and
-nobody whom another copy enrolled is forgotten.
+They stand in two places. The devices' account at the servers has the withdrawn credentials and the
+open object stores. The bucket ``fleet-authority`` has, at ``device.<name>``, the credentials that
+hold, signed by the authority. Both only grow. An ignorant home lets no withdrawn device in again,
+and forgets no device that another copy enrolled.
 """
 
 from __future__ import annotations

@@ -172,7 +172,8 @@ def adopt(
     remains: Annotated[
         bool,
         typer.Option(
-            "--remains", help="Take what the manifest doesn't want back too, so that it goes."
+            "--remains",
+            help="Also take back what the manifest doesn't want, so that it is removed.",
         ),
     ] = False,
     leave: Leave = None,
@@ -180,9 +181,9 @@ def adopt(
 ) -> int:
     """Have a device that lost its memory take back what it had.
 
-    Where a status says LedgerLost, the device doesn't know any more what is its own. What its
-    manifest wants and is there just so, it has taken back by itself; this has it take back the
-    rest, also what differs by now.
+    A status of LedgerLost says that the device no longer knows what is its own. It has already taken
+    back what is exactly as its manifest wants it. This command has it take back the rest, also what
+    differs by now.
 
     \b
     harmony adopt pi-01/web

@@ -125,7 +125,7 @@ def logs(
     resource: Annotated[str, typer.Argument(help="As Container/web or SystemdUnit/web.service.")],
     device: OneDevice,
     lines: Annotated[
-        int, typer.Option("-n", "--lines", min=1, max=1000, help="The last so many.")
+        int, typer.Option("-n", "--lines", min=1, max=1000, help="How many lines from the end.")
     ] = 100,
     since: Annotated[
         str | None, typer.Option("--since", metavar="TIME", help="Only of the last 5s, 2m, 3h.")

@@ -213,7 +213,7 @@ def schedule_add(
         int, typer.Option("--max-unavailable", min=1, help="Devices at once.")
     ] = 1,
     canary: Annotated[
-        int | None, typer.Option("--canary", min=1, help="So many alone in a first wave.")
+        int | None, typer.Option("--canary", min=1, help="This many alone in a first wave.")
     ] = None,
     device_class: MaybeClass = None,
     select: Select = None,
@@ -253,7 +253,7 @@ def schedule_set(
         int | None, typer.Option("--max-unavailable", min=1, help="Devices at once.")
     ] = None,
     canary: Annotated[
-        int | None, typer.Option("--canary", min=0, help="So many first; 0 for none.")
+        int | None, typer.Option("--canary", min=0, help="This many first; 0 for no canary.")
     ] = None,
     device_class: MaybeClass = None,
     any_class: AnyClass = False,

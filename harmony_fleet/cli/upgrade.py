@@ -42,7 +42,7 @@ def start(
         int, typer.Option("--max-unavailable", metavar="N", help="Devices at once.")
     ],
     canary: Annotated[
-        int | None, typer.Option("--canary", metavar="N", help="So many alone in a first wave.")
+        int | None, typer.Option("--canary", metavar="N", help="This many alone in a first wave.")
     ] = None,
     select: Annotated[
         list[str] | None,
@@ -66,7 +66,7 @@ def start(
         bool, typer.Option("--watch/--no-watch", help="Carry it on to its end.")
     ] = True,
 ) -> int:
-    """Start a run, and carry it on to its end. Exit code 0: every device succeeded; 1: not so.
+    """Start a run, and carry it on to its end. Exit code 0: every device succeeded; 1: one or more did not.
 
     A failed wave stops the next; what was upgraded is not rolled back.
 

@@ -58,7 +58,7 @@ def retire(common: Common, name: str, *, undo: bool) -> ExitCode:
         note(f"nothing changed: {name} is {state} already")
     else:
         note(
-            f"{name} {'signs again' if undo else 'signs no more'}; harmony fleet apply writes manifests so"
+            f"{name} {'signs again' if undo else 'signs no more'} from the next harmony fleet apply on"
         )
     return ExitCode.DONE
 

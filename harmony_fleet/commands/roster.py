@@ -73,7 +73,9 @@ def _mutate(common: Common, edit: Edit, generation: int) -> ExitCode:
     if common.output is not Output.TABLE:
         write({"generation": roster.generation, "changed": changed}, common.output)
     elif changed:
-        note(f"the roster is at generation {roster.generation}; harmony fleet apply makes it so")
+        note(
+            f"the roster is at generation {roster.generation}; harmony fleet apply brings it to the devices"
+        )
     else:
         note(f"nothing changed: the roster stays at generation {roster.generation}")
     return ExitCode.DONE

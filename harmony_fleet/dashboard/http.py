@@ -1,8 +1,8 @@
-"""As much of HTTP as a page on loopback needs: GET, an answer, the end of the connection.
+"""The part of HTTP that a page on loopback needs: GET, an answer, the end of the connection.
 
-A request with another Host than loopback's is refused, so that no web page elsewhere reads the
-fleet by a name that it points here (DNS rebinding). Nothing of a request is used but its method,
-path and Host.
+A request must name loopback as its Host. Otherwise a web page elsewhere could read the fleet by a
+name that it points here (DNS rebinding). Only the method, the path and the Host of a request are
+used.
 """
 
 from __future__ import annotations

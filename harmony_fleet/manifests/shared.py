@@ -61,12 +61,12 @@ _MESSAGES: Final[_Kept[tuple[object, ...], tuple[Sequence[Score], bytes, bytes]]
 
 
 def decode_shared(value: bytes, device: str, deployment: str) -> WireManifest:
-    """As ``scores.manifest.decode`` of what stands; manifests that are alike share their Scores. Raises
+    """Do as ``scores.manifest.decode``; manifests that are alike share their Scores. Raises
     InvalidManifest.
 
-    Only what was decoded is kept, so its device was the key's; where that name stands once as
-    ``"device":"…"``, it stands there, and the same bytes around another name are the same manifest
-    for that device. So are those around other signatures, where each of them is one.
+    Only a decoded manifest is kept, so its device was the key's. If ``"device":"…"`` with that name
+    stands in it exactly once, the same bytes around another name are the same manifest for that
+    device. The same holds for other signatures in its place, if each of them is one.
     """
     parts = value.split(f'"device":"{device}"'.encode())
     if len(value) > _LARGE or len(parts) != 2 or not is_name(device):

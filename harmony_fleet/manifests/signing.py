@@ -1,10 +1,8 @@
-"""The signing keys of a home, in ``$HARMONY_HOME/fleet/keys``: made, kept, retired; and manifests
-signed with them.
+"""Sign manifests, and judge the signatures that stand. Pure.
 
-A key's file has its private half, is read by its owner alone, and leaves this module in no form:
-what goes out are ids, public halves and signatures. Ed25519 has no chance in it: the same manifest
-and key are the same bytes, whoever writes. All active keys sign, so that devices that trust the old
-one and those that trust the new one accept the same bytes.
+A private half leaves this module in no form: only ids, public halves and signatures do. Ed25519
+uses no randomness: the same manifest and key give the same bytes, whoever writes. All active keys
+sign. So devices that trust the old key and devices that trust the new one accept the same bytes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The streams behind the buckets: made, brought up to what they are made like today, and bounded.
+"""Make the streams behind the buckets, bring older ones to their present form, and bound them.
 
-What devices write is bounded so that it leaves room for the operator: of a stream that has one key
-for each device by the size of its values, of ``actual-state``, where a device may name any key of
-its own, by its share of the store.
+The bounds leave room for the operator. A stream with one key for each device is bounded by the size
+of its values. In ``actual-state`` a device may name any key of its own, so that stream gets a share
+of the store.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""JetStream's key-value buckets as the operator's side needs them: CAS, complete lists, watches,
-the server's clock.
+"""JetStream's key-value buckets for the operator's side: CAS, complete lists, watches, the server's
+clock.
 
-Speaks JetStream's JSON API itself, because the client library's own bucket isn't enough: the first
-``None`` of its watch can come before entries, its purge isn't fenced, its keys aren't all checked.
-Reads go to the stream's leader, so that what is read is what a CAS is judged by. Knows nothing of
+It speaks JetStream's JSON API itself, because the client library's own bucket isn't enough. There
+the first ``None`` of a watch can come before entries, a purge has no fence, and some keys aren't
+checked. Reads go to the stream's leader, which also judges each CAS. This module knows nothing of
 manifests or statuses.
 """
 

@@ -1,9 +1,8 @@
-"""The client library, made to bear whatever a device may put into a subject or a header of what it
-writes.
+"""The client library, hardened against any subject or header that a device can write.
 
-Permissions name the token in front of a key and let any bytes follow. The library takes a vertical
-tab for the end of a subject, and ends the connection over bytes that are no UTF-8: one such key
-would keep every list of a bucket from all.
+Permissions name the first token of a key, and any bytes may follow. The library takes a vertical
+tab for the end of a subject. It ends the connection over bytes that are not UTF-8. One such key
+would keep everybody from listing the bucket.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class Desired:
     created: datetime | None = None
     problem: str = ""
     claimed: int = 0
-    """The generation that an unreadable manifest claims; 0 where it claims none."""
+    """The generation that an unreadable manifest claims; 0 if it claims no generation."""
     raw: Any = None
     """An unreadable manifest as far as it is JSON."""
 

@@ -1,9 +1,9 @@
-"""The roster's mark and its sealed copy in the bucket ``fleet-authority``: looked at, written by
-CAS, pulled.
+"""The roster's mark and its sealed copy in the bucket ``fleet-authority``: read, written by CAS,
+pulled.
 
-The copy is closed to NATS' owner: any signing key of the home, also a retired one, opens it, so
-that an older copy of the home can catch up. Without signing keys there is no copy, and the mark
-stands alone.
+The owner of NATS can't open the copy. Any signing key of the home can, also a retired one, so that
+an older copy of the home can catch up. Without signing keys there is no copy, and the mark stands
+alone.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ Code = Literal[
 
 
 RESPONSES: Final[Mapping[Code, str]] = {
-    "roster-behind": "another copy of this home was applied, and apply is refused here: harmony fleet pull takes its "
+    "roster-behind": "another copy of this home was applied, so apply is refused here. harmony fleet pull takes its "
     "roster; harmony fleet apply --take-over makes this one the fleet's",
     "projection-differs": "look with harmony fleet plan, then harmony fleet apply writes it from the roster",
     "projection-missing": "look with harmony fleet plan, then harmony fleet apply writes it from the roster",
@@ -47,8 +47,8 @@ RESPONSES: Final[Mapping[Code, str]] = {
     "is retired every device has to trust its successor",
     "heartbeat-stale": "look at the device and its network; its manifests wait for it",
     "capability-missing": "on the device, harmony-agent check says how to mend it; it gets nothing new until then",
-    "device-implausible": "what the device says can't be so, or can't be read: it is passed over, and the others go "
-    "on; look at the device, and at who has its credentials",
+    "device-implausible": "what the device says is impossible or can't be read. It is passed over, and the others go "
+    "on. Look at the device, and at who has its credentials",
     "device-disturbed": "it is undone already; find the workload that does it: harmony status shows what runs there",
 }
 

@@ -1,8 +1,8 @@
-"""Remains of a device that lost its memory, by its own word, and the decision on them.
+"""Remains of a device that lost its memory, as it tells them, and the decision on them.
 
-The device takes back what it is told the Scores of: those that it is to have anyway, and those of
-its own manifests of before, which stand in the history of ``desired-state`` and are known again by
-their digests.
+The device takes back a resource once it is told its Scores. These are the Scores that it should
+have anyway, and those of its older manifests: they stand in the history of ``desired-state``, and
+are found by their digests.
 """
 
 from __future__ import annotations

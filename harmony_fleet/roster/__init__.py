@@ -1,6 +1,6 @@
-"""The roster: what is meant to run where, in the one place where that is written.
+"""The roster: the one place that says what is meant to run where.
 
-`model` says what it holds, `text` reads and writes it with its comments, `edit` changes it, `fence`
-says which roster may follow which (all pure); `file` keeps it on disk under a lock, written by
-`durable`; `sources` loads the Scores of its deployments.
+Pure are `model` (what it holds), `text` (read and written with its comments), `edit` (changed) and
+`seal` (which roster may follow which). `file` keeps it on disk under a lock. `sources` loads the
+Scores of its deployments.
 """

@@ -23,7 +23,7 @@ from scores.manifest import MAX_SCORES, Generation, InvalidManifest, validate
 from scores.names import DeploymentName, DeviceName, Digest, Lineage, Text
 
 RUN_PREFIX: Final = "upgrade-"
-"""Deployments of task runs are named so, and no other."""
+"""Only deployments of task runs have names that begin with this."""
 MAX_DEADLINE: Final = 7 * 86_400.0
 _VARIABLE: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _BUILT_IN: Final = frozenset({"device", "class", "labels"})

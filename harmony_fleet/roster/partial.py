@@ -1,10 +1,10 @@
-"""A change of a roster without a round trip of all of it: the devices that it doesn't touch are
-left out. Pure.
+"""Change a roster without a round trip of all of it: untouched devices are left out. Pure.
 
-The text is cut into what stands before the devices, each device's lines with the comments before
-them, and what stands after. What is touched is changed with its comments in a roster of the rest,
-and put back between the lines that stay as they are. It is then read again, and must say what it
-should: else, and for text that isn't plain, the answer is None, and all of it makes the round trip.
+The text is cut into three parts: the text before the devices, the lines of each device with the
+comments before them, and the rest. The touched devices are changed with their comments in a small
+roster, and then put back between the lines that stay. The result is read again and must say what it
+should. If it doesn't, or if the text isn't plain, the answer is None, and the whole roster makes
+the round trip.
 """
 
 from __future__ import annotations

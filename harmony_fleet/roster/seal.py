@@ -1,9 +1,8 @@
 """Rules for the succession of rosters: the device's table for manifests, applied to the roster.
-
 Pure.
 
-A seal is what this home saw last of its roster. With it a roster of another authority laid over
-this one, an older one, or one changed by hand without a new generation is told from the right one.
+A seal is what this home saw last of its roster. It tells the right roster from three others: one of
+another authority, an older one, and one that was changed by hand without a new generation.
 """
 
 from __future__ import annotations

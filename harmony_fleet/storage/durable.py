@@ -1,10 +1,9 @@
-"""Replace a file whole, durably, and so that nothing unfinished is left behind, whenever this
-process is killed.
+"""Replace a whole file durably. A kill of this process leaves nothing unfinished behind.
 
-The new content goes into a file without a name (O_TMPFILE). Giving it a name and renaming it over
-the old one takes two calls; a short-lived child makes both, so that a kill of this process can't
-fall between them. Where the file system knows no files without names, one beside is used, and
-`sweep` takes away what a kill left.
+The new content goes into a file without a name (O_TMPFILE). To name it and to rename it over the
+old one takes two calls. A short-lived child makes both, so that a kill of this process can't fall
+between them. A file system without such files gets a named one beside, and `sweep` removes what a
+kill left.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""Advance a run: from the known state of its devices to its next state.
+"""Advance a run: from the known state of its devices to its next state. Pure.
 
-Pure; the only place that decides.
-
-A device succeeds when the updater saw another boot id, with healthy packages, the agent relayed
-`complete`, and a heartbeat came after that, before the deadline, all by JetStream's time. Applied
-again to the same, nothing changes.
+This is the only place that decides. A device succeeds when three things came before the deadline,
+by JetStream's time: the updater saw another boot id with healthy packages, the agent relayed
+`complete`, and a heartbeat came after that. A second call with the same state changes nothing.
 """
 
 from __future__ import annotations

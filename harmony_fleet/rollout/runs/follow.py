@@ -1,8 +1,7 @@
-"""Carry a run on: look, decide by `advance`, write the run by CAS, and only then what follows from
-it.
+"""Carry a run on: read it, decide by `advance`, write the run by CAS, and only then act on it.
 
-Whatever is written follows from the run as it stands in the bucket, and is the same whoever writes
-it: a watcher that is killed, or a second one, asks for no attempt twice.
+Each write follows from the run as it stands in the bucket, so every watcher writes the same. A
+watcher that is killed, or a second one, asks for no attempt twice.
 """
 
 from __future__ import annotations
@@ -40,8 +39,8 @@ _AT_ONCE: Final = 128
 
 Show = Callable[[TaskRun], None]
 Keys = Callable[[], Signing]
-"""Looks the signing keys up; at each step, so that several watchers of one home sign alike while
-keys come and go.
+"""Look the signing keys up. Done at each step: watchers of one home then sign alike, whatever keys come
+and go.
 """
 
 
