@@ -200,7 +200,7 @@ def _check(lineage: str, where: str) -> str:
 
 
 def _create_once(path: Path, data: bytes) -> None:
-    """Make the file whole or not at all; where another process was first, its file stays."""
+    """Create the whole file or nothing. If another process was first, its file stays."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, beside = tempfile.mkstemp(dir=path.parent, prefix=".lineage-")  # O_EXCL, mode 0600
     try:

@@ -149,7 +149,7 @@ def _check_depth(text: str) -> None:
 
 
 def _too_deep(value: Any) -> bool:
-    """The same of what was parsed, a level at a time."""
+    """Check the depth of a parsed value, a level at a time."""
     level = [value] if isinstance(value, dict | list) else []
     for _ in range(MAX_DEPTH):
         if not level:

@@ -32,9 +32,7 @@ _ID: Final = re.compile(r"[0-9a-f]{16}")
 
 
 def strict_base64(text: str, length: int) -> bytes | None:
-    """The `length` bytes that `text` spells; None where it spells others, or them in another way
-    than the one.
-    """
+    """Decode the `length` bytes that `text` spells. None for another length or another spelling."""
     try:
         data = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):

@@ -14,7 +14,7 @@ class NotToml(ValueError):
 
 
 def read_toml(data: bytes) -> dict[str, Any]:
-    """Parse a file's bytes. Raises NotToml, whatever the library raises for them."""
+    """Parse a file's bytes. Raises NotToml for every error of the library."""
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -1,8 +1,8 @@
 """The operator's authority on disk, below ``$HARMONY_HOME/authority``: seeds (0600), and what was
 issued with them.
 
-One writer at a time (a lock that goes with its holder); each file is replaced whole. What is
-written here is what the servers shall know: a push that fails is made up for by the next.
+There is one writer at a time: a lock that goes with its holder. Each file is replaced whole. The
+servers shall know what is written here; the next push makes up for one that failed.
 """
 
 from __future__ import annotations

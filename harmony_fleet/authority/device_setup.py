@@ -97,9 +97,8 @@ def setup(context: Context, wanted: Setup, note: Say) -> None:
 
 
 def _remove(remote: Remote, place: str, note: Say) -> None:
-    """Remove the bundle.
-
-    A failure is told, but hides no other error: the bundle would stay there unnoticed.
+    """Remove the bundle there. A failure is told, because the bundle would stay unnoticed. It hides
+    no other error.
     """
     try:
         remote.run(["rm", "--recursive", "--force", "--", place], _STEP, "remove what was copied")

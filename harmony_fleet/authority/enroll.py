@@ -1,7 +1,7 @@
-"""A device's credentials: given, replaced, withdrawn. What is on disk is first; the servers are
-told after it.
+"""A device's credentials: given, replaced, withdrawn. They are changed on disk first, and then at
+the servers.
 
-`revoke` on the servers cuts what is connected with the credentials, at once.
+At the servers, `revoke` cuts every connection with the credentials at once.
 """
 
 from __future__ import annotations
@@ -102,8 +102,8 @@ def is_bucket(name: str) -> bool:
 
 
 def write_bundle(bundle: Bundle, path: Path) -> None:
-    """For its owner's eyes alone. Raises InvalidInput; the device then has credentials that nobody
-    knows.
+    """Write a bundle that its owner alone can read. Raises InvalidInput; nobody then knows the
+    device's credentials.
     """
     try:
         durable.replace(str(path.absolute()), canonical(bundle.wire()) + b"\n", secret=True)
@@ -138,8 +138,8 @@ def _withdrawn(authority: Authority, users: Sequence[str]) -> dict[str, Any]:
 
 
 def _trusted(home: Path) -> list[str]:
-    """Raises Refused where no key signs: a device that is told of none believes whoever writes to
-    its NATS.
+    """Return the keys that sign. Raises Refused if none does: a device without trusted keys
+    believes whoever writes to its NATS.
     """
     keys = signing_keys.trusted_keys(home)
     if not keys:

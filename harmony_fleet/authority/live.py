@@ -1,8 +1,7 @@
-"""What the running servers have to be told: the accounts as they are now. What they tell: who is
+"""Talk to the running servers as the system account's user: tell them the accounts, ask who is
 connected.
 
-Both as the system account's user. A push only says again what stands on disk, so it may be
-repeated.
+A push only repeats what stands on disk, so it may be done again.
 """
 
 from __future__ import annotations

@@ -131,7 +131,9 @@ def _alone(home: Path, folder: Path) -> Iterator[list[int]]:
 
 @contextlib.contextmanager
 def _whole(home: Path, folder: Path) -> Iterator[None]:
-    """Take away what was written, where not all of it was; what lay there before is somebody's."""
+    """Remove what was written if it isn't complete. What was there before belongs to somebody, and
+    stays.
+    """
     before = set((home / FOLDER).iterdir())
     try:
         yield

@@ -91,10 +91,10 @@ def merged(
 
 
 async def agree(authority: Authority, store: Store, told: Told) -> None:
-    """Take in what others decided, save it, and tell what this home knows. The lock of the
-    authority is held.
+    """Take in what others decided, save it, and tell what this home knows. The caller holds the
+    authority's lock.
 
-    Raises Unreachable; then what is on disk stands, and nothing was told.
+    Raises Unreachable. The disk then stands as it is, and nothing was told.
     """
     for _ in range(_TRIES):
         entries = await store.entries(FLEET, ["device.*"])
@@ -130,7 +130,7 @@ def _revoked(authority: Authority, told: Told, records: Iterable[Record]) -> dic
 def _save(
     authority: Authority, told: Told, revoked: Mapping[str, int], whole: Mapping[str, Record]
 ) -> None:
-    """Only what is news."""
+    """Save only what is new."""
     state = authority.state
     devices = {name: record.issued for name, record in whole.items() if record.issued is not None}
     objects = tuple(sorted({*state.objects, *told.objects}))
@@ -213,7 +213,7 @@ def holds(authority: Authority, told: Told) -> bool:
 
 
 async def account(authority: Authority, context: Context) -> Told:
-    """The devices' account as the servers have it, where this authority signed it."""
+    """Read the devices' account from the servers. Empty if this authority didn't sign it."""
     async with Connection(as_system(context)) as connection:
         try:
             data = await connection.request(_LOOKUP.format(authority.key("devices").public))

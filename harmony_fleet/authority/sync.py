@@ -21,8 +21,8 @@ _TRIES: Final = 5
 
 
 async def push(authority: Authority, context: Context, *, buckets: bool = False) -> None:
-    """Learn what other copies of this home decided, then tell all of it. What another tells
-    meanwhile isn't undone.
+    """Learn what other copies of this home decided, then tell all of it. Decisions that another
+    copy tells meanwhile stay.
     """
     told = await shared.account(authority, context)
     async with Store(context) as store:

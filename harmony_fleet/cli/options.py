@@ -94,7 +94,7 @@ def common_of(
 
 
 def guarded(common: Common, work: Callable[[], int]) -> int:
-    """Errors that are expected are told, not traced."""
+    """Print expected errors without a traceback, and return the exit code."""
     from harmony_fleet.commands.common import note, show_error
     from harmony_fleet.errors import HarmonyError
 
@@ -111,10 +111,9 @@ def guarded(common: Common, work: Callable[[], int]) -> int:
 
 
 def reaching(command: Callable[..., int]) -> Callable[..., int]:
-    """`command` as typer takes it: with its own options, and those of where to connect and in which
-    form to answer.
+    """Add the options of the connection and of the output to `command`, for typer.
 
-    These are its first argument, as Common; its errors are told.
+    `command` gets them as its first argument, a Common. Its errors are printed.
     """
     return _sharing(command, "server", "creds", "tls_ca", "insecure", "output")
 

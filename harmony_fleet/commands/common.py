@@ -158,7 +158,7 @@ def hint(words: str) -> None:
 
 
 def note(words: str) -> None:
-    """A sentence that is no result, on standard error."""
+    """Print a sentence that isn't a result to standard error."""
     render.err().print(
         Text(words[: len(words) - len(words.lstrip())]).append_text(render.plain(words, "")),
         soft_wrap=True,

@@ -76,9 +76,9 @@ def rotate(
 
 
 def finish(common: Common, device: str, seconds: float) -> ExitCode:
-    """`harmony device finish`: withdraw what was replaced, once what replaces it is in use.
+    """`harmony device finish`: withdraw the old credentials once the new ones are in use.
 
-    Where it isn't: exit code 1 if that was only looked for, 4 if it was waited for.
+    If they aren't in use: exit code 1 after one look, 4 after waiting.
     """
     context, authority = authority_of(common)
     issued = authority.state.devices.get(device)

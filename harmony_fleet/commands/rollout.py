@@ -129,9 +129,7 @@ class _Watching:
 
 
 def apply(common: Common, how: Apply) -> ExitCode:
-    """`harmony fleet apply` and `reconciler`: from the roster as it stands, under its lock until
-    all is written.
-    """
+    """`harmony fleet apply` and `reconcile`: apply the roster under its lock, until all is written."""
     progress = _Watching(Progress(render.err(), live=common.output is Output.TABLE))
     under_way = Run(Show(waiting=progress.waiting, observe=progress.observe))
     saved = None if how.saved is None else _read_plan(how.saved)

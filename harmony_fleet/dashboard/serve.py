@@ -33,7 +33,9 @@ def pages_of(store: Store, seen: view.FleetView) -> Pages:
 
 
 async def serve(store: Store, host: str, port: int, ready: Callable[[str, int], None]) -> None:
-    """Until cancelled. `ready` is told where it listens. Raises InvalidInput where it can't."""
+    """Serve until cancelled. `ready` hears where it listens. Raises InvalidInput if it can't
+    listen.
+    """
     seen = view.FleetView()
     await view.load(store, seen)
     try:

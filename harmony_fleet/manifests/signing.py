@@ -81,7 +81,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Signing:
-    """The active keys; of none, manifests stay as they are. Made anew for each look at the
+    """The active keys. Without a key, manifests stay as they are. Made anew for each look at the
     buckets.
     """
 
@@ -130,10 +130,10 @@ class Signing:
         )
 
     def forged(self, value: Any, trusted: Collection[str]) -> bool:
-        """Return whether a device that believes `trusted` keys alone can't have accepted it: none
-        of them signed it.
+        """Return whether a device that believes only `trusted` keys can't have accepted it, because
+        no such key signed it.
 
-        A signature by a key that isn't of this home can't be judged here, and is taken for right.
+        Keys of other homes can't be checked here. Their signatures are taken for right.
         """
         own = {key.id: key for key in (*self.keys, *self.old)}
         found = value.get(FIELD) if isinstance(value, dict) else None

@@ -176,7 +176,7 @@ def _make_folder(folder: Path) -> None:
 
 
 def _read(path: Path, name: str, state: State) -> Key:
-    """A key's file, which nobody else may read, and whose name is that of its key."""
+    """Read a key's file. Nobody else may have access to it, and its name must be its key's."""
     from nacl.signing import SigningKey  # noqa: PLC0415 - only where there are keys
 
     text = secret.read(path, _RESTORE, "make another: harmony fleet key new").decode(

@@ -148,9 +148,7 @@ def _renewed(bucket: str, found: dict[str, Any]) -> dict[str, Any]:
 
 
 async def index(connection: Connection, keys: Iterable[str]) -> None:
-    """Tell of `keys` of ``desired-state`` that were stored before the stream told of it by
-    itself.
-    """
+    """Put `keys` into the index that were stored before the stream did so by itself."""
     await gather_bounded(
         lambda key: _tell(connection, key), filter(None, map(parse_deployment_key, keys))
     )
@@ -169,7 +167,7 @@ async def _tell(connection: Connection, key: DeploymentKey) -> None:
 
 
 async def forget(connection: Connection, device: str) -> None:
-    """Take away what the device wrote, whatever keys it chose. Raises Unreachable."""
+    """Remove all that the device wrote, under any key. Raises Unreachable."""
     for bucket, key in (
         (ACTUAL, f"{device}.>"),
         (INFO, info_key(device)),

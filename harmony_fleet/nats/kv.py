@@ -136,10 +136,9 @@ class Store:
             ) from None
 
     async def entries(self, bucket: str, filters: Sequence[str] = (">",)) -> dict[str, Entry]:
-        """Every key that is there, complete and sorted; empty where the bucket is missing.
+        """Return every key that is there, complete and sorted; empty if the bucket is missing.
 
-        Read until the server's own count of what is behind says 0: silence is never taken for the
-        end.
+        It reads until the server counts 0 entries behind. Silence is never taken for the end.
         """
         found: dict[str, Entry] = {}
         async with self._consumer(bucket, filters) as consumer:
@@ -245,7 +244,7 @@ class Store:
         )
 
     async def ask(self, subject: str, payload: bytes, seconds: float) -> bytes | None:
-        """A request to a device; None where nobody listens or answers in time."""
+        """Send a request to a device. None if nobody listens or answers in time."""
         try:
             return await self._nats.request(subject, payload, seconds=seconds)
         except NoResponders:

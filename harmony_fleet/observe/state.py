@@ -162,8 +162,8 @@ def _decode(model: type[M], entry: Entry) -> tuple[M | None, str]:
 
 
 def told(data: bytes, limit: int) -> Any:
-    """The JSON value of what a device said. Raises NotCanonical also where it has text that has no
-    UTF-8 form.
+    """Decode the JSON that a device wrote. Raises NotCanonical, also for text that has no UTF-8
+    form.
     """
     value = read(data, limit)
     if b"\\u" in data:
@@ -245,7 +245,7 @@ def _carries(device: Device, labels: Mapping[str, str]) -> bool:
 
 
 def check_name(what: str, name: str) -> str:
-    """`name` where it may be a device's or deployment's. Raises InvalidInput."""
+    """Check the name of a device or deployment. Raises InvalidInput."""
     try:
         return _NAME.validate_python(name)
     except ValidationError as error:
@@ -274,9 +274,7 @@ def parse_selectors(selectors: Sequence[str]) -> dict[str, str]:
 async def choose_devices(
     store: Store, names: Sequence[str], selectors: Sequence[str]
 ) -> list[Device]:
-    """The named devices and those that carry the labels; a name may be one that never told of
-    itself.
-    """
+    """Choose the named devices and those that carry the labels. A named device may be unknown."""
     labels = parse_selectors(selectors)
     for name in names:
         check_name("device", name)

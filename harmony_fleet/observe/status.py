@@ -108,8 +108,8 @@ def _row(found: Deployment, silent: bool, now: datetime) -> Row:
 
 
 def _told(found: Deployment) -> tuple[str, str, str]:
-    """Phase, reason and message: the device's, or what is to be said where it says nothing that can
-    be read.
+    """Return phase, reason and message: the device's own, or a substitute if it says nothing
+    readable.
     """
     status = found.actual.status
     if found.actual.problem:

@@ -1,7 +1,7 @@
-"""Apply and delete: plan for every device first, then write each by CAS, then wait, and never over
-another's write.
+"""Apply and delete: plan for every device, write each by CAS, wait. Never overwrite another's
+write.
 
-Says nothing itself: what happens is told to the callbacks in `Show`, and the results are returned.
+It prints nothing: the callbacks in `Show` hear what happens, and the results are returned.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class Show:
 
 @dataclass(slots=True)
 class Run:
-    """An apply under way; kept outside, so that one who interrupts it can still say what was
+    """An apply under way. It lives outside, so that an interrupted command can still say what was
     written.
     """
 
@@ -236,8 +236,8 @@ async def wait_all(store: Store, run: Run, seconds: float) -> None:
 async def delete(
     store: Store, deployment: str, devices: Sequence[Device], options: Options, run: Run
 ) -> ExitCode:
-    """Desire the deployment's removal, wait for it, then purge the key; what is gone already is
-    left alone.
+    """Desire the deployment's removal, wait for it, then purge the key. Devices that have it no
+    more are left alone.
     """
     found = await read_deployments(
         store, [DeploymentKey(device.name, deployment) for device in devices]

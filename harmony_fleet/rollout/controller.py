@@ -85,8 +85,8 @@ class Controller:
         self._said[what] = words
 
     async def reconcile(self) -> None:
-        """Once: write what differs, where nothing refuses; purge what is gone; take ended attempts
-        off.
+        """Once: write what differs unless a refusal stops it, purge removed keys, take ended
+        attempts off.
         """
         await self._store.ensure_buckets(self._replicas)
         under_way = Run()

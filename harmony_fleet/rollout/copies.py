@@ -51,9 +51,7 @@ def _key(kind: str, lineage: str) -> str:
 
 
 async def look(store: Store, lineage: str) -> Standing:
-    """The mark as it stands. Raises Behind where it can't be read: then nobody knows what was
-    applied last.
-    """
+    """Read the mark. Raises Behind if it can't be read: nobody knows then what was applied last."""
     entry = await store.get(FLEET, _key(_MARKS, lineage))
     if entry.value is None:
         return Standing(revision=entry.revision)
@@ -70,8 +68,8 @@ async def look(store: Store, lineage: str) -> Standing:
 async def admit(
     store: Store, file: RosterFile, roster: Roster, *, any_keys: bool = False
 ) -> Standing:
-    """The mark, where `roster`, as it stands in `file`, may be applied after it. Raises Behind with
-    what differs.
+    """Return the mark if `roster`, which stands in `file`, may be applied after it. Raises Behind
+    with the difference.
 
     With `any_keys` this home may sign with other keys than the last one did.
     """
@@ -177,10 +175,10 @@ async def lineage_of(store: Store, file: RosterFile) -> str:
 
 
 async def pull(store: Store, file: RosterFile) -> tuple[Roster, list[str], bool]:
-    """Take what was applied last; the roster, the files that are to be brought by hand, and whether
-    anything changed.
+    """Take the roster that was applied last.
 
-    Raises InvalidInput where nothing was applied yet, Refused where no copy can be opened here.
+    Returns the roster, the files that a person has to bring, and whether anything changed. Raises
+    InvalidInput if nothing was applied yet, Refused if no key here opens the copy.
     """
     mark = (await look(store, await lineage_of(store, file))).mark
     if mark is None:

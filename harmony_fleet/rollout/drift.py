@@ -198,7 +198,7 @@ def _resource(score: Score | None, resource: ResourceStatus, *, disabled: bool) 
 
 
 def _wants_to_run(score: Score | None) -> bool | None:
-    """None where it is nobody's business."""
+    """Return whether the resource shall run. None if nobody decided that."""
     if isinstance(score, SystemdUnit):
         return None if score.wanted_state == "none" else score.wanted_state == "running"
     return score.state == "running" if isinstance(score, Container) else None

@@ -36,7 +36,7 @@ class Fleet:
         return self.deployments.get(key) or Deployment(key, Desired(), Actual())
 
     def device(self, name: str) -> Device:
-        """A device as it told of itself, or as one that never did."""
+        """Return a device, also one that never told of itself."""
         return self.devices.get(name) or Device(name, None)
 
     def expected(self) -> Iterator[tuple[DeploymentKey, Projection]]:
@@ -58,8 +58,8 @@ class Fleet:
         return {name: keys for name, keys in found.items() if len(keys) > MAX_STRAYS}
 
     def ours(self, found: Deployment) -> bool:
-        """Return whether the roster's lineage wrote what is desired there, or else what is
-        enforced.
+        """Return whether the roster's lineage wrote the desired manifest, or without one the
+        enforced one.
         """
         standing, status = found.desired.manifest, found.actual.status
         if standing is not None:

@@ -67,7 +67,7 @@ async def server_time(store: Store) -> datetime:
 
 
 async def write_fleet(store: Store, made: FleetPlan, run: Run) -> None:
-    """Write all that is planned, and purge what is gone. The results are in `run`. Refuses before
+    """Write all plans and purge the removed keys. The results are in `run`. Refusals raise before
     the first write.
     """
     check_refusals(made)

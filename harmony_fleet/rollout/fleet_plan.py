@@ -1,6 +1,6 @@
-"""Plan an apply of the roster for every device at once, also as a file to hold to. Pure.
+"""Plan an apply of the roster for every device at once. Pure.
 
-Every device is planned before anything is written; one that refuses holds all of them up.
+Every device is planned before anything is written. One refusal holds all of them up.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def _write(item: Plan) -> dict[str, Any]:
 
 
 def plan_fleet(fleet: Fleet, scope: Scope) -> FleetPlan:
-    """Plan for every device in scope. Nothing is raised: what refuses is told in the plan."""
+    """Plan for every device in scope. Refusals are in the plan, and never raised."""
     plans: list[Plan] = []
     purges: list[tuple[DeploymentKey, int]] = []
     removing: list[DeploymentKey] = []

@@ -20,11 +20,10 @@ buckets were lost.
 
 
 def believed(found: Deployment, device: Device, signing: Signing) -> Deployment:
-    """Without what stands in ``desired-state``, where the device, by its own word, can't have
-    accepted it.
+    """Leave out the desired manifest if the device, by its own word, can't have accepted it.
 
-    What no trusted key signed is nobody's: its generation and lineage are no reason to refuse the
-    right one.
+    A manifest that no trusted key signed belongs to nobody. Its generation and lineage must not
+    hold the right one up.
     """
     desired, told = found.desired, device.info.trust if device.info is not None else None
     if (
@@ -97,7 +96,7 @@ def check_prune(wire: WireManifest, found: Deployment) -> None:
 
 
 def _prunes_what_stands(wire: WireManifest, standing: WireManifest | None) -> bool:
-    """Return whether the guard holds it by what was written alone, whatever the device says that it
+    """Return whether the written manifests alone arm the guard, whatever the device says that it
     has.
     """
     going, owned = pruned(

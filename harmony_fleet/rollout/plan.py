@@ -186,8 +186,8 @@ def _check_plausible(found: Deployment, request: ApplyRequest) -> None:
 
 
 def _authority(manifest: Manifest, found: Deployment, request: ApplyRequest) -> str | None:
-    """The lineage to supersede; None where nobody else's is in the way. Raises Conflict without
-    consent.
+    """Return the lineage to supersede; None if no other lineage is in the way. Raises Conflict
+    without consent.
     """
     standing, status = found.desired.manifest, found.actual.status
     enforced = status.lineage if status is not None else None
@@ -216,7 +216,9 @@ def _authority(manifest: Manifest, found: Deployment, request: ApplyRequest) -> 
 def _stands(
     manifest: Manifest, found: Deployment, supersedes: str | None, request: ApplyRequest
 ) -> bool:
-    """Return whether what is desired already is this, and nothing makes it worth writing again."""
+    """Return whether the desired manifest already says this, and nothing makes another write
+    worthwhile.
+    """
     standing, status = found.desired.manifest, found.actual.status
     if manifest.remains is not None:  # a decision, whatever stands
         return False
@@ -241,8 +243,8 @@ def _stands(
 
 
 def _respelt(standing: WireManifest, found: Deployment) -> bool:
-    """Return whether the device says that these aren't the bytes: the same content, in a spelling
-    that nobody here writes.
+    """Return whether the device refuses the bytes that stand: the same content, in a spelling that
+    harmony never writes.
     """
     status = found.actual.status
     newer = status.rejected if status is not None else None

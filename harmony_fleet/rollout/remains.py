@@ -71,8 +71,8 @@ class Decision:
 
 
 def lost_of(found: Deployment) -> dict[str, str]:
-    """Resources that the device doesn't know as its own any more: resource key -> digest of its
-    spec, as told before.
+    """Return the resources that the device no longer knows as its own: resource key -> digest of
+    its last spec.
     """
     status = found.actual.status
     resources = status.resources if status is not None else {}
@@ -112,7 +112,9 @@ async def _formers(
 async def adopt(
     store: Store, key: DeploymentKey, devices: Sequence[Device], options: Options, run: Run
 ) -> ExitCode:
-    """Write what is desired once more, with the decision that the device takes back what it had."""
+    """Write the desired manifest once more, with the decision that the device takes back what it
+    had.
+    """
     found = await read_deployment(store, key)
     standing = found.desired.manifest
     if standing is None or standing.removed:

@@ -43,9 +43,7 @@ class RosterFile:
         self.seal_path = self.folder / "roster.seal"
 
     def read(self) -> Roster:
-        """The roster as it stands. Raises InvalidInput, or Conflict where it isn't the one that may
-        follow.
-        """
+        """Read the roster. Raises InvalidInput, or Conflict if it may not follow the last one."""
         with contextlib.suppress(Conflict, OSError), self._lock(0):
             self._sweep()
         return self._read()[0]
@@ -87,7 +85,7 @@ class RosterFile:
 
     @contextlib.contextmanager
     def locked(self, seconds: float = LOCK_SECONDS) -> Iterator[Roster]:
-        """The roster, read under the lock, which nobody changes until the end of this block."""
+        """Read the roster under its lock. Nobody changes it until the end of this block."""
         with self._lock(seconds) as lock:
             self._sweep()
             roster, data, seal = self._read()
@@ -97,11 +95,10 @@ class RosterFile:
     def mutate(
         self, generation: int, edit: Edit, check: Check = lambda _roster: None
     ) -> tuple[Roster, bool]:
-        """Change it where it still is at `generation`, by one generation; the roster, and whether
-        anything changed.
+        """Change the roster by one generation, if it still is at `generation`. Returns it, and
+        whether it changed.
 
-        `check` may refuse what would come out. Whatever is refused, is refused before anything is
-        touched.
+        `check` may refuse the result. Every refusal comes before anything is touched.
         """
         with self._lock(LOCK_SECONDS) as lock:
             self._sweep()
@@ -165,8 +162,8 @@ class RosterFile:
         return roster, data, seal
 
     def _seal(self, roster: Roster, data: bytes, seal: RosterSeal | None, lock: int) -> None:
-        """Seal what was found where that is news: the first, one changed by hand, or after a kill
-        before the seal.
+        """Seal what was found if that is new: the first roster, one changed by hand, or one from
+        before a kill.
         """
         if seal is None or seal.text != digest(data):
             self._write(
@@ -201,9 +198,7 @@ class RosterFile:
 
     @contextlib.contextmanager
     def _lock(self, seconds: float) -> Iterator[int]:
-        """The kernel's lock, waited for at most `seconds`. Raises Conflict when it isn't to be
-        had.
-        """
+        """Hold the kernel's lock, after at most `seconds`. Raises Conflict if another has it."""
         busy = Conflict(
             "RosterBusy",
             "cannot lock the roster: another command holds it",

@@ -41,8 +41,8 @@ class Cut:
 
 
 def edited(text: str, names: Collection[str], rewrite: Rewrite) -> str | None:
-    """The text after `rewrite`, which touches no device but those of `names`; None where that can't
-    be told so.
+    """Return the text after `rewrite`, which touches only devices of `names`. None if that isn't
+    certain.
     """
     cut = cut_up(text)
     if cut is None:

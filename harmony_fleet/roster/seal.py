@@ -58,9 +58,9 @@ def to_bytes(seal: RosterSeal) -> bytes:
 
 
 def from_bytes(data: bytes, where: str, most: int) -> RosterSeal:
-    """Read a seal, also one of version 1, which held a copy of the roster that counts for nothing.
+    """Read a seal, also one of version 1, whose copy of the roster is ignored.
 
-    Raises InvalidInput: what was seen last is then not known, and nothing is taken for it.
+    Raises InvalidInput: it isn't known then what was seen last, and nothing takes its place.
     """
     try:
         value = read(data, most)

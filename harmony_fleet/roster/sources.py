@@ -1,8 +1,6 @@
-"""The raw Scores of deployments: those that stand in the roster, those of a file that the roster
-knows by digest.
+"""The raw Scores of deployments: from the roster itself, or from a file that it knows by digest.
 
-A file that says something else than when it was entered is refused: what is projected follows from
-the roster alone.
+A file whose content changed since then is refused: projections follow from the roster alone.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ def _replace_named(path: str, data: bytes, *, secret: bool) -> None:
 
 
 def sync_folder(folder: str) -> None:
-    """Make durable what was made, renamed or removed in it."""
+    """Make durable what was made, renamed or removed in the folder."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(fd)

@@ -20,9 +20,10 @@ _AGAIN: Final = 0.02
 
 @contextlib.contextmanager
 def alone(folder: Path, seconds: float, busy: HarmonyError) -> Iterator[int]:
-    """Hold it, waited for at most `seconds`: its descriptor, for a child that shall keep it, too.
+    """Hold the lock after at most `seconds`. Yields its descriptor, also for a child that shall
+    keep it.
 
-    Raises `busy` when somebody else has it, InvalidInput where nobody can, OSError where there is
+    Raises `busy` if somebody else has it, InvalidInput if nobody can have it, OSError if there is
     no such folder.
     """
     lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

@@ -1,6 +1,4 @@
-"""Files of secrets, used only where nobody else may read them. No content of one stands in what is
-raised.
-"""
+"""Read files of secrets, only if nobody else may read them. No error holds their content."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ async def take_back(store: Store, run: TaskRun, signing: Signing) -> TaskRun:
 
 
 async def _request(store: Store, stored: StoredRun, site: Site, signing: Signing) -> StoredRun:
-    """Have each requested attempt's manifest desired. What can't be is told to the run."""
+    """Desire each requested attempt's manifest. The run is told about those that can't be desired."""
     if stored.run.cancelled:
         return stored
     wanted = [

@@ -89,19 +89,19 @@ async def all_runs(store: Store) -> list[TaskRun]:
 
 
 async def create(store: Store, run: TaskRun) -> StoredRun:
-    """Write a run that isn't there yet. Raises Conflict where it is."""
+    """Write a new run. Raises Conflict if it exists."""
     return StoredRun(run, await store.put(TASK_RUNS, run.run_uid, run.canonical(), 0))
 
 
 async def update(store: Store, stored: StoredRun, run: TaskRun) -> StoredRun:
-    """Write the next state where nobody else did. Raises Conflict."""
+    """Write the next state unless somebody else did. Raises Conflict."""
     if run == stored.run:
         return stored
     return StoredRun(run, await store.put(TASK_RUNS, run.run_uid, run.canonical(), stored.revision))
 
 
 async def cancel_run(store: Store, run_uid: str) -> TaskRun:
-    """Cancel against whoever carries it on. Raises Conflict where that never succeeds."""
+    """Cancel, against any watcher that carries it on. Raises Conflict if that never succeeds."""
     for _ in range(_TRIES):
         stored = await load(store, run_uid)
         try:
