@@ -306,18 +306,24 @@ async def test_apply_and_delete_by_hand_go_on_for_the_others(stage: Stage) -> No
 async def test_a_controller_goes_on_for_the_others(stage: Stage) -> None:
     await everything(stage)
     process = await stage.operator.process("fleet", "controller", "--interval", "300ms")
+    said, stderr = b"", process.stderr
+    assert stderr is not None
     try:
         async with asyncio.timeout(60):
             while (
                 not {f"{name}.web" for name in GOOD} <= (await stage.store.entries(DESIRED)).keys()
             ):
                 await asyncio.sleep(0.2)
+            while b"Unreadable" not in said:  # which is told after all is written
+                some = await stderr.read(4096)
+                assert some
+                said += some
         assert process.returncode is None
     finally:
         process.terminate()
-        _, err = await process.communicate()
+        _, rest = await process.communicate()
+    err = said + rest
     assert process.returncode == 0
-    assert b"Unreadable" in err
     assert b"Traceback" not in err
 
 
