@@ -407,4 +407,4 @@ async def test_tls(tmp_path: Path) -> None:
         assert server.url.startswith("tls://")
         async with Store(context(server, tls_ca=certificate)) as opened:
             await opened.ensure_buckets()
-        assert (await unreachable(context(server))).code == "TlsUntrusted"
+        assert (await unreachable(context(server), 5.0)).code == "TlsUntrusted"
