@@ -213,3 +213,25 @@ def _create_once(path: Path, data: bytes) -> None:
     finally:
         os.unlink(beside)
     durable.sync_folder(str(path.parent))
+
+
+def check_creds(path: Path) -> None:
+    """Check a .creds file. The client would fail late, and with the library's words."""
+    import nkeys  # noqa: PLC0415 - only where there are credentials
+
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise InvalidInput(
+            "FileMissing",
+            f"cannot read the credentials file {path}: {error.strerror}",
+            "restore it from a backup",
+        ) from None
+    lacks = f"cannot use the credentials file {path}: it holds no user's"
+    seed = data.partition(b"-----BEGIN USER NKEY SEED-----")[2].strip().partition(b"\n")[0].strip()
+    try:
+        nkeys.from_seed(bytearray(seed)).wipe()  # type: ignore[no-untyped-call]
+    except Exception:  # the library raises assertions, values' and its own errors
+        raise InvalidInput("CredsInvalid", f"{lacks} seed", "give a NATS .creds file") from None
+    if b"-----BEGIN NATS USER JWT-----" not in data:
+        raise InvalidInput("CredsInvalid", f"{lacks} JWT", "give a NATS .creds file")

@@ -11,17 +11,15 @@ import logging
 import ssl
 from collections import deque
 from collections.abc import Mapping
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
 import nats.errors
-import nkeys
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
-from harmony_fleet.context import Context
+from harmony_fleet.context import Context, check_creds
 from harmony_fleet.errors import HarmonyError, InvalidInput, Unreachable
 from harmony_fleet.nats.tolerant import TolerantClient
 from harmony_nats.channel import NotEncrypted
@@ -166,7 +164,7 @@ class Connection:
             "max_outstanding_pings": 2,
         }
         if self._context.creds is not None:
-            _check_creds(self._context.creds)
+            check_creds(self._context.creds)
             options["user_credentials"] = str(self._context.creds)
         if self._context.tls_ca is not None:
             try:
@@ -289,23 +287,3 @@ def _why(cause: Exception) -> str:
     if isinstance(cause, OSError) and cause.strerror:
         return cause.strerror
     return str(cause).removeprefix("nats: ") or type(cause).__name__
-
-
-def _check_creds(path: Path) -> None:
-    """The client would fail late, and with the library's words."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise InvalidInput(
-            "FileMissing",
-            f"cannot read the credentials file {path}: {error.strerror}",
-            "restore it from a backup",
-        ) from None
-    lacks = f"cannot use the credentials file {path}: it holds no user's"
-    seed = data.partition(b"-----BEGIN USER NKEY SEED-----")[2].strip().partition(b"\n")[0].strip()
-    try:
-        nkeys.from_seed(bytearray(seed)).wipe()  # type: ignore[no-untyped-call]
-    except Exception:  # the library raises assertions, values' and its own errors
-        raise InvalidInput("CredsInvalid", f"{lacks} seed", "give a NATS .creds file") from None
-    if b"-----BEGIN NATS USER JWT-----" not in data:
-        raise InvalidInput("CredsInvalid", f"{lacks} JWT", "give a NATS .creds file")
