@@ -244,7 +244,7 @@ def _stands(
 
 def _respelt(standing: WireManifest, found: Deployment) -> bool:
     """Return whether the device refuses the bytes that stand: the same content, in a spelling that
-    harmony never writes.
+    no command here writes.
     """
     status = found.actual.status
     newer = status.rejected if status is not None else None
