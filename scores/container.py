@@ -10,6 +10,17 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, mod
 from pydantic_core import PydanticCustomError
 
 from scores.base import WHOLE, Model, Score, fault, is_new, repeated
+from scores.container_surroundings import (
+    Annotations,
+    Dns,
+    Domains,
+    Groups,
+    Hosts,
+    Sysctls,
+    Timezone,
+    Ulimits,
+    Userns,
+)
 from scores.file import Path, normal_path
 from scores.names import MAX_GENERATION, Text
 from scores.probes import Period, Port, Probe, Seconds, Threshold
@@ -114,6 +125,10 @@ class Mount(Model):
         examples=["/srv/web", "web-data"],
     )
     read_only: bool = Field(default=False, description="The container can't write there.")
+    chown: bool = Field(
+        default=False,
+        description="Before each start everything there is given to the container's user.",
+    )
     size: Quantity | None = Field(
         default=None,
         description="How large a tmpfs may become: bytes, or a number with Ki, Mi or Gi. "
@@ -281,7 +296,8 @@ class Container(Score):
     )
     restart: Literal["always", "on-failure", "never"] = Field(
         default="always",
-        description="What happens when it ends; on-failure: only after another exit code than 0.",
+        description="What happens when it ends; on-failure: only after another exit code than 0. "
+        "An end that is final is remembered: nothing runs it again but a change of its spec.",
     )
     state: Literal["running", "stopped"] = Field(
         default="running", description="Whether it is to run."
@@ -333,8 +349,65 @@ class Container(Score):
     init_containers: Annotated[Sequence[InitContainer], Field(max_length=16)] = Field(
         default=(), description="Run one after the other to their end before it starts."
     )
+    userns: Userns | None = Field(
+        default=None,
+        description="keep-id: the agent's user is the container's user of this uid and gid, "
+        "and so can write what is bound; the same numbers, unless some are named. "
+        "None: podman's default, where the agent's user is root in the container.",
+        examples=["keep-id:uid=1883,gid=1883"],
+    )
+    groups: Groups = Field(
+        default=(),
+        description="More groups of its user: names of the image's, or numbers.",
+        examples=[["20", "video"]],
+    )
+    shm_size: Quantity | None = Field(
+        default=None,
+        description="How large /dev/shm may become: bytes, or a number with Ki, Mi or Gi. "
+        "None: podman's default, 64000Ki.",
+        examples=["256Mi"],
+    )
+    ulimits: Ulimits = Field(
+        default_factory=dict,
+        description="Limits of each process in it, by name. Rootless, none above the agent's own.",
+        examples=[{"nofile": {"soft": 1024, "hard": 4096}}],
+    )
+    sysctls: Sysctls = Field(
+        default_factory=dict,
+        description="Settings of the kernel that are the container's own: value by name.",
+        examples=[{"net.ipv4.ip_forward": "1"}],
+    )
+    dns: Dns = Field(
+        default=(),
+        description="Addresses of the name servers that it asks. Empty: the device's.",
+        examples=[["192.0.2.53"]],
+    )
+    dns_search: Domains = Field(
+        default=(),
+        description="Domains in which a short name is looked up. Empty: the device's.",
+        examples=[["lan"]],
+    )
+    extra_hosts: Hosts = Field(
+        default_factory=dict,
+        description="Lines of its /etc/hosts: address by name; host-gateway is the device.",
+        examples=[{"broker": "192.0.2.10"}],
+    )
+    annotations: Annotations = Field(
+        default_factory=dict,
+        description="Annotations for podman's runtime: value by name.",
+        examples=[{"run.oci.keep_original_groups": "1"}],
+    )
+    timezone: Timezone | None = Field(
+        default=None,
+        description="Its time zone, of the device's list; local: the device's own. "
+        "None: the image's.",
+        examples=["Europe/Berlin"],
+    )
     healthcheck: Healthcheck | None = Field(
         default=None, description="Podman's own health check, for what reads podman's word."
+    )
+    no_healthcheck: bool = Field(
+        default=False, description="The health check that the image brings is not run."
     )
     readiness: Probe | None = Field(
         default=None,
@@ -350,6 +423,8 @@ class Container(Score):
     def _holds_together(self, info: ValidationInfo) -> Container:
         if is_new(info):
             check_least(self.memory, "memory", LEAST_MEMORY)
+        if self.no_healthcheck and self.healthcheck is not None:
+            raise fault(("no_healthcheck",), "FieldConflict", "healthcheck sets one")
         if not _NAME.fullmatch(self.name):
             raise fault(
                 ("name",), "InvalidContainerName", "must be of A-Z a-z 0-9 . _ - for podman"

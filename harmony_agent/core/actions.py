@@ -27,9 +27,14 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Converged:
-    """Nothing to do: the device is as wanted (with `desired` None: the resource is gone)."""
+    """Nothing to do: the device is as wanted (with `desired` None: the resource is gone).
+
+    `reason` and `message` tell what its author may want to know all the same.
+    """
 
     phase: ResourcePhase = "Ready"
+    reason: str = ""
+    message: str = ""
     holds: frozenset[str] = frozenset()
     """claims besides its spec's, kept until another resource takes them over"""
 

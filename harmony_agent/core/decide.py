@@ -225,7 +225,7 @@ def _carry_out(case: DecisionInput, desired: Desired[Score]) -> Step:
     if isinstance(plan, Wait):
         return Hold(plan.phase, plan.reason, plan.message, plan.seconds)
     if isinstance(plan, Converged):
-        return Settled(plan.phase, plan.holds)
+        return Settled(plan.phase, plan.holds, plan.reason, plan.message)
     if not plan.drift:
         return Execute(plan)
     # Otherwise it ended by itself, or a new spec is on its way.

@@ -74,6 +74,10 @@ class KindView(Protocol[S_co]):
         """The names of this kind whose records have `claim`."""
         ...
 
+    def claimed(self, claim: str) -> bool:
+        """Tell if a record of any kind has `claim`."""
+        ...
+
     async def note(self, name: str, facts: Facts) -> None:
         """Replace the facts in the record of `name`, durably before this returns. The record must
         exist.

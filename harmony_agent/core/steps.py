@@ -16,6 +16,8 @@ class Settled:
 
     phase: ResourcePhase
     holds: frozenset[str] = frozenset()
+    reason: str = ""
+    message: str = ""
 
 
 @dataclass(frozen=True, slots=True)

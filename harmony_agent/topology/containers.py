@@ -56,19 +56,24 @@ class ContainerState:
 
     `config` shows what can be changed of a container without changing its id, by the Score's field
     names: memory, cpus, pids, healthcheck, network; each in a spelling that is only good for
-    comparing with itself. `broken`: it is listed but can't be inspected, for its storage is gone.
+    comparing with itself. `ports` are those of the device that it has while it runs, as
+    ``("tcp", 8080)``. `stopped`: somebody asked
+    the engine to stop it, where the engine tells that. `broken`: it is listed but can't be inspected, for its storage is gone.
     """
 
     id: str
     name: str
     state: State
     labels: Mapping[str, str]
+    image_id: str = ""
     image_digest: str | None = None
     exit_code: int | None = None
     started: datetime | None = None
     finished: datetime | None = None
     health: Health = ""
     stop_timeout: int = 10
+    stopped: bool = False
+    ports: frozenset[tuple[str, int]] = frozenset()
     config: Mapping[str, str] = field(default_factory=dict)
     broken: bool = False
 
@@ -135,6 +140,12 @@ class Containers(Protocol):
         """
         ...
 
+    async def init(self, ident: str) -> None:
+        """Make all ready for a start: its user, its command, its mounts, its network and ports.
+        Nothing of it runs yet.
+        """
+        ...
+
     async def start(self, ident: str) -> None:
         """Start it; nothing happens when it runs."""
         ...
@@ -197,6 +208,12 @@ class EnvFiles(Protocol):
 
     async def read(self, path: str) -> bytes | None:
         """Read the content. None if it can't be read."""
+        ...
+
+    async def identify(self, paths: Collection[str]) -> Mapping[str, str | None]:
+        """Name what each path of the device leads to now, as text that is good for comparing; None
+        where that can't be seen.
+        """
         ...
 
     async def resolve(self, paths: Collection[str]) -> Mapping[str, str]:

@@ -32,6 +32,9 @@ class World(Protocol):
     async def kill(self, name: str) -> None:
         """Kill what runs in a container."""
 
+    async def stop(self, name: str) -> None:
+        """Stop a container."""
+
     async def forget(self, name: str) -> None:
         """The engine loses its database, but not its storage."""
 
@@ -58,6 +61,10 @@ class FakeWorld:
 
     async def kill(self, name: str) -> None:
         self.containers.exits(name, 137)
+        self.containers.get(name).stopped = True
+
+    async def stop(self, name: str) -> None:
+        await self.containers.stop(self.containers.get(name).id, 0)
 
     async def forget(self, name: str) -> None:
         self.containers.forget(name)
@@ -86,6 +93,9 @@ class RealWorld:
 
     async def kill(self, name: str) -> None:
         self.device.podman("kill", name)
+
+    async def stop(self, name: str) -> None:
+        self.device.podman("stop", "--time=0", name)
 
     async def forget(self, name: str) -> None:
         self.device.systemctl("stop", "podman.socket", "podman.service", user=True)

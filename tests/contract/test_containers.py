@@ -223,6 +223,45 @@ async def test_a_command_that_does_not_exist(world: World) -> None:
     assert await world.containers.inspect(ident) is None
 
 
+async def test_what_a_start_would_refuse_is_refused_while_it_is_made_ready(world: World) -> None:
+    bad = await world.containers.create(asked(world, "bad", MISSING_COMMAND))
+    refused = await refusal(world.containers.init(bad))
+    assert not damaged(refused.text)
+    good = await world.containers.create(asked(world, "good"))
+    await world.containers.init(good)
+    await world.containers.init(good)
+    ready = await state(world, good)
+    assert (ready.state, ready.started) == ("created", None)
+    await world.containers.start(good)
+    assert (await state(world, good)).state == "running"
+
+
+async def test_ports_of_the_device_are_shown(world: World) -> None:
+    ports = [
+        {"host_port": 18080, "container_port": 80, "protocol": "tcp", "host_ip": "127.0.0.1"},
+        {"host_port": 15353, "container_port": 53, "protocol": "udp", "host_ip": ""},
+    ]
+    ident = await world.containers.create(asked(world, "web", portmappings=ports))
+    for _ in range(2):
+        assert (await state(world, ident)).ports == {("tcp", 18080), ("udp", 15353)}
+        await world.containers.start(ident)
+
+
+async def test_a_stop_by_somebody_is_told_from_an_end_by_itself(world: World) -> None:
+    """A kill by hand counts as a stop. Podman 4.3 doesn't tell."""
+    telling = not (await world.containers.version()).startswith("4.")
+    names = ("ended", "killed", "stopped")
+    for name in names:
+        await running(world, name, *(["/bin/false"] if name == "ended" else []))
+    await world.kill("killed")
+    await world.stop("stopped")
+    for name in names:
+        found = await until(world, name, lambda now: now.state == "exited")
+        assert found.stopped is (name != "ended" and telling)
+    await world.containers.start(found.id)
+    assert not (await state(world, "stopped")).stopped
+
+
 async def test_exec(world: World) -> None:
     ident = await running(world, "web")
     assert await world.containers.exec(ident, ["/bin/true"], 10.0) == 0

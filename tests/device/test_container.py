@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import signal
+import struct
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -271,8 +272,16 @@ def test_what_ends_is_started_again_and_counted(site: Site) -> None:
 
 def test_drift_is_only_told_where_that_is_wanted(site: Site) -> None:
     site.converge(container(drift="report"))
+    if site.device.suite != "bookworm":  # podman 4.3 doesn't tell who stopped it
+        site.device.podman("stop", "--time=0", "web")
+        found = site.said("Container/web", "Degraded", "DriftReported")
+        assert (found["drift"]["fields"], found["status"]["state"]) == (["state"], "Exited")
+        site.settle()
+        assert site.inspect()["State"]["Running"] is False
+        site.device.podman("start", "web")
+        site.until("Container/web", lambda found: found["phase"] == "Ready")
     taken_away(site)
-    found = site.said("Container/web", "Degraded", "DriftReported")
+    found = site.until("Container/web", lambda found: flat(found)["state"] == "Absent")
     assert found["drift"]["action"] == "reported"
     assert site.ours() == []
 
@@ -294,11 +303,23 @@ def test_one_shots(site: Site) -> None:
     site.device.agent.restart()
     site.settle()
     assert [site.run_of(name) for name in ("done", "well")] == before
+    site.device.podman("container", "prune", "--force")
+    site.device.agent.restart()
+    site.settle()
+    for name in ("done", "well"):
+        found = site.until(f"Container/{name}", lambda one: flat(one).get("state") == "Absent")
+        assert (found["phase"], found["status"]["exit_code"]) == ("Completed", 0)
+    assert site.ours() == []
     site.put(*shots, container("bad", "/bin/false", restart="never"))
     found = site.said("Container/bad", "Failed", "ExitedNonZero")
     assert found["status"]["exit_code"] == 1
     site.put(*shots, container("bad", "/bin/false", restart="on-failure"))
     site.said("Container/bad", "Degraded", "CrashLoop")
+
+
+def flat(found: dict[str, Any]) -> dict[str, Any]:
+    """A resource's status with its detail in it."""
+    return {**found, **(found["status"] or {})}
 
 
 def test_a_command_that_does_not_exist(site: Site) -> None:
@@ -346,6 +367,48 @@ def test_images(site: Site) -> None:
     assert "127.0.0.1:9/nope:1" in found["message"]
     assert site.said("Container/never", "Blocked", "ImageMissing")
     assert site.run_of() == before
+    site.device.podman("tag", BUSYBOX, "localhost/moves:1")
+    site.converge(container(image="localhost/moves:1", pull="never"))
+    before = site.run_of()
+    site.device.podman("commit", "--quiet", "web", "localhost/moves:1")
+    site.until("Container/web", lambda found: found["reason"] == "ImageMoved")
+    assert site.run_of() == before
+    site.remove()
+    site.device.podman("rmi", "localhost/moves:1")
+
+
+def test_an_update_that_cannot_be_made_leaves_what_runs(site: Site) -> None:
+    podman = site.device.podman
+    podman("run", "--detach", "--stop-timeout=0", "--publish=18090:80", "--name=b", BUSYBOX, *SLEEP)
+    held = {"host_port": 18080, "container_port": 80}
+    site.converge(container(ports=[held]))
+    before = site.run_of()
+    missing = {"type": "bind", "source": "/srv/missing", "target": "/x"}
+    for fields, reason, words in (
+        ({"command": ["/bin/nope"]}, "StartFailed", "/bin/nope"),
+        ({"user": "nobody-here"}, "StartFailed", "nobody-here"),
+        ({"network": "nowhere"}, "CreateFailed", "nowhere"),
+        ({"mounts": [missing]}, "CreateFailed", "/srv/missing"),
+        ({"ports": [held, {"host_port": 18090, "container_port": 1}]}, "StartFailed", "18090"),
+        ({"image": "localhost/nope:1", "pull": "never"}, "ImageMissing", "localhost/nope:1"),
+    ):
+        site.put(container(**{"ports": [held], **fields}))
+
+        def told(found: dict[str, Any], reason: str = reason, words: str = words) -> bool:
+            return found["reason"] == reason and words in found["message"]
+
+        site.until("Container/web", told)
+        assert site.run_of() == before
+    ends_badly = {"name": "bad", "command": ["/bin/false"]}
+    site.put(container(ports=[held], init_containers=[ends_badly]))
+    site.said("Container/web", "Degraded", "InitFailed")
+    site.control.until(PI, "web", lambda _: site.inspect()["State"]["Running"])
+    assert site.run_of()[0] == before[0], "it was stopped for the init container, and came back"
+    site.converge(container(ports=[held]))
+    assert site.run_of()[0] == before[0]
+    site.converge(container(ports=[held], hostname="good"))
+    assert site.ours() == ["web"]
+    assert site.run_of()[0] != before[0]
 
 
 def test_what_is_not_ours_is_left_alone_or_adopted_and_put_back(site: Site) -> None:
@@ -464,6 +527,131 @@ def test_a_pull_that_hangs_delays_neither_the_next_generation_nor_a_removal(site
         assert time.monotonic() - began < 30
     finally:
         site.device.systemctl("stop", "silent-registry.service")
+
+
+def test_a_bound_file_that_was_replaced_is_taken_up(site: Site) -> None:
+    conf = {"type": "bind", "source": "/srv/conf", "target": "/conf"}
+    folder = {"type": "bind", "source": "/srv/dir", "target": "/dir"}
+
+    def files(content: str) -> list[File]:
+        inside = File(name="in", path="/srv/dir/in", content=content, after=["File/dir"])
+        dir_ = File(name="dir", path="/srv/dir", type="directory")
+        return [File(name="conf", path="/srv/conf", content=content), dir_, inside]
+
+    spec = container(mounts=[conf, folder], after=["File/conf", "File/dir"], user="0")
+    told = container("told", mounts=[conf], after=["File/conf"], drift="report")
+
+    def reads(path: str, content: str) -> None:
+        def good(_: Any) -> bool:
+            ran = site.device.podman("exec", "web", "cat", path, check=False)
+            return str(ran.stdout) == content
+
+        site.control.until(PI, "web", good)
+
+    site.converge(*files("1"), spec, told)
+    before, theirs = site.run_of(), site.run_of("told")
+    site.put(*files("2"), spec, told)
+    reads("/conf", "2")
+    found = site.said("Container/told", "Degraded", "DriftReported")
+    assert "/srv/conf" in found["message"]
+    assert site.run_of("told") == theirs
+    assert site.run_of()[0] == before[0]
+    site.converge(*files("2"), spec)
+    second = site.run_of()
+    site.device.run(["sh", "-c", "echo evil > /srv/c; mv /srv/c /srv/conf"])
+    reads("/conf", "2")
+    site.device.run(["rm", "-r", "/srv/dir"])
+    reads("/dir/in", "2")
+    site.control.until(PI, "web", lambda status: status.phase == "Converged")
+    third = site.run_of()
+    assert third[0] == second[0] == before[0]
+    site.settle()
+    assert site.run_of() == third
+
+
+AROUND: dict[str, Any] = {
+    "userns": "keep-id:uid=1883,gid=1883",
+    "user": "1883:1883",
+    "groups": ["20"],
+    "shm_size": "8Mi",
+    "ulimits": {"nofile": {"soft": 100, "hard": 200}},
+    "sysctls": {"net.ipv4.ip_default_ttl": "77"},
+    "dns": ["192.0.2.53"],
+    "dns_search": ["lan.test"],
+    "extra_hosts": {"broker": "192.0.2.10"},
+    "annotations": {"a.b/c": "d"},
+    "timezone": "Etc/Harmony",
+    "no_healthcheck": True,
+}
+LOOK = (
+    "id -u; id -G; ulimit -n; cat /proc/sys/net/ipv4/ip_default_ttl /etc/resolv.conf /etc/hosts;"
+    "df -k /dev/shm | tail -n 1; echo zone:$(tail -c 4 /etc/localtime | head -c 3)"
+)
+ZONE = (
+    b"TZif"
+    + bytes(16)
+    + struct.pack(">6l", 0, 0, 0, 0, 1, 4)
+    + struct.pack(">lBB", 3600, 0, 0)
+    + b"HMY\0"
+)
+"""A time zone: HMY, an hour from UTC."""
+
+
+def around(site: Site) -> str:
+    """What a process in the container finds, with one space between words."""
+    return " ".join(site.device.podman("exec", "web", "sh", "-c", LOOK, check=False).stdout.split())
+
+
+def test_what_a_container_finds_around_it_is_set_changed_and_removed(site: Site) -> None:
+    site.device.run(["mkdir", "-p", "/usr/share/zoneinfo/Etc"])
+    site.device.write("/usr/share/zoneinfo/Etc/Harmony", ZONE)
+    site.converge(container(**AROUND))
+    found = around(site)
+    for words in (
+        "1883 1883 20 100 77",
+        "search lan.test nameserver 192.0.2.53",
+        "192.0.2.10 broker",
+        " 8192 ",
+        "zone:HMY",
+    ):
+        assert words in found
+    annotations = site.inspect()["Config"]["Annotations"]
+    assert annotations["a.b/c"] == "d"
+    before = site.run_of()
+    site.device.agent.restart()
+    site.settle()
+    assert site.run_of() == before, "podman may spell a value in its own way: that is no drift"
+    changes = {"shm_size": "9Mi", "dns": ["192.0.2.54"], "extra_hosts": {"db": "192.0.2.11"}}
+    site.converge(container(**{**AROUND, **changes}))
+    found = around(site)
+    assert " 9216 " in found
+    assert "nameserver 192.0.2.54" in found
+    assert "192.0.2.11 db" in found
+    assert "broker" not in found
+    site.converge(container())
+    found = around(site)
+    assert found.startswith("0 0 ")
+    assert not any(words in found for words in ("192.0.2.", "zone:HMY", " 77 ", "lan.test"))
+
+
+@pytest.mark.parametrize(
+    ("fields", "mount"), [({"userns": "keep-id:uid=1883,gid=1883"}, {}), ({}, {"chown": True})]
+)
+def test_an_image_with_a_user_of_its_own_writes_a_bound_directory(
+    site: Site, fields: dict[str, Any], mount: dict[str, Any]
+) -> None:
+    folder = File(name="own", path="/srv/own", type="directory")
+    bind = {"type": "bind", "source": "/srv/own", "target": "/data", **mount}
+    spec = container(user="1883:1883", after=["File/own"], mounts=[bind], **fields)
+    site.converge(folder, spec)
+    before = site.run_of()
+    site.device.podman("exec", "web", "touch", "/data/written")
+    site.settle()
+    assert site.run_of() == before
+    assert site.control.status(PI, "web").phase == "Converged"  # type: ignore[union-attr]
+    site.device.podman("exec", "web", "rm", "/data/written")
+    site.remove()
+    site.device.run(["rm", "-rf", "/srv/own"])
 
 
 def value(site: Site) -> str:

@@ -42,6 +42,7 @@ class Made:
     health: Health = ""
     config: dict[str, str] = field(default_factory=dict)
     lost: bool = False
+    stopped: bool = False
 
 
 class FakeContainers:
@@ -132,7 +133,7 @@ class FakeContainers:
     # Looking.
 
     async def version(self) -> str:
-        return "4.3.1"
+        return "5.4.2"
 
     async def controllers(self) -> frozenset[str] | None:
         return self.controllers_here
@@ -168,11 +169,17 @@ class FakeContainers:
             name=one.name,
             state=one.state,
             labels=self._labels(one),
+            image_id=one.image.id,
+            stopped=one.stopped,
             image_digest=one.image.digest,
             exit_code=one.exit_code if one.state == "exited" else None,
             started=one.started,
             finished=one.finished,
             health=one.health,
+            ports=frozenset(
+                (port["protocol"], port["host_port"])
+                for port in one.payload.get("portmappings", [])
+            ),
             config=dict(one.config),
         )
 
@@ -220,6 +227,11 @@ class FakeContainers:
         self._change("clear_storage", ident)
         self.leftovers.pop(ident, None)
 
+    async def init(self, ident: str) -> None:
+        one = self._need(ident)
+        self._change("init", one.name)
+        self._must_have_its_command(one)
+
     async def start(self, ident: str) -> None:
         one = self._need(ident)
         self._change("start", one.name)
@@ -228,11 +240,7 @@ class FakeContainers:
                 500,
                 "mounting storage for container: stat /x/overlay/abc: no such file or directory",
             )
-        command = [*one.payload.get("entrypoint", []), *one.payload.get("command", [])]
-        if command and command[0] in self.missing_commands:
-            raise EngineRefused(
-                500, f'runc create failed: exec: "{command[0]}": no such file or directory'
-            )
+        self._must_have_its_command(one)
         if one.state != "running":
             self._run(one)
 
@@ -248,6 +256,7 @@ class FakeContainers:
             )
         if one.state in ("running", "stopping"):
             self.exits(one.name, 0)
+            one.stopped = True
 
     async def restart(self, ident: str, grace: int) -> None:
         one = self._need(ident)
@@ -316,9 +325,17 @@ class FakeContainers:
         self.made[ident] = Made(ident, name, payload, image, config=config)
         return self.made[ident]
 
+    def _must_have_its_command(self, one: Made) -> None:
+        command = [*one.payload.get("entrypoint", []), *one.payload.get("command", [])]
+        if command and command[0] in self.missing_commands:
+            raise EngineRefused(
+                500, f'runc create failed: exec: "{command[0]}": no such file or directory'
+            )
+
     def _run(self, one: Made) -> None:
         self._tick()
         one.state, one.started, one.finished = "running", self.now, None
+        one.stopped = False
         one.health = "healthy" if "healthconfig" in one.payload else ""
         self._tell(one)
         match [*one.payload.get("entrypoint", []), *one.payload.get("command", [])]:
@@ -345,12 +362,16 @@ class FakeEnvFiles:
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
         self.links: dict[str, str] = {}
+        self.inodes: dict[str, str] = {}
 
     async def digests(self, paths: Collection[str]) -> Mapping[str, str | None]:
         return {path: _digest(self.files.get(path)) for path in paths}
 
     async def read(self, path: str) -> bytes | None:
         return self.files.get(path)
+
+    async def identify(self, paths: Collection[str]) -> Mapping[str, str | None]:
+        return {path: self.inodes.get(path) for path in paths}
 
     async def resolve(self, paths: Collection[str]) -> Mapping[str, str]:
         return {path: self.links.get(path, path) for path in paths}

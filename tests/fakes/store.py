@@ -25,6 +25,8 @@ class FakeStore:
         self.kind = kind
         self.deployment = deployment
         self.noted: list[tuple[str, dict[str, Any]]] = []
+        self.others: set[str] = set()
+        """claims of resources of other kinds"""
         self._desired: dict[str, Desired[Any]] = {}
         self._records: dict[str, OwnershipRecord] = {}
 
@@ -44,6 +46,9 @@ class FakeStore:
 
     def holders(self, claim: str) -> Collection[str]:
         return [name for name, record in self._records.items() if claim in record.claims]
+
+    def claimed(self, claim: str) -> bool:
+        return claim in self.others or bool(self.holders(claim))
 
     async def share(self, name: str, facts: Mapping[str, Facts]) -> bool:
         for one, kept in facts.items():

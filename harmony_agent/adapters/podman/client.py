@@ -159,6 +159,10 @@ class Podman:
         """Remove storage that the service itself doesn't know. A removal by id finds it."""
         await self.remove(ident)
 
+    async def init(self, ident: str) -> None:
+        """Make all ready for a start."""
+        await self._change("to prepare a container", f"/containers/{ident}/init")
+
     async def start(self, ident: str) -> None:
         """Start it."""
         await self._change("to start a container", f"/containers/{ident}/start")

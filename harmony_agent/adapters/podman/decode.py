@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -68,14 +68,26 @@ def container(body: Mapping[str, Any]) -> ContainerState:
         name=body["Name"],
         state=shown,
         labels=config.get("Labels") or {},
+        image_id=body.get("Image") or "",
         image_digest=_digest(body.get("ImageDigest")),
         exit_code=state.get("ExitCode") if shown == "exited" else None,
         started=moment(state.get("StartedAt")),
         finished=moment(state.get("FinishedAt")),
         health=_HEALTH.get(health.get("Status") or "", ""),
         stop_timeout=int(config.get("StopTimeout") or 0),
+        stopped=bool(state.get("StoppedByUser")),
+        ports=frozenset(_ports((body.get("HostConfig") or {}).get("PortBindings") or {})),
         config=_config(body),
     )
+
+
+def _ports(bindings: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+    """Ports of the device, from ``{"8080/tcp": [{"HostPort": "18080"}]}``."""
+    for inside, places in bindings.items():
+        protocol = inside.partition("/")[2]
+        for place in places or []:
+            if (port := str(place.get("HostPort"))).isdecimal():
+                yield protocol, int(port)
 
 
 def _config(body: Mapping[str, Any]) -> dict[str, str]:

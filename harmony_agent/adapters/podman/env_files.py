@@ -45,6 +45,13 @@ class LocalEnvFiles:
         """The content."""
         return await self._in_thread(path, f"read {path}", lambda: self._read(path))
 
+    async def identify(self, paths: Collection[str]) -> Mapping[str, str | None]:
+        """Device and inode of each."""
+        key = "\n".join(("identify", *sorted(paths)))
+        return await self._in_thread(
+            key, "identify paths", lambda: {path: _inode(path) for path in paths}
+        )
+
     async def resolve(self, paths: Collection[str]) -> Mapping[str, str]:
         """Resolve each path."""
         key = "\n".join(("resolve", *sorted(paths)))
@@ -91,6 +98,14 @@ class LocalEnvFiles:
             yield descriptor, found
         finally:
             os.close(descriptor)
+
+
+def _inode(path: str) -> str | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return f"{found.st_dev}:{found.st_ino}"
 
 
 def _content(descriptor: int) -> bytes:

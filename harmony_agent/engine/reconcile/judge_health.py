@@ -36,7 +36,8 @@ class HealthJudge:
         await self._applied(this, settled, ready=verdict.ready)
         detail = _with_ready(this.detail(), ready=verdict.ready)
         if verdict.ready:
-            return Outcome(settled.phase, detail=detail, drift=this.drift())
+            told = settled.reason, settled.message
+            return Outcome(settled.phase, *told, detail=detail, drift=this.drift())
         phase: ResourcePhase = "Degraded" if verdict.was_ready else "Progressing"
         why = f"its readiness probe fails: {verdict.why or 'no result yet'}"
         return Outcome(phase, "NotReady", why, detail)

@@ -55,6 +55,10 @@ class DeviceStateView:
         """The names whose records have `claim`."""
         return [key.name for key in self._state.records.holders.of(claim) if key.kind == self._kind]
 
+    def claimed(self, claim: str) -> bool:
+        """Tell if any resource's record has `claim`."""
+        return bool(self._state.records.holders.of(claim))
+
     async def share(self, name: str, facts: Mapping[str, Facts]) -> bool:
         """Replace the facts of several names in one commit; False where another's pass is under
         way.

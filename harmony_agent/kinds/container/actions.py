@@ -24,6 +24,23 @@ class Create(Action):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Rehearse(Action):
+    """Make a trial of the container that is wanted, up to its start, while `id` runs on. Nothing
+    of it stays.
+    """
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retire(Action):
+    """Stop it and give it another name, until its successor has started."""
+
+    id: str
+    paused: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Remember(Action):
     """Record the id of a container that is ours by its labels: the agent died before it could."""
 
@@ -35,6 +52,7 @@ class Conclude(Action):
     """Record that this run was its last: it has ended, and `restart` says that it stays so."""
 
     run: str
+    exit_code: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +139,8 @@ class Restore(Action):
 ContainerAction = (
     EnsureImage
     | Create
+    | Rehearse
+    | Retire
     | Remember
     | Conclude
     | Start

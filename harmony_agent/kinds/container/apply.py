@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import assert_never
+from typing import Final, assert_never
 
 from harmony_agent.core.errors import Transient
 from harmony_agent.kinds.container import payload as made_of
@@ -20,11 +20,13 @@ from harmony_agent.kinds.container.actions import (
     EndInit,
     EnsureImage,
     Park,
+    Rehearse,
     Remember,
     Remove,
     Rename,
     Restart,
     Restore,
+    Retire,
     RunInit,
     Start,
     Stop,
@@ -33,6 +35,7 @@ from harmony_agent.kinds.container.actions import (
 from harmony_agent.kinds.container.create import Creator
 from harmony_agent.kinds.container.facts import InitProgress, PreviousContainer
 from harmony_agent.kinds.container.records import ContainerRecords
+from harmony_agent.kinds.container.replacement import Replacer, StartRefused
 from harmony_agent.topology.containers import Containers, ContainerState, EngineRefused
 
 
@@ -44,6 +47,7 @@ class Applier:
     ) -> None:
         self._containers, self._creator, self._records = containers, creator, records
         self._boot_id = boot_id
+        self._replacer = Replacer(containers, creator, records)
         self._mended: set[str] = set()
 
     def batch_end(self, name: str) -> None:
@@ -57,10 +61,31 @@ class Applier:
         try:
             await self._apply(action)
         except EngineRefused as refusal:
-            reason, verb = _FAILURES[type(action)]
+            failed = Start if isinstance(refusal, StartRefused) else type(action)
+            reason, verb = _FAILURES[failed]
             words = await self._words(action.name, refusal)
+            await self._give_up(action)
             # Not chained: podman's answer stays behind.
             raise Transient(reason, f"cannot {verb} {action.name}: {words}") from None
+        except Transient as error:
+            if error.reason not in _UNANSWERED:
+                await self._give_up(action)
+            raise
+
+    async def _give_up(self, action: ContainerAction) -> None:
+        """Its predecessor comes back, where the new one can't be made or started."""
+        if isinstance(action, (Create, Start, RunInit, EndInit)):
+            try:
+                await self._replacer.bring_back(action.name)
+            except EngineRefused as refusal:
+                words = await self._words(action.name, refusal)
+                text = f"cannot bring back the container before of {action.name}: {words}"
+                raise Transient("PutBackFailed", text) from None
+
+    async def release(self, name: str) -> None:
+        """Leave one container where an update of it was under way."""
+        with suppress(EngineRefused):  # the other one stays, under its own name, for its owner
+            await self._replacer.finish(name)
 
     async def _apply(self, action: ContainerAction) -> None:  # noqa: PLR0912  # one case an action
         facts = self._records.facts(action.name)
@@ -69,15 +94,21 @@ class Applier:
                 await self._creator.ensure_image(name, image)
             case Create(name=name):
                 await self._creator.create(name)
+            case Rehearse(name=name, id=ident):
+                await self._replacer.rehearse(name, ident)
+            case Retire(name=name, id=ident, paused=paused):
+                await self._replacer.retire(name, ident, paused=paused)
             case Remember(name=name, id=ident):
                 await self._creator.remember(name, ident)
-            case Conclude(name=name, run=run):
-                await self._records.note(name, replace(facts, concluded=run))
+            case Conclude(name=name, run=run, exit_code=code):
+                new = replace(facts, concluded=run, concluded_with=code, exit_code=code)
+                await self._records.note(name, new)
             case Start():
                 await self._start(action)
             case Restart(name=name, id=ident, run=run):
-                token = self._records.token(name)
-                await self._records.note(name, replace(facts, token=token, restart_from_run=run))
+                facts = replace(facts, token=self._records.token(name), restart_from_run=run)
+                facts = replace(facts, binds=await self._creator.bound(name))
+                await self._records.note(name, facts)
                 await self._containers.restart(ident, self._records.grace(name))
             case Stop(name=name, id=ident, paused=paused):
                 await self._stop(ident, self._records.grace(name), paused=paused)
@@ -87,6 +118,7 @@ class Applier:
                 await self._containers.rename(ident, name)
             case Remove(name=name, id=ident, paused=paused):
                 await self._remove(ident, self._records.grace(name), paused=paused)
+                await self._replacer.forget(name, ident)
             case RunInit(name=name, init=init, id=ident):
                 await self._records.note(name, replace(facts, boot=self._boot_id))
                 await self._creator.run_init(name, init, ident)
@@ -103,8 +135,11 @@ class Applier:
         """Restart it for its liveness probe, counted first."""
         facts = self._records.facts(name)
         try:
+            ident = self._records.id(name)
+            state = await self._containers.inspect(ident)
+            facts = replace(facts, restart_from_run=state.run if state is not None else "")
             await self._records.note(name, replace(facts, restarts=(facts.restarts or 0) + 1))
-            await self._containers.restart(self._records.id(name), self._records.grace(name))
+            await self._containers.restart(ident, self._records.grace(name))
         except EngineRefused as refusal:
             words = await self._words(name, refusal)
             raise Transient("RestartFailed", f"cannot restart {name}: {words}") from None
@@ -126,6 +161,7 @@ class Applier:
         name, facts = action.name, self._records.facts(action.name)
         token = self._records.token(name)
         new = replace(facts, boot=self._boot_id, token=token, restart_from_run=action.run)
+        new = replace(new, binds=await self._creator.bound(name))
         if action.ended and facts.ended != action.ended:
             new = replace(
                 new,
@@ -212,9 +248,13 @@ def previous(state: ContainerState) -> PreviousContainer:
     return PreviousContainer(state.id, state.state in ("running", "paused", "stopping"))
 
 
+_UNANSWERED: Final = ("PodmanUnavailable", "PodmanUnreachable", "Timeout")
+"""Reasons that don't say whether the step was taken."""
 _FAILURES: Mapping[type, tuple[str, str]] = {
     EnsureImage: ("PullFailed", "pull the image of"),
     Create: ("CreateFailed", "create"),
+    Rehearse: ("CreateFailed", "create"),
+    Retire: ("StopFailed", "stop"),
     Remember: ("InspectFailed", "inspect"),
     Conclude: ("InspectFailed", "inspect"),
     Start: ("StartFailed", "start"),

@@ -7,7 +7,7 @@ labels is ours.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +17,7 @@ from harmony_agent.kinds.container import payload as made_of
 from harmony_agent.kinds.container.facts import Pulled
 from harmony_agent.kinds.container.mount_guard import MountGuard
 from harmony_agent.kinds.container.plan import WATCHED
+from harmony_agent.kinds.container.policy import bind_sources
 from harmony_agent.kinds.container.records import ContainerRecords
 from harmony_agent.topology.containers import (
     Containers,
@@ -103,18 +104,46 @@ class Creator:
             made_of.SPEC: label,
         }
 
+    async def trial(self, name: str, held: Collection[tuple[str, int]]) -> str | None:
+        """Create a trial of the container that is wanted, without the ports that are `held`; its
+        id.
+        """
+        desired = self._records.desired(name)
+        if desired is None:
+            return None
+        label, made = await self._payload(desired)
+        return await self._create_once(name, made_of.trial_payload(made, label, held))
+
+    async def bound(self, name: str) -> dict[str, str] | None:
+        """Identify the sources of its binds: what it gets, if it is started now."""
+        spec = self._records.spec(name)
+        sources = bind_sources(spec) if spec is not None else ()
+        found = await self._env_files.identify(sources) if sources else {}
+        return {path: inode for path, inode in found.items() if inode is not None} or None
+
+    async def trials(self, name: str) -> list[str]:
+        """The ids of what rehearsals left behind."""
+        labels = {made_of.DEVICE: self._device, made_of.RESOURCE: f"Container/{name}"}
+        listed = await self._containers.list(labels)
+        return [one.id for one in listed if made_of.TRIAL in one.labels]
+
+    async def _payload(self, desired: Desired[Container]) -> tuple[str, dict[str, Any]]:
+        """The label and the SpecGenerator value of what is wanted."""
+        spec = desired.spec
+        await self._guard.check(spec)
+        digests, variables = await self.read_env(spec)
+        label = made_of.spec_label(spec, digests)
+        image = await self._image(spec.image)
+        return label, made_of.payload(spec, self._labels(desired, label), image, variables)
+
     async def create(self, name: str) -> None:
         """Create the container that is wanted; its name must be free."""
         desired = self._records.desired(name)
         if desired is None:
             return
         spec = desired.spec
-        await self._guard.check(spec)
-        digests, variables = await self.read_env(spec)
-        label = made_of.spec_label(spec, digests)
-        image = await self._image(spec.image)
+        label, made = await self._payload(desired)
         await self._note_creation(name, desired, label)
-        made = made_of.payload(spec, self._labels(desired, label), image, variables)
         ident = await self._create_once(name, made)
         state = await self._containers.inspect(ident)
         await self._records.note(
@@ -128,6 +157,7 @@ class Creator:
             facts = replace(facts, restarts=0, exit_code=None, ended=None)
         token = desired.restart_token
         facts = replace(facts, id="", label=label, made=None, inits=None, token=token)
+        facts = replace(facts, concluded=None, concluded_with=None)
         await self._records.note(name, replace(facts, restart_from_run=""))
 
     async def _create_once(self, name: str, payload: Mapping[str, Any]) -> str:

@@ -5,7 +5,7 @@ its environment.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from harmony_agent.core.resources import Facts, OwnershipRecord
@@ -24,6 +24,16 @@ class PreviousContainer:
     def json(self) -> dict[str, Any]:
         """As the ledger keeps it."""
         return {"id": self.id, "running": self.running} | ({"back": True} if self.back else {})
+
+
+@dataclass(frozen=True, slots=True)
+class RetiredContainer:
+    """The container that gave way to a successor which has not started yet, and how it was."""
+
+    id: str
+    running: bool
+    concluded: str | None = None
+    concluded_with: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +59,10 @@ class ContainerFacts:
     `id` is "" while the container is being created: what then has our labels is ours. `label` is
     what it was made from, `made` its changeable fields right after that. `boot` is the one in which
     it was last started. `restarts` counts, and `exit_code` and `ended` name the run that was
-    counted last; `concluded` is the run that was its last. `token` is the restart token that was
-    acted on, and `restart_from_run` the run that was there then: while it still is, the restart did
-    not happen. `grace` is in seconds, for removal.
+    counted last; `concluded` is the run that was its last, `concluded_with` its exit code. `token`
+    is the restart token that was acted on, and `restart_from_run` the run that was there then:
+    while it still is, the restart did not happen. `binds` are the sources of its binds at its last
+    start, with what each of them led to. `grace` is in seconds, for removal.
     """
 
     id: str | None = None
@@ -62,12 +73,20 @@ class ContainerFacts:
     exit_code: int | None = None
     ended: str | None = None
     concluded: str | None = None
+    concluded_with: int | None = None
     token: str = ""
     restart_from_run: str = ""
     inits: InitProgress | None = None
     grace: int | None = None
     former: PreviousContainer | None = None
     pulled: Pulled | None = None
+    retired: RetiredContainer | None = None
+    binds: Mapping[str, str] | None = None
+
+    @property
+    def retired_id(self) -> str | None:
+        """The id of the container that gave way and is still kept."""
+        return self.retired.id if self.retired is not None else None
 
     @property
     def owed(self) -> str | None:
@@ -80,7 +99,10 @@ class ContainerFacts:
         return self.former.id if self.former is not None else None
 
 
-_PLAIN: Final = ("id", "label", "boot", "restarts", "exit_code", "ended", "concluded", "grace")
+_PLAIN: Final = (
+    *("id", "label", "boot", "restarts", "exit_code", "ended", "concluded", "concluded_with"),
+    "grace",
+)
 
 
 def read(record: OwnershipRecord | None) -> ContainerFacts:
@@ -92,9 +114,11 @@ def read(record: OwnershipRecord | None) -> ContainerFacts:
         token=raw.get("token", ""),
         restart_from_run=raw.get("from", ""),
         made=made,
+        binds=raw.get("binds"),
         inits=InitProgress(inits["main"], inits["done"]) if inits else None,
         former=PreviousContainer(**former) if former else None,
         pulled=Pulled(pulled["digest"], tuple(pulled["images"])) if pulled else None,
+        retired=RetiredContainer(**raw["retired"]) if raw.get("retired") else None,
     )
 
 
@@ -105,11 +129,13 @@ def write(facts: ContainerFacts) -> Facts:
     found |= {
         "token": facts.token,
         "from": facts.restart_from_run,
+        "binds": None if facts.binds is None else dict(facts.binds),
         "made": None if facts.made is None else dict(facts.made),
         "inits": None if inits is None else {"main": inits.main, "done": inits.done},
         "former": None if former is None else former.json(),
         "pulled": None
         if pulled is None
         else {"digest": pulled.digest, "images": list(pulled.images)},
+        "retired": None if facts.retired is None else asdict(facts.retired),
     }
     return {key: value for key, value in found.items() if value is not None}

@@ -8,12 +8,14 @@ change nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
 from harmony_agent.core.errors import Transient
 from harmony_agent.core.reconciler import KindView, Mark
 from harmony_agent.core.resources import Desired, Key, OwnershipRecord
+from harmony_agent.kinds.container.evidence import Evidence
 from harmony_agent.kinds.container.facts import read
 from harmony_agent.kinds.container.limits import needed
 from harmony_agent.kinds.container.observed import Observed
@@ -22,6 +24,7 @@ from harmony_agent.kinds.container.payload import (
     DEVICE,
     INIT,
     RESOURCE,
+    TRIAL,
     damaged,
     init_name,
 )
@@ -53,6 +56,7 @@ class Observer:
     ) -> None:
         self._containers, self._env_files, self._store = containers, env_files, store
         self._device, self._now = device, now
+        self._evidence = Evidence(containers, env_files, store)
         self._cache: dict[str, tuple[Listed, ContainerState]] = {}
         self._swept: list[str] = []
         self._controllers: frozenset[str] | None = None
@@ -95,7 +99,7 @@ class Observer:
         desired = self._store.desired(name)
         paths = desired.spec.env_files if desired is not None else ()
         digests = await self._env_files.digests(paths) if paths else {}
-        return self._observed(name, states, digests)
+        return await self._evidence.complete(name, self._observed(name, states, digests))
 
     async def relist(self) -> dict[str, Observed]:
         """All that is wanted or owned and exists. Containers that aren't ours don't show here."""
@@ -110,7 +114,9 @@ class Observer:
         digests = await self._env_files.digests(self._paths(names))
         found = {}
         for name, group in groups.items():
-            observed = self._observed(name, await self._states(group, again, patient=True), digests)
+            states = await self._states(group, again, patient=True)
+            observed = self._observed(name, states, digests)
+            observed = await self._evidence.complete(name, observed)
             if observed is not None:
                 found[name] = observed
         return found
@@ -179,20 +185,21 @@ class Observer:
             raise _cannot_inspect(name, refusal) from None
 
     def _observed(
-        self, name: str, states: Collection[ContainerState], digests: Mapping[str, str | None]
+        self,
+        name: str,
+        states: Collection[ContainerState],
+        digests: Mapping[str, str | None],
     ) -> Observed | None:
         desired, record = self._store.desired(name), self._store.record(name)
         found = sort_out(name, states, desired, record, self._device)
-        nothing = found.main is None and found.holder is None and not found.inits
         missing = self.missing(desired.spec) if desired is not None else ()
-        if nothing and not missing and not read(record).owed:
+        facts = read(record)
+        if found == Observed() and not missing and not facts.owed and not facts.concluded:
             return None
         if desired is None:
             return found
-        return Observed(
-            main=found.main,
-            holder=found.holder,
-            inits=found.inits,
+        return replace(
+            found,
             overdue=overdue(desired.spec, found.inits, self._now()),
             env_files={path: digests.get(path) for path in desired.spec.env_files},
             missing=missing,
@@ -216,14 +223,14 @@ def sort_out(
         # Nothing is recorded yet: another deployment may have let go of it.
         return (
             ours
+            and state.id not in (facts.former_id, facts.retired_id)
             and (record is None or labels.get(DEPLOYMENT) in deployments)
-            and state.id != facts.former_id
         )
 
     def is_main(state: ContainerState) -> bool:
         if facts.id:
             return state.id == facts.id
-        return state.name == name and labelled(state) and INIT not in state.labels
+        return state.name == name and labelled(state) and not {INIT, TRIAL} & state.labels.keys()
 
     main = next((state for state in states if is_main(state)), None)
     inits = {
@@ -233,8 +240,13 @@ def sort_out(
         and INIT in state.labels
         and state.name == init_name(name, state.labels[INIT])
     }
-    holders = [state for state in states if state.name == name and state is not main]
-    return Observed(main=main, holder=next(iter(holders), None), inits=inits)
+    trials = tuple(state for state in states if labelled(state) and TRIAL in state.labels)
+    others = [state for state in states if state is not main]
+    retired = next((state for state in others if state.id == facts.retired_id), None)
+    holders = [state for state in others if state.name == name and state is not retired]
+    return Observed(
+        main=main, holder=next(iter(holders), None), retired=retired, trials=trials, inits=inits
+    )
 
 
 def marks_of(listed: Iterable[Listed]) -> list[Mark]:
@@ -244,7 +256,7 @@ def marks_of(listed: Iterable[Listed]) -> list[Mark]:
     found = []
     for one in listed:
         kind, _, name = one.labels.get(RESOURCE, "").partition("/")
-        if kind == "Container" and name and INIT not in one.labels:
+        if kind == "Container" and name and not {INIT, TRIAL} & one.labels.keys():
             claims = frozenset({f"container:{name}"})
             found.append(
                 Mark(

@@ -13,14 +13,22 @@ class Observed:
     """Containers under a resource's name.
 
     `main` is ours, by the recorded id; without one, by its labels. `holder` has our name, but isn't
-    ours. `inits` are its init containers by name; those in `overdue` have run for too long.
-    `env_files` are the desired spec's files, digests by path. `missing` are the cgroup controllers
-    that its limits need and the device lacks.
+    ours. `retired` gave way to `main`, and `trials` are what rehearsals left behind. `inits` are
+    its init containers by name; those in `overdue` have run for too long. `env_files` are the
+    desired spec's files, digests by path. `stale` are the sources of its binds that are Files of
+    ours and were replaced since it was started: it still sees what was there before. `moved`: the
+    image's name is another image's by now. `stopped`: somebody stopped it by hand. `missing` are
+    the cgroup controllers that its limits need and the device lacks.
     """
 
     main: ContainerState | None = None
     holder: ContainerState | None = None
+    retired: ContainerState | None = None
+    trials: tuple[ContainerState, ...] = ()
     inits: Mapping[str, ContainerState] = field(default_factory=dict)
     overdue: frozenset[str] = frozenset()
     env_files: Mapping[str, str | None] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
+    stale: tuple[str, ...] = ()
+    moved: bool = False
+    stopped: bool = False

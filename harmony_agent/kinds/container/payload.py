@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from harmony_agent.kinds.container.surroundings import surroundings, users
 from harmony_agent.topology.containers import Image
 from scores.canonical import canonical, digest
 from scores.container import Container, InitContainer, Mount, in_bytes
@@ -22,12 +23,14 @@ DEPLOYMENT: Final = "io.harmony.deployment"
 RESOURCE: Final = "io.harmony.resource"
 SPEC: Final = "io.harmony.spec"
 INIT: Final = "io.harmony.init"
+TRIAL: Final = "io.harmony.trial"
 
 _VERSION: Final = "1"
 _MADE_OF: Final = {
     "image", "command", "args", "env", "env_files", "ports", "mounts", "network", "user", "working_dir", "hostname",
     "labels", "stop_signal", "memory", "cpus", "pids", "cap_add", "cap_drop", "read_only", "no_new_privileges",
-    "init_containers", "healthcheck",
+    "init_containers", "healthcheck", "no_healthcheck", "userns", "groups", "shm_size", "ulimits", "sysctls", "dns",
+    "dns_search", "extra_hosts", "annotations", "timezone",
 }  # fmt: skip
 """The fields that go into the making; every other one takes effect without a new container."""
 _CPU_PERIOD: Final = 100_000
@@ -73,6 +76,11 @@ def init_name(name: str, init: str) -> str:
 def former_name(name: str, ident: str) -> str:
     """Name of an adopted container while ours has its name."""
     return f"{name}.former-{ident[:12]}"
+
+
+def retired_name(name: str, ident: str) -> str:
+    """Name of the container that gave way to a successor, until that has started."""
+    return f"{name}.retired-{ident[:12]}"
 
 
 def parse_env(path: str, content: bytes) -> dict[str, str]:
@@ -139,6 +147,7 @@ def payload(
         **_mounts(spec.mounts),
         **_network(spec),
         **_limits(spec),
+        **surroundings(spec),
     }
     plain = {
         "user": spec.user,
@@ -164,6 +173,21 @@ def payload(
     return made
 
 
+def trial_payload(
+    made: Mapping[str, Any], label: str, held: Collection[tuple[str, int]]
+) -> dict[str, Any]:
+    """The SpecGenerator value of a trial of `made`, without the ports that are `held` by what it
+    is to replace.
+    """
+    trial = {key: value for key, value in made.items() if key != "healthconfig"}
+    trial["name"] = f"{made['name']}.trial-{label.partition(':')[2][:12]}"
+    trial["labels"] = {**made["labels"], TRIAL: label}
+    if ports := trial.pop("portmappings", []):
+        free = [one for one in ports if (one["protocol"], one["host_port"]) not in held]
+        trial |= {"portmappings": free} if free else {}
+    return trial
+
+
 def init_payload(
     spec: Container, init: InitContainer, labels: Mapping[str, str], image: Image
 ) -> dict[str, Any]:
@@ -181,6 +205,7 @@ def init_payload(
         **_command(init.command, init.args, image),
         **_mounts(spec.mounts if init.mounts is None else init.mounts),
         **network,
+        **users(spec),
     }
     if init.user is not None:
         made["user"] = init.user
@@ -232,18 +257,18 @@ def _command(
 def _mounts(mounts: Sequence[Mount]) -> dict[str, Any]:
     made: dict[str, Any] = {}
     for mount in mounts:
-        access = "ro" if mount.read_only else "rw"
+        access = ["ro" if mount.read_only else "rw", *(["U"] if mount.chown else [])]
         if mount.type == "volume":
             made.setdefault("volumes", []).append(
-                {"Name": mount.source, "Dest": mount.target, "Options": [access]}
+                {"Name": mount.source, "Dest": mount.target, "Options": access}
             )
             continue
         one: dict[str, Any] = {"type": mount.type, "destination": mount.target}
         if mount.type == "bind":
-            one |= {"source": mount.source, "options": ["rbind", access]}
+            one |= {"source": mount.source, "options": ["rbind", *access]}
         else:
             size = [] if mount.size is None else [f"size={in_bytes(mount.size)}"]
-            one |= {"source": "tmpfs", "options": ["nosuid", "nodev", access, *size]}
+            one |= {"source": "tmpfs", "options": ["nosuid", "nodev", *access, *size]}
         made.setdefault("mounts", []).append(one)
     return made
 

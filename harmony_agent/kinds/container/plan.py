@@ -11,25 +11,28 @@ read_only, no_new_privileges, init_containers.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
-from harmony_agent.core.actions import Act, Wait
+from harmony_agent.core.actions import Act, Converged, Wait
 from harmony_agent.core.resources import Desired, OwnershipRecord
 from harmony_agent.kinds.container.actions import (
     ContainerAction,
     Create,
     EnsureImage,
     Park,
+    Rehearse,
     Remember,
     Remove,
     Rename,
+    Retire,
 )
 from harmony_agent.kinds.container.facts import read
 from harmony_agent.kinds.container.limits import remedy
 from harmony_agent.kinds.container.observed import Observed
-from harmony_agent.kinds.container.payload import SPEC, spec_label
+from harmony_agent.kinds.container.payload import SPEC
 from harmony_agent.kinds.container.removal import removal
-from harmony_agent.kinds.container.running import Case, ContainerPlan, run
+from harmony_agent.kinds.container.running import Case, ContainerPlan, finished, run
 from harmony_agent.topology.containers import ContainerState
 from scores.container import Container
 
@@ -55,10 +58,11 @@ def _wanted(case: Case) -> ContainerPlan:  # noqa: PLR0911  # one return a quest
     main, holder = case.seen.main, case.seen.holder
     if holder is not None:
         return _conflict(case, holder)
-    if case.seen.missing and not _stays(case, main):
+    over = finished(case, main)
+    if case.seen.missing and over is None and not _stays(case, main):
         return _unlimited(case)
     if main is None:
-        return _make(case, "there is no such container", ("name",))
+        return over or _make(case, "there is no such container", ("name",))
     missing = next(
         (path for path in case.spec.env_files if not case.seen.env_files.get(path)), None
     )
@@ -69,7 +73,9 @@ def _wanted(case: Case) -> ContainerPlan:  # noqa: PLR0911  # one return a quest
             "Blocked",
             5.0,
         )
-    if differs := _differs(case, main):
+    if over is not None and _broken(main):
+        return over
+    if over is None and (differs := _differs(case, main)):
         return _make(case, differs[0], differs[1], main)
     if main.name != case.name:
         return _act(
@@ -89,10 +95,21 @@ def _wanted(case: Case) -> ContainerPlan:  # noqa: PLR0911  # one return a quest
         return Act((remember,), drift=False)
     if strays := _strays(case, main):
         return Act(
-            tuple(_remove(case, one, "its init container is done with") for one in strays),
+            tuple(_remove(case, one, f"{one.name} is done with") for one in strays),
             drift=False,
         )
-    return run(case, main)
+    return _told(case, run(case, main))
+
+
+def _told(case: Case, plan: ContainerPlan) -> ContainerPlan:
+    """Say with what is as wanted that the name of its image means another one by now."""
+    if not (isinstance(plan, Converged) and case.seen.moved):
+        return plan
+    text = (
+        f"{case.spec.image} is another image by now, and it goes on with the one before: remove the "
+        "container, or give the new image a name of its own"
+    )
+    return replace(plan, reason="ImageMoved", message=text)
 
 
 def _stays(case: Case, main: ContainerState | None) -> bool:
@@ -121,31 +138,51 @@ def _conflict(case: Case, holder: ContainerState) -> ContainerPlan:
             "Blocked",
             10.0,
         )
-    return _act(Park(name=case.name, reason="adopt what has our name", id=holder.id), "name")
+    park = Park(name=case.name, reason="adopt what has our name", id=holder.id)
+    return Act((*_preparations(case, park.reason, holder), park), ("name",))
 
 
 def _make(
     case: Case, reason: str, fields: tuple[str, ...], old: ContainerState | None = None
 ) -> ContainerPlan:
-    """Images first, so that what runs goes on until its successor can be made."""
-    images = dict.fromkeys(
-        [case.spec.image, *(init.image for init in case.spec.init_containers if init.image)]
-    )
-    actions: list[ContainerAction] = [
-        EnsureImage(name=case.name, reason=reason, is_disruptive=False, image=image)
-        for image in images
-    ]
-    gone = [*case.seen.inits.values(), *([old] if old is not None else [])]
-    actions += [_take_away(case, one, reason) for one in gone]
+    """Images and a rehearsal first, so that what runs goes on until its successor can be made."""
+    actions = _preparations(case, reason, old)
+    actions += [_remove(case, one, reason) for one in case.seen.inits.values()]
+    actions += [_take_away(case, old, reason)] if old is not None else []
     actions.append(Create(name=case.name, reason=reason, is_disruptive=False))
     return Act(tuple(actions), fields)
 
 
+def _preparations(case: Case, reason: str, old: ContainerState | None) -> list[ContainerAction]:
+    """What can be done while `old` runs on."""
+    images = dict.fromkeys(
+        [case.spec.image, *(init.image for init in case.spec.init_containers if init.image)]
+    )
+    actions: list[ContainerAction] = [
+        _remove(case, one, "its rehearsal was cut") for one in case.seen.trials
+    ]
+    actions += [
+        EnsureImage(name=case.name, reason=reason, is_disruptive=False, image=image)
+        for image in images
+    ]
+    if old is not None and old.state in ("running", "paused") and not old.broken:
+        rehearse = Rehearse(name=case.name, reason=reason, is_disruptive=False, id=old.id)
+        actions.append(rehearse)
+    return actions
+
+
 def _take_away(case: Case, one: ContainerState, reason: str) -> ContainerAction:
-    """Remove it; but what was adopted as it was is its owner's, and only set aside."""
+    """Have it give way to its successor; but what was adopted as it was is its owner's, and only
+    set aside.
+    """
     if one.id == case.facts.former_id:
         return Park(name=case.name, reason=reason, id=one.id)
-    return _remove(case, one, reason)
+    if _broken(one) or case.seen.retired is not None:  # then this one has never started
+        return _remove(case, one, reason)
+    paused = one.state == "paused"
+    return Retire(
+        name=case.name, reason=reason, is_disruptive=not case.ours, id=one.id, paused=paused
+    )
 
 
 def _remove(case: Case, one: ContainerState, reason: str) -> Remove:
@@ -155,27 +192,32 @@ def _remove(case: Case, one: ContainerState, reason: str) -> Remove:
 
 
 def _strays(case: Case, main: ContainerState) -> list[ContainerState]:
-    """Init containers that nothing waits for any more."""
+    """Containers that nothing waits for any more: init containers, trials, and what gave way."""
     started = main.state != "created" or case.spec.state == "stopped"
     waited = (
         []
         if started
         else [init.name for init in case.spec.init_containers[case.inits_done(main) :]]
     )
-    return [one for name, one in case.seen.inits.items() if name not in waited]
+    strays = [one for name, one in case.seen.inits.items() if name not in waited]
+    retired = [case.seen.retired] if case.seen.retired is not None and started else []
+    return [*strays, *case.seen.trials, *retired]
 
 
 def _differs(case: Case, main: ContainerState) -> tuple[str, tuple[str, ...]] | None:
     """Reason to replace `main`, and the fields that differ. None if it can stay."""
-    digests = {path: found for path, found in case.seen.env_files.items() if found is not None}
-    if main.labels.get(SPEC) != spec_label(case.spec, digests):
+    if main.labels.get(SPEC) != case.label:
         return "it was made from another spec", ("env_files",) if case.spec.env_files else ()
-    if main.broken or main.state in ("removing", "unknown"):
+    if _broken(main):
         return "it is broken", ("state",)
     made = case.facts.made or {}
     watched = [name for name in WATCHED if name in case.spec.model_fields_set and name in made]
     differing = tuple(name for name in watched if made[name] != main.config.get(name))
     return (f"{', '.join(differing)} differs", differing) if differing else None
+
+
+def _broken(main: ContainerState) -> bool:
+    return main.broken or main.state in ("removing", "unknown")
 
 
 def _act(action: ContainerAction, *fields: str) -> ContainerPlan:

@@ -35,6 +35,12 @@ class ContainerPolicy:
             yield FieldError("stop_signal", "UnknownSignal")
 
 
+def bind_sources(spec: Container) -> Sequence[str]:
+    """The paths of the device that the container itself binds."""
+    found = [mount.source for mount in spec.mounts if mount.type == "bind" and mount.source]
+    return list(dict.fromkeys(found))
+
+
 def binds(spec: Container) -> Iterator[tuple[str, str]]:
     """Field and source of every bind, those of its init containers included."""
     places = [("", spec.mounts)]

@@ -169,9 +169,13 @@ class ContainerReconciler:
             image_digest=main.image_digest,
             since=None if since is None else format_time(since),
             restarts=restarts,
-            exit_code=main.exit_code if ended else last,
+            exit_code=last if main.exit_code is None else main.exit_code,
             ready=main.state == "running" and main.health in ("", "healthy"),
         )
+
+    async def release(self, name: str) -> None:
+        """Leave one container where an update of it was under way."""
+        await self._applier.release(name)
 
     def batch_end(self, name: str) -> None:
         """The pass over `name` ended."""
@@ -220,7 +224,7 @@ class ContainerReconciler:
         if record is None:
             return self._store.desired(mark.key.name) is not None
         facts, ident = read(record), mark.facts["id"]
-        return facts.id is None or ident in (facts.id, facts.former_id)
+        return facts.id is None or ident in (facts.id, facts.former_id, facts.retired_id)
 
     async def missing_controllers(self) -> list[str]:
         """List the cgroup controllers that limits of containers would need and that aren't there."""

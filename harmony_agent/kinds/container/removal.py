@@ -12,7 +12,8 @@ def removal(name: str, facts: ContainerFacts, seen: Observed | None) -> Plan[Con
     """Plan to remove what is ours, and to put back what was adopted."""
     if seen is None:
         return Converged()
-    ours = [*seen.inits.values(), *([seen.main] if seen.main is not None else [])]
+    made = [one for one in (seen.main, seen.retired) if one is not None]
+    ours = [*seen.inits.values(), *seen.trials, *made]
     actions: list[ContainerAction] = [
         Remove(name=name, reason="no longer wanted", id=one.id, paused=one.state == "paused")
         for one in ours

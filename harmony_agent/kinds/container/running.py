@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from harmony_agent.core.actions import Act, Converged, Plan, Wait
 from harmony_agent.core.changes import Moment, is_due
@@ -19,6 +20,7 @@ from harmony_agent.kinds.container.actions import (
 )
 from harmony_agent.kinds.container.facts import ContainerFacts
 from harmony_agent.kinds.container.observed import Observed
+from harmony_agent.kinds.container.payload import spec_label
 from harmony_agent.topology.containers import ContainerState
 from scores.container import Container
 
@@ -46,6 +48,14 @@ class Case:
         return self.desired.spec.name
 
     @property
+    def label(self) -> str | None:
+        """Label of a container that is made of this spec now; None where an env file is missing."""
+        digests = {path: found for path, found in self.seen.env_files.items() if found is not None}
+        if any(path not in digests for path in self.spec.env_files):
+            return None
+        return spec_label(self.spec, digests)
+
+    @property
     def ours(self) -> bool:
         """Return whether the ledger shows the name as ours, so that what has our labels may be
         disturbed.
@@ -65,22 +75,56 @@ class Case:
         progress = self.facts.inits
         return progress.done if progress is not None and progress.main == main.id else 0
 
-    def restart_due(self, main: ContainerState) -> bool:
+    def restart_due(self, run: str) -> bool:
         """Once for a token: it is another than the recorded one, or recorded and the restart never
-        happened.
+        happened. `run` is the last one that is known.
         """
         token = self.desired.restart_token
         if not token or self.record is None:
             return False
-        at = main.started
-        started = Moment(self.boot_id, 0, int(at.timestamp() * 1e6)) if at is not None else None
+        at = run.partition("@")[2]
+        started = None
+        if at:
+            wall = int(datetime.fromisoformat(at).timestamp() * 1e6)
+            started = Moment(self.boot_id, 0, wall)
         due = is_due(token, self.facts.token, started)
-        return due or self.facts.restart_from_run == main.run
+        return due or self.facts.restart_from_run == run
 
 
 def run(case: Case, main: ContainerState) -> ContainerPlan:
     """Plan what is to run."""
     return _stopped(case, main) if case.spec.state == "stopped" else _running(case, main)
+
+
+def finished(case: Case, main: ContainerState | None) -> ContainerPlan | None:
+    """Plan nothing where its last run has ended for this spec, also where somebody has removed its
+    container since. None where it runs, or is to run.
+    """
+    facts, code = case.facts, case.facts.concluded_with
+    if not facts.concluded or code is None or facts.label != case.label:
+        return None
+    if main is not None and not _ended_as(facts.concluded, main):
+        return None
+    if case.restart_due(facts.concluded) or _runs_again(case.spec, code):
+        return None
+    return Converged() if case.spec.state == "stopped" else _over(code)
+
+
+def _ended_as(run: str, main: ContainerState) -> bool:
+    """Tell whether `run` is the last one of `main`; of one that is broken only the id is known."""
+    if main.broken:
+        return run.startswith(f"{main.id}@")
+    return main.run == run and main.state not in ("running", "paused", "stopping")
+
+
+def _runs_again(spec: Container, code: int | None) -> bool:
+    return spec.restart == "always" or (spec.restart == "on-failure" and code != 0)
+
+
+def _over(code: int | None) -> ContainerPlan:
+    if code == 0:
+        return Converged("Completed")
+    return Wait("ExitedNonZero", f"it exited with {code}: look at its logs", "Failed", 60.0)
 
 
 def _stopped(case: Case, main: ContainerState) -> ContainerPlan:
@@ -123,25 +167,26 @@ def _running(case: Case, main: ContainerState) -> ContainerPlan:
 
 
 def _up(case: Case, main: ContainerState) -> ContainerPlan:
-    if case.restart_due(main):
+    if case.restart_due(main.run):
         reason = "what it restarts on has changed"
-        return Act(
-            (
-                Restart(
-                    name=case.name,
-                    reason=reason,
-                    is_disruptive=not case.ours,
-                    id=main.id,
-                    run=main.run,
-                ),
-            ),
-            for_others=True,
-        )
+        return Act((_restart(case, main, reason),), for_others=True)
+    if case.record is not None and case.facts.restart_from_run == main.run:
+        return Act((_restart(case, main, "its restart was cut short"),), drift=False)
+    if case.seen.stale:
+        replaced = ", ".join(case.seen.stale)
+        reason = f"{replaced} was replaced, and it still has the old one"
+        return _act(_restart(case, main, reason), "mounts")
     if case.spec.healthcheck is not None and main.health == "starting":
         return Wait("HealthStarting", "its health check hasn't passed yet", "Progressing", 1.0)
     if case.spec.healthcheck is not None and main.health == "unhealthy":
         return Wait("Unhealthy", "its health check fails: look at its logs", "Degraded", 5.0)
     return Converged()
+
+
+def _restart(case: Case, main: ContainerState, reason: str) -> Restart:
+    return Restart(
+        name=case.name, reason=reason, is_disruptive=not case.ours, id=main.id, run=main.run
+    )
 
 
 def _start(
@@ -152,13 +197,14 @@ def _start(
     counted: bool = False,
     drift: bool = True,
     for_others: bool = False,
+    fields: tuple[str, ...] = (),
 ) -> ContainerPlan:
     ended = main.run if counted else ""
     start = Start(
         name=case.name, reason=reason, is_disruptive=not case.ours, id=main.id, run=main.run, ended=ended,
         exit_code=main.exit_code,
     )  # fmt: skip
-    return Act((start,), is_restart=counted, drift=drift, for_others=for_others)
+    return Act((start,), fields, is_restart=counted, drift=drift, for_others=for_others)
 
 
 def _first(case: Case, main: ContainerState) -> ContainerPlan:
@@ -204,23 +250,26 @@ def _ended(case: Case, main: ContainerState) -> ContainerPlan:
     """It ran and ended. What is not to run again is concluded, so that after a reboot it is
     known to have ended.
     """
-    well, concluded = main.exit_code == 0, case.facts.concluded == main.run
-    if case.rebooted and not concluded:
+    known = case.facts.concluded == main.run
+    concluded = known and case.facts.concluded_with is not None
+    if case.rebooted and not known:
         return _start(case, main, "the device was restarted", drift=False)
-    if case.restart_due(main):
+    if case.restart_due(main.run):
         return _start(case, main, "what it restarts on has changed", for_others=True)
-    if case.spec.restart == "always" or (case.spec.restart == "on-failure" and not well):
+    if _runs_again(case.spec, main.exit_code):
+        if case.seen.stopped:
+            return _start(case, main, "it was stopped by hand", fields=("state",))
         return _start(case, main, f"it exited with {main.exit_code}", counted=True)
     if not concluded and case.record is not None:
-        return Act(
-            (Conclude(name=case.name, reason="it has ended", is_disruptive=False, run=main.run),),
-            drift=False,
+        conclude = Conclude(
+            name=case.name,
+            reason="it has ended",
+            is_disruptive=False,
+            run=main.run,
+            exit_code=main.exit_code or 0,
         )
-    if well:
-        return Converged("Completed")
-    return Wait(
-        "ExitedNonZero", f"it exited with {main.exit_code}: look at its logs", "Failed", 60.0
-    )
+        return Act((conclude,), drift=False)
+    return _over(main.exit_code)
 
 
 def _act(action: ContainerAction, *fields: str) -> ContainerPlan:

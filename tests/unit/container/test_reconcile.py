@@ -19,6 +19,7 @@ from harmony_agent.kinds.container.actions import (
     Start,
 )
 from harmony_agent.kinds.container.apply import Applier
+from harmony_agent.kinds.container.payload import retired_name
 from scores.container import Container
 from tests.fakes.containers import Made
 from tests.fakes.drive import Cut
@@ -68,12 +69,19 @@ async def test_a_changed_spec_pulls_first_and_then_replaces() -> None:
     bench.containers.registry["localhost/other"] = bench.containers.images[IMAGE]
     bench.want(other_image())
     assert await bench.settle() == Converged()
+    trial = bench.done()[1].removeprefix("create ")
+    assert trial.startswith("web.trial-")
     assert bench.done() == [
         "pull localhost/other",
+        f"create {trial}",
+        f"init {trial}",
+        f"remove {trial}",
         "stop web",
-        "remove web",
+        "rename web",
         "create web",
         "start web",
+        f"stop {retired_name('web', made.id)}",
+        f"remove {retired_name('web', made.id)}",
     ]
     assert bench.containers.get("web").id != made.id
 
@@ -241,6 +249,108 @@ async def test_an_end(restart: str, code: int, expected: str) -> None:
         assert isinstance(plan, Wait)
         assert (plan.reason, plan.phase) == (expected, "Failed")
     assert bench.done() == []
+
+
+async def ended(bench: Bench, code: int, **fields: Any) -> Made:
+    """One that ended by itself, and whose end was seen."""
+    made = await bench.made(web(**fields))
+    bench.containers.exits("web", code)
+    await bench.settle()
+    return made
+
+
+def pruned(bench: Bench, how: str) -> None:
+    """Somebody takes away what has ended, or its storage goes, or a limit of it is changed."""
+    made = bench.containers.get("web")
+    match how:
+        case "pruned":
+            del bench.containers.made[made.id]
+        case "storage lost":
+            made.lost = True
+        case "changed":
+            made.config["memory"] = "1"
+
+
+@pytest.mark.parametrize("how", ["pruned", "storage lost", "changed"])
+@pytest.mark.parametrize(
+    ("restart", "code", "phase"),
+    [("never", 0, "Completed"), ("never", 3, "Failed"), ("on-failure", 0, "Completed")],
+)
+async def test_what_has_ended_for_its_spec_never_runs_again(
+    restart: str, code: int, phase: str, how: str
+) -> None:
+    bench = Bench()
+    await ended(bench, code, restart=restart, memory="64Mi")
+    pruned(bench, how)
+    for again in (bench.restart_agent, bench.reboot, bench.restart_agent):
+        again()
+        plan = await bench.settle()
+        assert isinstance(plan, Converged | Wait)
+        assert plan.phase == phase
+        seen = (await bench.kind.relist()).get("web")
+        detail = bench.kind.detail(bench.store.record("web"), seen)
+        assert detail is not None
+        assert detail.exit_code == code  # type: ignore[union-attr]
+    assert bench.done() == []
+    bench.want(web(restart=restart, memory="64Mi", stop_grace_seconds=3))
+    await bench.settle()
+    assert bench.done() == [], "nothing that goes into the making has changed"
+    bench.store.unset("web")
+    assert (await bench.once()).plan == Converged()
+    assert bench.containers.made == {}
+
+
+@pytest.mark.parametrize("change", ["spec", "restart", "token", "env file"])
+async def test_what_has_ended_and_was_pruned_runs_once_more_for_a_change(change: str) -> None:
+    bench = Bench()
+    bench.env_files.files["/srv/env"] = b"A=1\n"
+    fields: dict[str, Any] = {"restart": "never", "env_files": ["/srv/env"]}
+    bench.want(web(**fields), restart_token="1")
+    await bench.settle()
+    bench.containers.exits("web", 0)
+    await bench.settle()
+    pruned(bench, "pruned")
+    bench.containers.calls.clear()
+    match change:
+        case "spec":
+            bench.want(web(**fields, hostname="h"), restart_token="1")
+        case "restart":
+            bench.want(web(**{**fields, "restart": "always"}), restart_token="1")
+        case "token":
+            bench.want(web(**fields), restart_token="2")
+        case "env file":
+            bench.env_files.files["/srv/env"] = b"A=2\n"
+    assert await bench.settle() == Converged()
+    assert bench.done() == ["create web", "start web"]
+
+
+async def test_a_run_that_was_begun_anew_and_cut_is_not_taken_for_ended() -> None:
+    bench = Bench()
+    await ended(bench, 0, restart="never")
+    pruned(bench, "pruned")
+    bench.want(web(restart="never"), restart_token="2")
+    bench.store.claim("web", {**bench.facts(), "token": "1"})
+
+    def die(action: Any) -> None:
+        if isinstance(action, Start):
+            raise Cut
+
+    with pytest.raises(Cut):
+        await bench.once(before=die)
+    del bench.containers.made[bench.containers.get("web").id]
+    bench.restart_agent()
+    assert await bench.settle() == Converged()
+    assert bench.containers.get("web").state == "running"
+
+
+async def test_an_end_that_an_older_agent_recorded_gets_its_exit_code() -> None:
+    bench = Bench()
+    await ended(bench, 0, restart="never")
+    facts = bench.facts()
+    del facts["concluded_with"]
+    bench.store.claim("web", facts)
+    assert await bench.settle() == Converged("Completed")
+    assert bench.facts()["concluded_with"] == 0
 
 
 async def test_an_end_is_counted_once_though_the_agent_dies_before_the_start() -> None:

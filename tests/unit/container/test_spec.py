@@ -55,6 +55,37 @@ PAYLOADS: list[tuple[dict[str, Any], dict[str, Any]]] = [
         {"read_only": True, "no_new_privileges": True},
         {"read_only_filesystem": True, "no_new_privileges": True},
     ),
+    ({"userns": "keep-id"}, {"userns": {"nsmode": "keep-id"}}),
+    (
+        {"userns": "keep-id:uid=1883,gid=1884"},
+        {"userns": {"nsmode": "keep-id", "value": "uid=1883,gid=1884"}},
+    ),
+    ({"groups": ["20", "video"]}, {"groups": ["20", "video"]}),
+    ({"shm_size": "256Mi"}, {"shm_size": 268435456}),
+    (
+        {"ulimits": {"nofile": {"soft": 10, "hard": 20}}},
+        {"r_limits": [{"type": "NOFILE", "soft": 10, "hard": 20}]},
+    ),
+    ({"sysctls": {"net.ipv4.ip_forward": "1"}}, {"sysctl": {"net.ipv4.ip_forward": "1"}}),
+    ({"dns": ["192.0.2.53"]}, {"dns_server": ["192.0.2.53"]}),
+    ({"dns_search": ["lan"]}, {"dns_search": ["lan"]}),
+    ({"extra_hosts": {"db": "2001:db8::1"}}, {"hostadd": ["db:2001:db8::1"]}),
+    ({"annotations": {"a.b/c": "d"}}, {"annotations": {"a.b/c": "d"}}),
+    ({"timezone": "Europe/Berlin"}, {"timezone": "Europe/Berlin"}),
+    ({"no_healthcheck": True}, {"healthconfig": {"Test": ["NONE"]}}),
+    (
+        {"mounts": [{"type": "bind", "source": "/srv/a", "target": "/a", "chown": True}]},
+        {
+            "mounts": [
+                {
+                    "type": "bind",
+                    "source": "/srv/a",
+                    "destination": "/a",
+                    "options": ["rbind", "rw", "U"],
+                }
+            ]
+        },
+    ),
     ({"memory": "64Mi"}, {"resource_limits": {"memory": {"limit": 67108864}}}),
     ({"cpus": 0.5}, {"resource_limits": {"cpu": {"period": 100000, "quota": 50000}}}),
     ({"pids": 10}, {"resource_limits": {"pids": {"limit": 10}}}),

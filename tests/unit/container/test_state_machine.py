@@ -137,7 +137,8 @@ class Life(RuleBasedStateMachine):
 
     def _let_go(self, facts: Any) -> None:
         """What is ours becomes somebody's; what was set aside stays so."""
-        for ident in (facts.get("id"), (facts.get("former") or {}).get("id")):
+        kept = [(facts.get(kind) or {}).get("id") for kind in ("former", "retired")]
+        for ident in (facts.get("id"), *kept):
             made: Made | None = self.bench.containers.made.get(ident or "")
             if made is not None:
                 self.spared[made.id] = (made.name, made.state == "running")

@@ -48,7 +48,10 @@ OPTIONAL = (
     [
         (FileReconciler, {Closes, Releases, Remembers, Takes, Watches}),
         (UnitReconciler, {Batches, Closes, EndsPasses, Logs, Releases, Runs, Watches}),
-        (ContainerReconciler, {Closes, EndsPasses, Logs, Marks, Runs, RunsCommands, Watches}),
+        (
+            ContainerReconciler,
+            {Closes, EndsPasses, Logs, Marks, Releases, Runs, RunsCommands, Watches},
+        ),
         (SystemUpgradeReconciler, set()),
     ],
 )

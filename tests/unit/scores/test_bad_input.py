@@ -13,10 +13,10 @@ from scores.canonical import MAX_DEPTH, canonical
 from scores.manifest import MAX_ERRORS, MAX_MANIFEST, MAX_SCORES, InvalidManifest, decode
 from tests import strategies
 from tests.unit.scores.values import (
+    ALL,
     CONTAINER,
     EACH,
     FILE,
-    FULL,
     UNIT,
     UPGRADE,
     Place,
@@ -337,14 +337,14 @@ def told(value: Any) -> str:
 
 
 def _positions() -> list[tuple[str, Place]]:
-    return [(name, place) for name, value in FULL.items() for place in places(value)]
+    return [(name, place) for name, value in ALL.items() for place in places(value)]
 
 
 @pytest.mark.parametrize(("name", "place"), _positions(), ids=str)
 def test_no_value_in_any_position_is_told(name: str, place: Place) -> None:
-    others = [value for other, value in FULL.items() if other != name]
-    texts = [told(manifest(replaced(FULL[name], place, wrong), *others)) for wrong in WRONG]
-    numbers = [told(manifest(replaced(FULL[name], place, wrong), *others)) for wrong in NUMBERS]
+    others = [value for other, value in ALL.items() if other != name]
+    texts = [told(manifest(replaced(ALL[name], place, wrong), *others)) for wrong in WRONG]
+    numbers = [told(manifest(replaced(ALL[name], place, wrong), *others)) for wrong in NUMBERS]
     assert not [text for text in texts if SECRET in text]
     assert not [text for text in numbers if NUMBER in text]
     assert sum(map(bool, texts + numbers)) >= 3
@@ -381,10 +381,10 @@ def test_whatever_arrives_is_refused_and_no_more(data: bytes) -> None:
 @settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_a_value_of_any_type_anywhere_is_refused_or_a_manifest(data: st.DataObject) -> None:
-    name = data.draw(st.sampled_from(sorted(FULL)))
-    others = [value for other, value in FULL.items() if other != name]
-    place = data.draw(st.sampled_from(list(places(FULL[name]))))
-    value = manifest(replaced(FULL[name], place, data.draw(strategies.json_values())), *others)
+    name = data.draw(st.sampled_from(sorted(ALL)))
+    others = [value for other, value in ALL.items() if other != name]
+    place = data.draw(st.sampled_from(list(places(ALL[name]))))
+    value = manifest(replaced(ALL[name], place, data.draw(strategies.json_values())), *others)
     try:
         accepted = decode(json.dumps(value).encode(), device="pi-01", deployment="web")
     except InvalidManifest as error:
@@ -397,6 +397,6 @@ def test_a_value_of_any_type_anywhere_is_refused_or_a_manifest(data: st.DataObje
 
 
 def test_every_kind_is_a_manifest_as_it_stands() -> None:
-    decode(canonical(manifest(*FULL.values())), device="pi-01", deployment="web")
+    decode(canonical(manifest(*ALL.values())), device="pi-01", deployment="web")
     for value in EACH.values():
         decode(canonical(manifest(value)), device="pi-01", deployment="web")

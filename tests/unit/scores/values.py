@@ -132,6 +132,26 @@ FULL: dict[str, Value] = {
     },
     "SystemUpgrade": {**UPGRADE, **COMMON},
 }
+LATER: dict[str, Value] = {
+    "ContainerAround": {
+        **CONTAINER,
+        "name": "around",
+        "userns": "keep-id:uid=1883,gid=1883",
+        "groups": ["20"],
+        "shm_size": "256Mi",
+        "ulimits": {"nofile": {"soft": 1024, "hard": 4096}},
+        "sysctls": {"net.ipv4.ip_forward": "1"},
+        "dns": ["192.0.2.53"],
+        "dns_search": ["lan"],
+        "extra_hosts": {"broker": "192.0.2.10"},
+        "annotations": {"a.b/c": "d"},
+        "timezone": "Europe/Berlin",
+        "no_healthcheck": True,
+        "mounts": [{"type": "bind", "source": "/srv/web", "target": "/www", "chown": True}],
+    },
+}
+"""Fields that came after the digests of `FULL` were written down."""
+ALL = FULL | LATER
 
 
 def manifest(*scores: Value, **fields: Any) -> Value:
