@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from harmony_fleet.errors import InvalidInput
 from harmony_fleet.storage import durable, secret
+from harmony_fleet.storage.regular import read_regular
 from scores.channel import needs_tls
 from scores.toml import NotToml, read_toml
 
@@ -100,7 +101,7 @@ def home_of(env: Mapping[str, str]) -> Path:
 
 def _read_file(path: Path) -> dict[str, Any]:
     try:
-        values = read_toml(path.read_bytes())
+        values = read_toml(read_regular(path))
     except FileNotFoundError:
         return {}
     except OSError as error:
@@ -171,7 +172,7 @@ def load_lineage(
         return _check(named.strip(), "the lineage given by --lineage or $HARMONY_LINEAGE")
     path = context.home / "lineage"
     try:
-        return _check(path.read_text("ascii").strip(), str(path))
+        return _check(read_regular(path).decode("ascii").strip(), str(path))
     except FileNotFoundError:
         pass
     except (OSError, UnicodeDecodeError) as error:
@@ -180,7 +181,7 @@ def load_lineage(
         ) from None
     try:
         _create_once(path, f"{uuid.uuid4()}\n".encode())
-        return _check(path.read_text("ascii").strip(), str(path))
+        return _check(read_regular(path).decode("ascii").strip(), str(path))
     except OSError as error:
         raise InvalidInput(
             "LineageUnwritable",
@@ -220,7 +221,7 @@ def check_creds(path: Path) -> None:
     import nkeys  # noqa: PLC0415 - only where there are credentials
 
     try:
-        data = path.read_bytes()
+        data = read_regular(path)
     except OSError as error:
         raise InvalidInput(
             "FileMissing",

@@ -6,6 +6,7 @@ of a File, the value of an environment variable or a credential.
 
 from __future__ import annotations
 
+import errno
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -140,3 +141,22 @@ class DeviceFailed(HarmonyError):
     """The device answered, and said no."""
 
     exit_code = ExitCode.NOT_CONVERGED
+
+
+_DISK: Final = {
+    errno.EROFS: "mount it to be written again; a card at its end makes itself read-only",
+    errno.ENOSPC: "make room there",
+    errno.EDQUOT: "make room there, or raise the quota",
+    errno.EACCES: "use it as its owner, or see its permissions",
+    errno.EPERM: "use it as its owner, or see its attributes",
+    errno.EIO: "see the kernel's log: the disk may be broken",
+}
+
+
+def disk_failed(error: OSError) -> InvalidInput | None:
+    """The error of a file system that doesn't take or give what is asked; None for any other."""
+    hint = _DISK.get(error.errno or 0)
+    if hint is None:
+        return None
+    place = error.filename or "a file of the home"
+    return InvalidInput("DiskFailed", f"cannot use {place}: {error.strerror}", hint)

@@ -31,6 +31,7 @@ from harmony_fleet.context import ANEW, AUTHORITY
 from harmony_fleet.errors import InvalidInput, Refused
 from harmony_fleet.storage import durable, secret
 from harmony_fleet.storage.lock import alone
+from harmony_fleet.storage.regular import read_regular
 from scores.base import Model
 from scores.keys import DEVICE_TAG
 from scores.names import DeviceName
@@ -136,7 +137,7 @@ class Authority:
         """Read the authority. Raises InvalidInput if there is none or it can't be read."""
         folder = home / FOLDER
         try:
-            data = (folder / _STATE).read_bytes()
+            data = read_regular(folder / _STATE)
             _must_be_known(folder / _STATE, data)
             state = State.model_validate_json(data)
         except FileNotFoundError:
@@ -178,7 +179,7 @@ class Authority:
         """The certificate of the fleet's own certificate authority, as PEM."""
         path = self.folder / "ca.pem"
         try:
-            return path.read_text("ascii")
+            return read_regular(path).decode("ascii")
         except (OSError, UnicodeDecodeError):
             raise InvalidInput("AuthorityUnreadable", f"cannot read {path}", _RESTORE) from None
 

@@ -15,7 +15,8 @@ from harmony_fleet.authority.ssh import Remote
 from harmony_fleet.context import Context
 from harmony_fleet.errors import HarmonyError, InvalidInput, Unreachable
 from harmony_fleet.nats.kv import Store
-from scores.bundle import InvalidBundle, decode
+from harmony_fleet.storage.regular import read_regular
+from scores.bundle import MAX_BYTES, InvalidBundle, decode
 from scores.keys import HEARTBEAT, heartbeat_key
 
 _STEP: Final = 60.0
@@ -43,7 +44,7 @@ class Setup:
 def setup(context: Context, wanted: Setup, note: Say) -> None:
     """Copy, install, join, wait. `note` hears of each step."""
     try:
-        bundle = decode(wanted.bundle.read_bytes())
+        bundle = decode(read_regular(wanted.bundle, MAX_BYTES + 1))
     except OSError as error:
         raise InvalidInput(
             "FileMissing",

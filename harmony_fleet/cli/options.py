@@ -96,7 +96,7 @@ def common_of(
 def guarded(common: Common, work: Callable[[], int]) -> int:
     """Print expected errors without a traceback, and return the exit code."""
     from harmony_fleet.commands.common import note, show_error
-    from harmony_fleet.errors import HarmonyError
+    from harmony_fleet.errors import HarmonyError, disk_failed
 
     try:
         return int(work())
@@ -108,6 +108,12 @@ def guarded(common: Common, work: Callable[[], int]) -> int:
         return 130
     except BrokenPipeError:
         return reader_gone()
+    except OSError as error:
+        failed = disk_failed(error)
+        if failed is None:
+            raise
+        show_error(failed, common.output)
+        return int(failed.exit_code)
 
 
 def reaching(command: Callable[..., int]) -> Callable[..., int]:

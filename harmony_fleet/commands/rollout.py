@@ -40,6 +40,7 @@ from harmony_fleet.rollout.fleet_plan import (
 from harmony_fleet.rollout.saved_plan import check_saved, save, saved_scope
 from harmony_fleet.roster.model import Roster
 from harmony_fleet.storage.durable import replace
+from harmony_fleet.storage.regular import read_regular
 from scores.keys import DeploymentKey
 from scores.status import DeploymentStatus
 
@@ -220,7 +221,7 @@ def _check_scope(roster: Roster, scope: Scope) -> None:
 
 def _read_plan(name: str) -> bytes:
     try:
-        return Path(name).read_bytes()
+        return read_regular(Path(name))
     except OSError as error:
         raise InvalidInput(
             "FileUnreadable", f"cannot read {name}: {error.strerror}", "check the name"

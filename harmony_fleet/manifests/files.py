@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from harmony_fleet.errors import InvalidInput
+from harmony_fleet.storage.regular import NotRegular, read_regular
 from scores.canonical import NotCanonical, read
 from scores.manifest import MAX_MANIFEST
 
@@ -18,17 +19,15 @@ MAX_FILE: Final = 16 * MAX_MANIFEST
 def read_bytes(path: Path) -> bytes:
     """A regular file's bytes, at most one more than `MAX_FILE`. Raises InvalidInput."""
     try:
-        if not path.is_file():
-            what = "it is no regular file" if path.exists() else "there is no such file"
-            raise InvalidInput("FileMissing", f"cannot read {path}: {what}", "check the name")
-        with path.open("rb") as file:
-            data = file.read(MAX_FILE + 1)
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        why = error.strerror if isinstance(error, OSError) else "its name is invalid"
+        return read_regular(path, MAX_FILE + 1)
+    except (FileNotFoundError, NotRegular, ValueError) as error:  # ValueError: a NUL in the name
+        special = isinstance(error, NotRegular)
+        what = "it is no regular file" if special else "there is no such file"
+        raise InvalidInput("FileMissing", f"cannot read {path}: {what}", "check the name") from None
+    except OSError as error:
         raise InvalidInput(
-            "FileUnreadable", f"cannot read {path}: {why}", "check its permissions"
+            "FileUnreadable", f"cannot read {path}: {error.strerror}", "check its permissions"
         ) from None
-    return data
 
 
 def read_json(data: bytes, where: str) -> Any:

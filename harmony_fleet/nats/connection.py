@@ -22,6 +22,7 @@ from nats.aio.subscription import Subscription
 from harmony_fleet.context import Context, check_creds
 from harmony_fleet.errors import HarmonyError, InvalidInput, Unreachable
 from harmony_fleet.nats.tolerant import TolerantClient
+from harmony_fleet.storage.regular import read_regular
 from harmony_nats.channel import NotEncrypted
 from scores.jetstream import API, answered
 
@@ -168,6 +169,7 @@ class Connection:
             options["user_credentials"] = str(self._context.creds)
         if self._context.tls_ca is not None:
             try:
+                read_regular(self._context.tls_ca)  # an open of the library's own may hang
                 options["tls"] = ssl.create_default_context(cafile=str(self._context.tls_ca))
             except (ssl.SSLError, OSError):
                 raise InvalidInput(

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from harmony_fleet.errors import Conflict, HarmonyError
+from harmony_fleet.errors import Conflict, HarmonyError, disk_failed
 from harmony_fleet.manifests.signing_keys import load as load_signing
 from harmony_fleet.nats.kv import Store
 from harmony_fleet.observe.state import Device, list_devices
@@ -69,6 +69,11 @@ class Controller:
             try:
                 await work()
                 self._tell(what, "")
+            except OSError as failed:
+                error = disk_failed(failed)
+                if error is None:
+                    raise
+                self._tell(what, f"cannot {what}, and waits: {error.code}: {error.message}")
             except HarmonyError as error:
                 if isinstance(error, Behind) and error.code not in _PASSING:
                     raise

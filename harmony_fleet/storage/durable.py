@@ -47,11 +47,15 @@ def replace(path: str, data: bytes, keep: Sequence[int] = (), *, secret: bool = 
         fd = os.open(folder, os.O_TMPFILE | os.O_WRONLY, 0o600)
     except (OSError, AttributeError):
         fd = -1
-    if fd < 0:
-        _replace_named(path, data, secret=secret)
-    else:
-        _replace_nameless(path, fd, data, keep, secret=secret)
-    sync_folder(folder)
+    try:
+        if fd < 0:
+            _replace_named(path, data, secret=secret)
+        else:
+            _replace_nameless(path, fd, data, keep, secret=secret)
+        sync_folder(folder)
+    except OSError as error:
+        error.filename = path  # where, also when a write to what has no name failed
+        raise
 
 
 def _fill(fd: int, path: str, data: bytes, *, secret: bool) -> None:
