@@ -10,6 +10,7 @@ import asyncio
 import logging
 import os
 import random
+import secrets
 import signal
 import threading
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -40,9 +41,11 @@ from harmony_agent.engine.state.kind_view import DeviceStateView
 from harmony_agent.settings import Settings
 from harmony_agent.topology import Clock, ObjectStore
 from scores.base import Score
+from scores.canonical import digest
 from scores.container import Container
 from scores.file import File
 from scores.names import format_time
+from scores.session import Session
 from scores.signatures import key_id, read_key
 from scores.system_upgrade import SystemUpgrade
 from scores.systemd_unit import SystemdUnit
@@ -154,11 +157,38 @@ def _system_upgrade(parts: KindContext) -> ComposedKind:
     )
 
 
+def _session(parts: KindContext) -> ComposedKind:
+    from harmony_agent.adapters.podman.env_files import LocalEnvFiles
+    from harmony_agent.adapters.tmux.holder import SystemdHolder
+    from harmony_agent.adapters.tmux.sessions import TmuxSessions
+    from harmony_agent.kinds.session import SessionReconciler
+
+    settings = parts.settings
+    env = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": str(Path.home())}
+    env["XDG_RUNTIME_DIR"] = runtime_dir()
+    sessions = TmuxSessions(
+        session_socket(settings), SystemdHolder("system" if os.getuid() == 0 else "user", env), env
+    )
+    reconciler = SessionReconciler(
+        sessions,
+        LocalEnvFiles(settings.files.roots),
+        parts.view(Session),
+        parts.clock,
+        installation=digest(installation(settings).encode()).removeprefix("sha256:")[:32],
+        boot_id=host.boot_id(),
+        new_token=lambda: secrets.token_hex(16),
+        env_roots=settings.files.roots,
+        closed_files=protected_paths(settings).files,
+    )
+    return ComposedKind(reconciler, sessions.version)
+
+
 KINDS: Final[Mapping[str, Callable[[KindContext], ComposedKind]]] = {
     "File": _file,
     "SystemdUnit": _systemd_unit,
     "Container": _container,
     "SystemUpgrade": _system_upgrade,
+    "Session": _session,
 }
 
 
@@ -185,6 +215,18 @@ def podman_socket(settings: Settings) -> str:
     )
 
 
+def installation(settings: Settings) -> str:
+    """Tell this agent from another one, on this machine or of the same id."""
+    return f"{host.machine_id()}:{settings.agent.state_dir}"
+
+
+def session_socket(settings: Settings) -> str:
+    """The socket of the sessions: as configured, else where their holder makes it."""
+    if settings.sessions.socket:
+        return settings.sessions.socket
+    return f"{'/run' if os.getuid() == 0 else runtime_dir()}/harmony-sessions/tmux.sock"
+
+
 def protected_paths(settings: Settings) -> ProtectedPaths:
     """Collect the paths that no Score may reach."""
     own = [
@@ -192,6 +234,7 @@ def protected_paths(settings: Settings) -> ProtectedPaths:
         unit_dir(settings),
         podman_socket(settings),
         settings.updater.socket,
+        session_socket(settings),
     ]
     return ProtectedPaths(
         [*own, settings.nats.credentials, settings.nats.tls_ca],
@@ -206,10 +249,9 @@ def control_plane(settings: Settings, known: Callable[[], Collection[str]] = tup
     `known` names the deployments that the device has anyway.
     """
     nats = settings.nats
-    installation = f"{host.machine_id()}:{settings.agent.state_dir}"
     return NatsControl(
         settings.agent.device_id,
-        installation,
+        installation(settings),
         nats.servers,
         credentials=nats.credentials,
         tls_ca=nats.tls_ca,

@@ -62,6 +62,7 @@ class DeviceDescription:
             capabilities=Capabilities(
                 systemd=await self._version("SystemdUnit"),
                 podman=await self._version("Container"),
+                tmux=await self._version("Session"),
                 updater=await self._updater(),
             ),
             trust=self._trust(),

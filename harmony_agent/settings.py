@@ -25,7 +25,7 @@ _OURS: Final = "Value error, "
 """Prefix of pydantic before our own sentences."""
 
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
-Kind = Literal["File", "SystemdUnit", "Container", "SystemUpgrade"]
+Kind = Literal["File", "SystemdUnit", "Container", "SystemUpgrade", "Session"]
 
 
 class InvalidSettings(ValueError):
@@ -41,7 +41,8 @@ class AgentSection(_Section):
 
     device_id: DeviceName
     state_dir: NormalPath = "/var/lib/harmony-agent"
-    kinds: Sequence[Kind] = KINDS
+    kinds: Sequence[Kind] = tuple(kind for kind in KINDS if kind != "Session")
+    """Sessions need tmux, which the package doesn't bring along: who wants them names the kind."""
 
 
 class NatsSection(_Section):
@@ -69,6 +70,12 @@ class SystemdSection(_Section):
 
 class PodmanSection(_Section):
     """podman's API socket; empty: found by the scope of systemd."""
+
+    socket: str = ""
+
+
+class SessionsSection(_Section):
+    """tmux's socket; empty: in the runtime directory of the agent's user."""
 
     socket: str = ""
 
@@ -121,6 +128,7 @@ class Settings(_Section):
     files: FilesSection = FilesSection()
     systemd: SystemdSection = SystemdSection()
     podman: PodmanSection = PodmanSection()
+    sessions: SessionsSection = SessionsSection()
     updater: UpdaterSection = UpdaterSection()
     intervals: IntervalsSection = IntervalsSection()
     labels: Annotated[Mapping[str, str], Field(max_length=64)] = {}

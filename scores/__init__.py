@@ -12,6 +12,7 @@ from scores.container import Container, Healthcheck, InitContainer, Mount, PortM
 from scores.file import File, ObjectRef
 from scores.manifest import FieldError, InvalidManifest, Manifest, WireManifest
 from scores.probes import HttpProbe, Probe, TcpProbe
+from scores.session import Session
 from scores.status import DeploymentStatus, DeviceInfo, Heartbeat, ResourceStatus
 from scores.system_upgrade import SystemUpgrade
 from scores.systemd_unit import SystemdUnit
@@ -33,6 +34,7 @@ __all__ = [
     "PortMapping",
     "Probe",
     "ResourceStatus",
+    "Session",
     "SystemUpgrade",
     "SystemdUnit",
     "TcpProbe",

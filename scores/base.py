@@ -118,7 +118,7 @@ def repeated(values: Sequence[object]) -> int | None:
     return None
 
 
-KINDS: Final = ("File", "SystemdUnit", "Container", "SystemUpgrade")
+KINDS: Final = ("File", "SystemdUnit", "Container", "SystemUpgrade", "Session")
 
 
 def _key(value: str) -> str:
@@ -151,7 +151,7 @@ class Score(Model):
     restart_on: Sequence[ResourceKey] = Field(
         default=(),
         description="When one of these changes on the device, by a new spec or a repair, this one "
-        "is restarted once after it. Only SystemdUnit and Container have it.",
+        "is restarted once after it. Only SystemdUnit, Container and Session have it.",
         examples=[["File/motd"]],
     )
     drift: Literal["enforce", "report"] = Field(

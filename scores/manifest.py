@@ -17,6 +17,7 @@ from scores.canonical import NotCanonical, canonical, read
 from scores.container import Container
 from scores.file import File
 from scores.names import MAX_GENERATION, DeploymentName, DeviceName, Lineage
+from scores.session import Session
 from scores.signatures import MAX_SIGNATURES, Signature
 from scores.system_upgrade import SystemUpgrade
 from scores.systemd_unit import SystemdUnit
@@ -27,12 +28,15 @@ MAX_SCORES: Final = 1000
 MAX_ERRORS: Final = 20
 """Field errors that one rejection names; a status stays small however bad the input was."""
 
-AnyScore = Annotated[File | SystemdUnit | Container | SystemUpgrade, Field(discriminator="kind")]
+AnyScore = Annotated[
+    File | SystemdUnit | Container | SystemUpgrade | Session, Field(discriminator="kind")
+]
 SCORE_TYPES: Final[Mapping[str, type[Score]]] = {
     "File": File,
     "SystemdUnit": SystemdUnit,
     "Container": Container,
     "SystemUpgrade": SystemUpgrade,
+    "Session": Session,
 }
 
 M = TypeVar("M", bound=Model)

@@ -131,8 +131,37 @@ class UpgradeDetail(Reported):
     result: UpgradeResult | None = None
 
 
+class DeadPane(Reported):
+    """A terminal of a session whose command has ended; `exit_code` is 128 and the signal's number
+    where a signal ended it.
+    """
+
+    pane: str
+    exit_code: int | None = None
+
+
+MAX_PANES: Final = 20
+
+
+class SessionDetail(Reported):
+    """A session as tmux shows it. `pid`, `since` and `exit_code` are of the command that it was made
+    for; `attached` counts the clients that look at it.
+    """
+
+    kind: Literal["Session"] = "Session"
+    state: Literal["Running", "Exited", "Absent"]
+    pid: int | None = None
+    since: Time | None = None
+    attached: int = 0
+    restarts: int = 0
+    exit_code: int | None = None
+    dead_panes: Annotated[Sequence[DeadPane], Field(max_length=MAX_PANES)] = ()
+    ready: bool = False
+
+
 Detail = Annotated[
-    FileDetail | UnitDetail | ContainerDetail | UpgradeDetail, Field(discriminator="kind")
+    FileDetail | UnitDetail | ContainerDetail | UpgradeDetail | SessionDetail,
+    Field(discriminator="kind"),
 ]
 
 
@@ -219,6 +248,7 @@ class Capabilities(Reported):
 
     systemd: str | None = None
     podman: str | None = None
+    tmux: str | None = None
     updater: UpdaterInfo | None = None
 
 

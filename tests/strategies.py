@@ -312,11 +312,30 @@ def upgrades() -> st.SearchStrategy[Value]:
     return _some(required, _COMMON)
 
 
+def sessions() -> st.SearchStrategy[Value]:
+    """A Session, as a JSON object."""
+    programs = st.sampled_from(["/usr/bin/top", "/bin/sleep", "/opt/a b"])
+    argv = st.tuples(programs, st.lists(texts(), max_size=3)).map(lambda pair: [pair[0], *pair[1]])
+    optional: Value = {
+        "working_dir": paths().filter(lambda path: "#" not in path),
+        "env": _environments(),
+        "env_files": st.lists(paths(), max_size=2),
+        "restart": st.sampled_from(["always", "on-failure", "never"]),
+        "state": st.sampled_from(["running", "stopped"]),
+        "readiness": probes(exec_too=False),
+        "liveness": probes(exec_too=False),
+        **{name: made for name, made in _COMMON.items() if name != "adopt"},
+    }
+    names = _joined(_ALNUM + "_", _ALNUM + "_-", 64)
+    return _some({"kind": st.just("Session"), "name": names, "command": argv}, optional)
+
+
 KINDS: dict[str, Callable[[], st.SearchStrategy[Value]]] = {
     "File": files,
     "SystemdUnit": units,
     "Container": containers,
     "SystemUpgrade": upgrades,
+    "Session": sessions,
 }
 
 
@@ -360,7 +379,7 @@ def _with_needs(draw: st.DrawFn, score: Value, earlier: list[Value]) -> Value:
         return score
     some = st.lists(st.sampled_from(keys), max_size=3)
     fields = {"after": some}
-    if score["kind"] in ("SystemdUnit", "Container"):
+    if score["kind"] in ("SystemdUnit", "Container", "Session"):
         fields["restart_on"] = some
     if score["kind"] == "SystemdUnit":
         fields["reload_on"] = some

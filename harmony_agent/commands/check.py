@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import anyio
 
@@ -165,6 +165,8 @@ def _questions(settings: Settings, kind: str) -> tuple[Callable[[], Awaitable[st
     if kind == "SystemdUnit":
         user = f"loginctl enable-linger {os.getuid()}"
         return version, "systemd", f"For scope = user: {user}, and a login or reboot"
+    if kind == "Session":
+        return version, "tmux", "apt-get install tmux, or take Session out of agent.kinds"
     start = (
         "systemctl --user enable --now podman.socket"
         if settings.systemd.scope == "user"
@@ -185,26 +187,30 @@ def _made(settings: Settings, kind: str, ledger: LedgerSnapshot) -> app.Composed
     return app.KINDS[kind](context)
 
 
+_STRAYS: Final = {
+    "Container": ("unmanaged containers", "with this device's labels, unknown to its ledger"),
+    "Session": ("unmanaged sessions", "on the configured socket, unknown to the ledger"),
+}
+
+
 async def _unmanaged(settings: Settings) -> list[Finding]:
-    """Containers with this device's labels that the ledger doesn't know: told, and no fault of the
-    device's.
+    """Containers with this device's labels, and sessions of the socket, that the ledger doesn't
+    know: told, and no fault of the device's.
     """
-    state_dir = Path(settings.agent.state_dir)
-    if "Container" not in settings.agent.kinds:
-        return []
-    try:
-        made = _made(settings, "Container", LedgerSnapshot.read(state_dir))
-        kind = KindInstance(made.reconciler)
+    state_dir, found = Path(settings.agent.state_dir), []
+    for kind in _STRAYS.keys() & set(settings.agent.kinds):
+        what, why = _STRAYS[kind]
         try:
-            names = sorted(mark.name for mark in await kind.marked() if not mark.known)
-        finally:
-            await kind.close()
-    except (ResourceError, LedgerUnreadable, OSError):
-        return []  # that podman or the ledger can't be asked is another finding
-    text = (
-        f"{', '.join(names[:20])}: with this device's labels, unknown to its ledger, and left alone"
-    )
-    return [Finding("unmanaged containers", True, text)] if names else []
+            made = KindInstance(_made(settings, kind, LedgerSnapshot.read(state_dir)).reconciler)
+            try:
+                names = sorted(mark.name for mark in await made.marked() if not mark.known)
+            finally:
+                await made.close()
+        except (ResourceError, LedgerUnreadable, OSError):
+            continue  # that the capability or the ledger can't be asked is another finding
+        if names:
+            found.append(Finding(what, True, f"{', '.join(names[:20])}: {why}, and left alone"))
+    return found
 
 
 async def _controllers(settings: Settings) -> list[Finding]:

@@ -80,6 +80,8 @@ def _lacks(info: DeviceInfo, kind: str) -> str:
         return "systemd"
     if kind == "Container" and has.podman is None:
         return "podman"
+    if kind == "Session" and has.tmux is None:
+        return "tmux"
     if kind == "SystemUpgrade" and (
         has.updater is None or "AptFullUpgradeV1" not in has.updater.operations
     ):

@@ -188,6 +188,7 @@ def kinds(device: Device) -> list[str]:
     below = {
         "SystemdUnit": f"systemd {has.systemd}" if has.systemd else "no systemd",
         "Container": f"podman {has.podman}" if has.podman else "no podman",
+        "Session": f"tmux {has.tmux}" if has.tmux else "no tmux",
         "SystemUpgrade": f"updater {has.updater.protocol}" if has.updater else "no updater",
     }
     return [f"{kind} ({below[kind]})" if kind in below else kind for kind in device.info.kinds]

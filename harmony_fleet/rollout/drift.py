@@ -19,7 +19,8 @@ from scores.canonical import digest
 from scores.container import Container
 from scores.keys import DeploymentKey
 from scores.manifest import Manifest
-from scores.status import ContainerDetail, ResourceStatus, UnitDetail
+from scores.session import Session
+from scores.status import ContainerDetail, ResourceStatus, SessionDetail, UnitDetail
 from scores.systemd_unit import SystemdUnit
 
 _FENCED: Final = frozenset({"StaleGeneration", "LineageChanged", "GenerationReused"})
@@ -45,9 +46,9 @@ def _devices(fleet: Fleet) -> Iterator[Finding]:
             yield Finding(
                 name, "", "", "device-implausible", f"Unreadable: {device.problem} in device-info"
             )
-        for what, field in (("containers", "unmanaged"), ("InvalidKey", "ignored_keys")):
-            if names := _told(device, field):
-                yield Finding(name, "", "", "unmanaged", f"{what} {' '.join(names)}")
+        for what, strays in _strays(device):
+            if strays:
+                yield Finding(name, "", "", "unmanaged", f"{what} {' '.join(strays)}")
         if names := _told(device, "disturbed"):
             yield Finding(name, "", "", "device-disturbed", " ".join(names))
         if differs := _trust(device, fleet.signing):
@@ -201,7 +202,7 @@ def _wants_to_run(score: Score | None) -> bool | None:
     """Return whether the resource shall run. None if nobody decided that."""
     if isinstance(score, SystemdUnit):
         return None if score.wanted_state == "none" else score.wanted_state == "running"
-    return score.state == "running" if isinstance(score, Container) else None
+    return score.state == "running" if isinstance(score, Container | Session) else None
 
 
 def _runs(resource: ResourceStatus) -> bool | None:
@@ -216,7 +217,18 @@ def _runs(resource: ResourceStatus) -> bool | None:
             if detail.condition is False and detail.active_state == "inactive"
             else detail.active_state in _UP
         )
+    if isinstance(detail, SessionDetail):
+        return detail.state == "Running"
     return detail.state in ("Running", "Paused") if isinstance(detail, ContainerDetail) else None
+
+
+def _strays(device: Device) -> Iterator[tuple[str, Sequence[str]]]:
+    """What the device tells of things that are nobody's, by sort."""
+    told = _told(device, "unmanaged")
+    sessions = [name for name in told if name.startswith("Session/")]
+    yield "containers", [name for name in told if name not in sessions]
+    yield "sessions", [name.removeprefix("Session/") for name in sessions]
+    yield "InvalidKey", _told(device, "ignored_keys")
 
 
 def _others(fleet: Fleet) -> Iterator[Finding]:

@@ -21,6 +21,7 @@ PACKAGES = [
     *("systemd", "systemd-sysv", "dbus", "dbus-user-session", "libpam-systemd", "udev", "polkitd"),
     *(
         "podman",
+        "tmux",
         "runc",
         "netavark",
         "aardvark-dns",

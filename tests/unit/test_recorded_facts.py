@@ -15,6 +15,7 @@ import pytest
 from harmony_agent.core.resources import Facts, OwnershipRecord
 from harmony_agent.kinds.container import facts as container
 from harmony_agent.kinds.file import facts as file
+from harmony_agent.kinds.session import facts as session
 from harmony_agent.kinds.system_upgrade import facts as system_upgrade
 from harmony_agent.kinds.systemd_unit import facts as systemd_unit
 from tests.arch.tree import ROOT
@@ -23,6 +24,7 @@ LINES = (ROOT / "tests" / "recorded" / "facts.jsonl").read_text().splitlines()
 AGAIN: dict[str, Callable[[OwnershipRecord], Facts]] = {
     "Container": lambda record: container.write(container.read(record)),
     "File": lambda record: file.write(file.read(record)),
+    "Session": lambda record: session.write(session.read(record)),
     "SystemUpgrade": lambda record: system_upgrade.write(system_upgrade.read(record)),
     "SystemdUnit": lambda record: systemd_unit.write(systemd_unit.read(record)),
 }

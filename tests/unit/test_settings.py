@@ -31,6 +31,8 @@ scope = "user"              # user | system
 units = ["*"]               # glob patterns of the units it may touch
 [podman]
 socket = ""                 # empty: found by scope
+[sessions]
+socket = ""                 # empty: in the runtime directory of the agent's user
 [updater]
 socket = "/run/harmony-updater/updater.sock"
 [intervals]                 # seconds
@@ -66,7 +68,7 @@ def test_the_contracts_example_is_the_default_and_every_key_is_honoured(place: P
     least = read(place, LEAST + '[labels]\nsite = "home"\n')
     assert settings.model_dump(mode="json") == least.model_dump(mode="json")
     assert settings.agent.device_id == "pi-01"
-    assert tuple(settings.agent.kinds) == KINDS
+    assert tuple(settings.agent.kinds) == tuple(kind for kind in KINDS if kind != "Session")
     assert settings.intervals.poll == 5
     assert settings.labels == {"site": "home"}
     assert settings.files.setuid is False

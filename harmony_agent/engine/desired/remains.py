@@ -28,6 +28,7 @@ from scores.status import (
     DeploymentStatus,
     FileDetail,
     ResourceStatus,
+    SessionDetail,
     UnitDetail,
 )
 
@@ -231,7 +232,7 @@ def _stood(key: Key, status: ResourceStatus) -> bool:
     ):
         return False
     match status.status:
-        case FileDetail() | ContainerDetail():
+        case FileDetail() | ContainerDetail() | SessionDetail():
             return status.status.state != "Absent"
         case UnitDetail():
             return status.status.load_state != "not-found"

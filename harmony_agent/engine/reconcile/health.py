@@ -24,6 +24,7 @@ from harmony_agent.topology.probing import Prober
 from scores.base import Score
 from scores.container import Container
 from scores.probes import Probe
+from scores.session import Session
 from scores.systemd_unit import SystemdUnit
 
 READINESS: Final = "readiness"
@@ -146,7 +147,7 @@ class Health:
 
 def probes_of(spec: Score) -> dict[str, Probe]:
     """The probes that a spec has, by name."""
-    if not isinstance(spec, SystemdUnit | Container):
+    if not isinstance(spec, SystemdUnit | Container | Session):
         return {}
     found = {READINESS: spec.readiness, LIVENESS: spec.liveness}
     return {name: probe for name, probe in found.items() if probe is not None}

@@ -12,7 +12,7 @@ from harmony_agent.engine.reconcile.context import HealthTracker, HealthVerdict,
 from harmony_agent.engine.reconcile.pacing import Pacing
 from harmony_agent.engine.reconcile.work_queue import WorkQueue
 from harmony_agent.engine.state.device_state import DeviceState
-from scores.status import ContainerDetail, Detail, ResourcePhase, UnitDetail
+from scores.status import ContainerDetail, Detail, ResourcePhase, SessionDetail, UnitDetail
 
 log = logging.getLogger(__name__)
 
@@ -92,6 +92,6 @@ class HealthJudge:
 
 def _with_ready(detail: Detail | None, *, ready: bool) -> Detail | None:
     """The detail with what the probes say: running is not yet ready."""
-    if ready or not isinstance(detail, UnitDetail | ContainerDetail):
+    if ready or not isinstance(detail, UnitDetail | ContainerDetail | SessionDetail):
         return detail
     return detail.model_copy(update={"ready": False})

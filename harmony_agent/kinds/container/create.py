@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
+from harmony_agent.core.env_files import BadEnvFile, parse_env
 from harmony_agent.core.errors import Transient
 from harmony_agent.core.resources import Desired
 from harmony_agent.kinds.container import payload as made_of
@@ -88,8 +89,8 @@ class Creator:
                 text = f"cannot read {path}: make the file, or take it out of env_files"
                 raise Transient("EnvFileMissing", text, phase="Blocked", delay=5.0)
             try:
-                variables |= made_of.parse_env(path, content)
-            except made_of.BadEnvFile as error:
+                variables |= parse_env(path, content)
+            except BadEnvFile as error:
                 raise Transient(
                     "EnvFileInvalid", f"{error}: mend the file", phase="Blocked", delay=5.0
                 ) from None

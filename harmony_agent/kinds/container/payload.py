@@ -51,10 +51,6 @@ _DAMAGE: Final = re.compile(
 _HOLDER: Final = re.compile(r"in use by ([0-9a-f]{64})\b")
 
 
-class BadEnvFile(ValueError):
-    """A line of an env file isn't NAME=value. Names the line, never its content."""
-
-
 def spec_label(spec: Container, env_files: Mapping[str, str]) -> str:
     """Value of ``io.harmony.spec`` for a container of `spec`, with env files of these digests."""
     made = spec.model_dump(mode="json", exclude_unset=True, include=_MADE_OF)
@@ -81,26 +77,6 @@ def former_name(name: str, ident: str) -> str:
 def retired_name(name: str, ident: str) -> str:
     """Name of the container that gave way to a successor, until that has started."""
     return f"{name}.retired-{ident[:12]}"
-
-
-def parse_env(path: str, content: bytes) -> dict[str, str]:
-    """The variables of an env file: NAME=value, a line each, taken literally; # and blank lines are
-    skipped.
-    """
-    try:
-        text = content.decode("utf-8")
-    except UnicodeDecodeError:
-        raise BadEnvFile(f"{path} is not UTF-8") from None
-    found: dict[str, str] = {}
-    for number, line in enumerate(text.split("\n"), 1):
-        stripped = line.strip()
-        if not stripped or stripped.startswith("#"):
-            continue
-        name, equals, value = line.lstrip().removesuffix("\r").partition("=")
-        if not equals or not name.strip() or "\0" in line:
-            raise BadEnvFile(f"line {number} of {path} is not NAME=value")
-        found[name.strip()] = value
-    return found
 
 
 def secrets(spec: Container, files: Mapping[str, str]) -> frozenset[str]:

@@ -16,7 +16,12 @@ from harmony_agent.topology.units import Unit
 from scores.manifest import FieldError
 from scores.systemd_unit import SystemdUnit
 
-FORBIDDEN: Final = ("harmony-agent[.@]*", "harmony-updater[.@-]*", "harmony-.*")
+FORBIDDEN: Final = (
+    "harmony-agent[.@]*",
+    "harmony-updater[.@-]*",
+    "harmony-sessions[.@]*",
+    "harmony-.*",
+)
 """Our own units: a manifest must not be able to cut off the branch that it sits on. The last is of
 drop-ins for all.
 """
@@ -25,6 +30,7 @@ _OWN: Final = (
     "harmony-updater.service",
     "harmony-updater.socket",
     "harmony-updater-apt.service",
+    "harmony-sessions.service",
 )
 _INSTALL: Final = frozenset({"Alias", "Also"})
 """Settings by which enabling a unit enables, or becomes, another."""

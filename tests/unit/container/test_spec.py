@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harmony_agent.core.env_files import BadEnvFile, parse_env
 from harmony_agent.kinds.container import payload as made_of
 from harmony_agent.topology.containers import Image
 from scores.container import Container
@@ -280,7 +281,7 @@ def test_init_payload_shares_mounts_and_network_but_no_ports() -> None:
 
 def test_env_file() -> None:
     content = b"# a comment\n\nA=1\n  B=two words \r\nC=a=b\nD=\n"
-    assert made_of.parse_env("/srv/e", content) == {
+    assert parse_env("/srv/e", content) == {
         "A": "1",
         "B": "two words ",
         "C": "a=b",
@@ -292,8 +293,8 @@ def test_env_file() -> None:
     "content", [b"A=1\nhunter2\n", b"=hunter2", b"A=hun\0ter2", b"A=\xffhunter2"]
 )
 def test_a_bad_env_file_is_refused_without_its_content(content: bytes) -> None:
-    with pytest.raises(made_of.BadEnvFile) as caught:
-        made_of.parse_env("/srv/e", content)
+    with pytest.raises(BadEnvFile) as caught:
+        parse_env("/srv/e", content)
     assert "hunter2" not in str(caught.value)
     assert "/srv/e" in str(caught.value)
 
@@ -307,7 +308,7 @@ def test_a_bad_env_file_is_refused_without_its_content(content: bytes) -> None:
 def test_env_file_takes_values_literally(variables: dict[str, str]) -> None:
     variables = {name: value.rstrip("\r") for name, value in variables.items()}
     content = "".join(f"{name}={value}\n" for name, value in variables.items()).encode()
-    assert made_of.parse_env("/e", content) == variables
+    assert parse_env("/e", content) == variables
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from harmony_agent.core.reconciler import (
 from harmony_agent.engine.state.kind_instance import KindInstance
 from harmony_agent.kinds.container import ContainerReconciler
 from harmony_agent.kinds.file import FileReconciler
+from harmony_agent.kinds.session import SessionReconciler
 from harmony_agent.kinds.system_upgrade import SystemUpgradeReconciler
 from harmony_agent.kinds.systemd_unit import UnitReconciler
 from tests.fakes.clock import FakeClock
@@ -53,6 +54,7 @@ OPTIONAL = (
             {Closes, EndsPasses, Logs, Marks, Releases, Runs, RunsCommands, Watches},
         ),
         (SystemUpgradeReconciler, set()),
+        (SessionReconciler, {Logs, Marks, Runs}),
     ],
 )
 def test_each_kind_has_what_it_can_do_and_no_stub(kind: type, has: set[type]) -> None:

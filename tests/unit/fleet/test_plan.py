@@ -10,7 +10,7 @@ from harmony_fleet.errors import Conflict, ExitCode, HarmonyError, InvalidInput
 from harmony_fleet.observe.state import Actual, Deployment, Desired, Device
 from harmony_fleet.rollout.guards import MAX_JUMP
 from harmony_fleet.rollout.plan import ApplyRequest, Plan, plan
-from scores import Manifest, SystemdUnit, SystemUpgrade
+from scores import Manifest, Session, SystemdUnit, SystemUpgrade
 from scores.names import MAX_GENERATION
 from scores.status import UpdaterInfo
 from tests.unit.fleet.build import (
@@ -259,6 +259,8 @@ def test_kinds_and_capabilities() -> None:
     ]
     assert refused(manifest(unit), found(), device(systemd=None)).code == "MissingCapability"
     assert "podman" in refused(manifest(c), found(), device(podman=None)).message
+    terminal = Session(name="worker", command=["/usr/bin/top"])
+    assert "tmux" in refused(manifest(terminal), found(), device(("Session",))).message
     upgrade = SystemUpgrade(
         name="u", attempt_id="a", run_uid="r", expires_at="2026-11-29T18:00:00Z"
     )

@@ -290,7 +290,8 @@ def test_several_kinds_of_error_are_invalid_as_a_whole() -> None:
 def test_the_message_names_field_and_fix() -> None:
     error = refusal(json.dumps(manifest({**FILE, "kind": SECRET})).encode())
     assert (
-        str(error) == "scores[0]: kind must be one of File, SystemdUnit, Container, SystemUpgrade"
+        str(error)
+        == "scores[0]: kind must be one of File, SystemdUnit, Container, SystemUpgrade, Session"
     )
 
 

@@ -181,6 +181,7 @@ def test_device_info_is_written_whole() -> None:
     assert wire["capabilities"] == {
         "systemd": None,
         "podman": None,
+        "tmux": None,
         "updater": {"protocol": 1, "operations": ["AptFullUpgradeV1"]},
     }
 

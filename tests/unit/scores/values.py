@@ -31,7 +31,8 @@ UPGRADE: Value = {
     "run_uid": "r-1",
     "expires_at": "2026-11-29T18:00:00.000Z",
 }
-EACH = {value["kind"]: value for value in (FILE, UNIT, CONTAINER, UPGRADE)}
+SESSION: Value = {"kind": "Session", "name": "worker", "command": ["/usr/bin/top"]}
+EACH = {value["kind"]: value for value in (FILE, UNIT, CONTAINER, UPGRADE, SESSION)}
 
 PROBE: Value = {
     "http": {"port": 8080, "path": "/ready", "scheme": "http"},
@@ -131,6 +132,19 @@ FULL: dict[str, Value] = {
         "liveness": PROBE,
     },
     "SystemUpgrade": {**UPGRADE, **COMMON},
+    "Session": {
+        **SESSION,
+        "drift": "report",
+        "on_remove": "orphan",
+        "command": ["/usr/bin/top", "-b"],
+        "working_dir": "/srv/web",
+        "env": {"PASSWORD": "x"},
+        "env_files": ["/srv/web/env"],
+        "restart": "on-failure",
+        "state": "running",
+        "readiness": PROBE,
+        "liveness": {"tcp": {"port": 22}},
+    },
 }
 LATER: dict[str, Value] = {
     "ContainerAround": {

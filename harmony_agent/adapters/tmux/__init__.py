@@ -1,0 +1,3 @@
+"""Sessions in tmux: spoken to by argument lists and, for what nobody else may read, by its standard
+input. No shell.
+"""

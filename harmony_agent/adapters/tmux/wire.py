@@ -1,0 +1,144 @@
+"""What is said to tmux and what it answers. Pure.
+
+A command goes through tmux's own parser, so each argument is quoted: every byte that isn't plain is
+written as an octal escape, which the parser turns back and expands in no way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from harmony_agent.topology.sessions import NewSession, Pane, SessionMark, SessionState
+
+_PLAIN: Final = frozenset(
+    b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./:=,@%+-"
+)
+_TAB: Final = "\t"
+_OPTIONS: Final = ("installation", "deployment", "resource", "token", "spec")
+SESSIONS: Final = _TAB.join(
+    (
+        "#{session_id}",
+        "#{session_created}",
+        "#{session_attached}",
+        *(f"#{{@harmony_{option}}}" for option in _OPTIONS),
+        "#{session_name}",
+    )
+)
+PANES: Final = _TAB.join(
+    (
+        "#{session_id}",
+        "#{pane_id}",
+        "#{pane_pid}",
+        "#{pane_dead}",
+        "#{pane_dead_status}",
+        "#{pane_dead_signal}",
+        "#{pane_dead_time}",
+        "#{@harmony_started}",
+    )
+)
+GONE: Final = "gone"
+
+
+def quoted(text: str) -> str:
+    """One argument, as tmux's parser reads it back byte for byte."""
+    return '"' + "".join(chr(b) if b in _PLAIN else f"\\{b:03o}" for b in text.encode()) + '"'
+
+
+def command(*words: str) -> str:
+    """One command of tmux."""
+    return " ".join([words[0], *(quoted(word) for word in words[1:])])
+
+
+def sequence(commands: Iterable[str]) -> str:
+    """Commands of which none is run after one that failed."""
+    return " ; ".join(commands)
+
+
+def creation(new: NewSession) -> str:
+    """Create a session, and mark it before its command can end.
+
+    What goes by the name is behind the creation in one sequence: the name is ours by then.
+    ``env --`` stands before the command because tmux would give a single word to a shell.
+    """
+    place = ["-c", new.working_dir] if new.working_dir is not None else []
+    env = [part for name, value in new.env.items() for part in ("-e", f"{name}={value}")]
+    target, mark = f"={new.name}:", new.mark
+    marks = (mark.installation, mark.deployment, mark.resource, mark.token, mark.spec)
+    return sequence(
+        [
+            command("new-session", "-d", "-s", new.name, *place, *env, "--", _ENV, "--", *new.argv),
+            *(
+                command("set-option", "-t", target, f"@harmony_{option}", value)
+                for option, value in zip(_OPTIONS, marks, strict=True)
+            ),
+            command("set-option", "-w", "-t", target, "remain-on-exit", "on"),
+            command("set-option", "-p", "-t", target, "@harmony_started", str(new.started)),
+        ]
+    )
+
+
+_ENV: Final = "/usr/bin/env"
+
+
+def guarded(ident: str, token: str, steps: str) -> str:
+    """Run `steps` if the session `ident` still has `token`; else tmux says `GONE`. The server does
+    both at once. ``-F`` compares, and runs no shell.
+    """
+    same = f"#{{==:#{{@harmony_token}},{token}}}"
+    return f"if-shell -F -t {quoted(f'{ident}:')} {quoted(same)} {{ {steps} }} {{ display-message -p {GONE} }}"
+
+
+def sessions_of(sessions: bytes, panes: bytes) -> list[SessionState]:
+    """The sessions with their panes; a line of another form is left out."""
+    found: dict[str, list[Pane]] = {}
+    for fields in _lines(panes, PANES.count(_TAB)):
+        pane = _pane(fields[1:])
+        if pane is not None:
+            found.setdefault(fields[0], []).append(pane)
+    return [
+        SessionState(
+            id=ident,
+            name=name,
+            created=_number(created),
+            attached=_number(attached),
+            mark=SessionMark(*marks) if all(marks) else None,
+            panes=tuple(found.get(ident, ())),
+        )
+        for ident, created, attached, *marks, name in _lines(sessions, SESSIONS.count(_TAB))
+    ]
+
+
+def lines_of(output: bytes) -> list[str]:
+    """The lines of a terminal, without tmux's own word of its end and the blank rest of the
+    screen.
+    """
+    lines = [line.rstrip() for line in output.decode(errors="replace").split("\n")]
+    while lines and (not lines[-1] or lines[-1].startswith("Pane is dead (")):
+        lines.pop()
+    return lines
+
+
+def _lines(output: bytes, tabs: int) -> Iterator[Sequence[str]]:
+    for line in output.decode(errors="replace").split("\n"):
+        fields = line.split(_TAB, tabs)
+        if len(fields) == tabs + 1:
+            yield fields
+
+
+def _pane(fields: Sequence[str]) -> Pane | None:
+    ident, pid, dead, status, signal, ended, started = fields
+    code = _number(status) if status else 128 + _number(signal) if signal else None
+    return Pane(
+        id=ident,
+        pid=_number(pid),
+        dead=dead == "1",
+        exit_code=code if dead == "1" else None,
+        main=started != "",
+        started=_number(started),
+        ended=_number(ended),
+    )
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() else 0

@@ -1,0 +1,187 @@
+"""Session: what to do next, from what is wanted, what the ledger says and what was observed. Pure.
+
+| observed | wanted | step |
+|---|---|---|
+| missing | running | create it (missing-session) |
+| ours | stopped, or not at all | end it (unexpected-session, disabled-running) |
+| another's of our name | running | none: OwnershipConflict |
+| ours under another name | running | rename it |
+| made from another spec | running | end it and create it |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from harmony_agent.core.actions import Act, Converged, Plan, Wait
+from harmony_agent.core.resources import Desired, OwnershipRecord
+from harmony_agent.kinds.session.actions import (
+    Conclude,
+    Create,
+    Kill,
+    Rename,
+    Respawn,
+    SessionAction,
+)
+from harmony_agent.kinds.session.facts import SessionFacts, read
+from harmony_agent.kinds.session.observed import Observed, made_from, main_pane, run_of
+from harmony_agent.topology.sessions import Pane, SessionState
+from scores.session import Session
+
+SessionPlan = Plan[SessionAction]
+
+
+def plan(
+    name: str,
+    desired: Desired[Session] | None,
+    record: OwnershipRecord | None,
+    observed: Observed | None,
+    boot_id: str,
+) -> SessionPlan:
+    """Plan the next actions."""
+    seen, facts = observed or Observed(), read(record)
+    if seen.ambiguous:
+        text = f"more than one session says that it is {name} of this agent: end those that aren't"
+        return Wait("SessionAmbiguous", text, "Blocked", 10.0)
+    if desired is None:
+        return _ended(name, record, seen, "no longer wanted")
+    if desired.spec.state == "stopped":
+        return _ended(name, record, seen, "it is to be stopped")
+    return _Case(name, desired, record, facts, seen, boot_id).plan()
+
+
+def _is_ours(name: str, record: OwnershipRecord | None) -> bool:
+    return record is not None and f"session:{name}" in record.claims
+
+
+def _kill(name: str, record: OwnershipRecord | None, main: SessionState, reason: str) -> Kill:
+    token = main.mark.token if main.mark is not None else ""
+    disruptive = not _is_ours(name, record)
+    return Kill(name=name, reason=reason, is_disruptive=disruptive, id=main.id, token=token)
+
+
+def _ended(name: str, record: OwnershipRecord | None, seen: Observed, reason: str) -> SessionPlan:
+    if seen.main is None:
+        return Converged()
+    return Act((_kill(name, record, seen.main, reason),), ("state",))
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    name: str
+    desired: Desired[Session]
+    record: OwnershipRecord | None
+    facts: SessionFacts
+    seen: Observed
+    boot_id: str
+
+    def plan(self) -> SessionPlan:  # noqa: PLR0911  # one return a question, in their order
+        main, spec = self.seen.main, self.desired.spec
+        if self.seen.holder is not None:
+            text = f"a session {self.name} that isn't ours is there already: end or rename it"
+            return Wait("OwnershipConflict", text, "Blocked", 10.0)
+        missing = next((path for path in spec.env_files if not self.seen.env_files.get(path)), None)
+        if missing is not None:
+            text = f"cannot read {missing}: make the file, or take it out"
+            return Wait("EnvFileMissing", text, "Blocked", 5.0)
+        if main is None:
+            return self._missing()
+        made = main.mark.spec if main.mark is not None else ""
+        if made != made_from(spec, self.seen.env_files):
+            return self._anew(main, "it was made from another spec", "command")
+        if main.name != self.name:
+            token = main.mark.token if main.mark is not None else ""
+            rename = Rename(
+                name=self.name,
+                reason="it was renamed",
+                is_disruptive=not _is_ours(self.name, self.record),
+                id=main.id,
+                token=token,
+            )
+            return Act((rename,), ("name",))
+        pane = main_pane(main)
+        if pane is None:
+            return self._anew(main, "its own terminal was closed", "command")
+        return self._over(main, pane) if pane.dead else self._up(main, pane)
+
+    def _missing(self) -> SessionPlan:
+        token = self.desired.restart_token
+        due = bool(token) and self.facts.restart_token != token
+        code = self.facts.final_code
+        if self._has_concluded() and not due and not self._runs_again(code):
+            return self._concluded(code)
+        rebooted = self.facts.boot not in ("", self.boot_id)
+        reason = "the device was restarted" if rebooted else "there is no such session"
+        return Act((Create(name=self.name, reason=reason),), ("name",), drift=not rebooted)
+
+    def _has_concluded(self) -> bool:
+        """Return whether a run of this very spec was its last."""
+        made = made_from(self.desired.spec, self.seen.env_files)
+        return self.facts.concluded.startswith(f"{made} ")
+
+    def _anew(self, main: SessionState, reason: str, field: str) -> SessionPlan:
+        kill = _kill(self.name, self.record, main, reason)
+        return Act((kill, Create(name=self.name, reason=reason)), (field,))
+
+    def _up(self, main: SessionState, pane: Pane) -> SessionPlan:
+        if not self._restart_due(run_of(main, pane)):
+            return Converged()
+        return Act((self._respawn(main, pane, "what it restarts on has changed"),))
+
+    def _over(self, main: SessionState, pane: Pane) -> SessionPlan:
+        """Its command has ended. What is not to run again is concluded."""
+        run, code = run_of(main, pane), pane.exit_code
+        if self._restart_due(run):
+            return Act((self._respawn(main, pane, "what it restarts on has changed"),))
+        if self._runs_again(code):
+            respawn = self._respawn(main, pane, f"it exited with {code}", ended=run)
+            return Act((respawn,), is_restart=True)
+        concluded = f"{made_from(self.desired.spec, self.seen.env_files)} {run}"
+        if self.facts.concluded != concluded and self.record is not None:
+            step = Conclude(name=self.name, reason="it has ended", run=concluded, exit_code=code)
+            return Act((step,), drift=False)
+        return self._concluded(code)
+
+    def _runs_again(self, code: int | None) -> bool:
+        restart = self.desired.spec.restart
+        return restart == "always" or (restart == "on-failure" and code != 0)
+
+    def _concluded(self, code: int | None) -> SessionPlan:
+        if code == 0:
+            return Converged("Completed")
+        return Wait("ExitedNonZero", f"it exited with {code}: look at its logs", "Failed", 60.0)
+
+    def _restart_due(self, run: str) -> bool:
+        """Once for a token: it is another than the recorded one, or recorded and the restart never
+        happened.
+        """
+        token = self.desired.restart_token
+        if not token or self.record is None:
+            return False
+        return self.facts.restart_token != token or self.facts.restart_from_run == run
+
+    def _respawn(self, main: SessionState, pane: Pane, reason: str, *, ended: str = "") -> Respawn:
+        return Respawn(
+            name=self.name,
+            reason=reason,
+            is_disruptive=not _is_ours(self.name, self.record),
+            id=main.id,
+            token=main.mark.token if main.mark is not None else "",
+            pane=pane.id,
+            run=run_of(main, pane),
+            ended=ended,
+            exit_code=pane.exit_code,
+        )
+
+
+def first_facts(
+    facts: SessionFacts, desired: Desired[Session], observed: Observed | None
+) -> SessionFacts:
+    """The facts to record at a claim: with a session of ours that no record knows, its token."""
+    main = observed.main if observed is not None else None
+    if not facts.token and main is not None and main.mark is not None:
+        facts = SessionFacts(token=main.mark.token)
+    if not (facts.restart_token and desired.restart_token):
+        # The first token that is seen comes with the session as it is: no restart.
+        facts = replace(facts, restart_token=desired.restart_token, restart_from_run="")
+    return facts

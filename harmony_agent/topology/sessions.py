@@ -1,0 +1,102 @@
+"""Sessions: terminals of the device that outlive whoever looks at them.
+
+No library, no I/O. `Sessions` is implemented over tmux and by a fake in memory; both pass one
+contract suite. Its methods raise `core.errors.Transient` alone: SessionsUnavailable (no tmux),
+SessionSocketUnsafe, SessionChanged (it isn't the one that was seen), SessionRefused, Timeout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class SessionMark:
+    """What a session of ours says of itself.
+
+    `installation` is of this agent and its state directory. `token` is made for one session, and
+    recorded before that is created. `spec` is what it was made from.
+    """
+
+    installation: str
+    deployment: str
+    resource: str
+    token: str
+    spec: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pane:
+    """One terminal in a session. `exit_code` is 128 and the signal's number where a signal ended it.
+
+    `main` is whether it is the one that the session was made with; `started` and `ended` are
+    seconds since 1970, 0 where that isn't known.
+    """
+
+    id: str
+    pid: int
+    dead: bool = False
+    exit_code: int | None = None
+    main: bool = False
+    started: int = 0
+    ended: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SessionState:
+    """A session as listed. `id` is the server's own, which it never gives again while it lives."""
+
+    id: str
+    name: str
+    created: int
+    attached: int = 0
+    mark: SessionMark | None = None
+    panes: tuple[Pane, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NewSession:
+    """A session to create. `env` holds values, so it is in no repr."""
+
+    name: str
+    argv: Sequence[str]
+    mark: SessionMark
+    started: int
+    working_dir: str | None = None
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+class Sessions(Protocol):
+    """The sessions of one socket."""
+
+    async def version(self) -> str:
+        """Version of what keeps the sessions."""
+        ...
+
+    async def list_sessions(self) -> Sequence[SessionState]:
+        """All sessions, whoever made them; empty where nothing listens at the socket."""
+        ...
+
+    async def create(self, new: NewSession) -> None:
+        """Create it, with its marks at once. Never takes the name of one that is there:
+        SessionChanged.
+        """
+        ...
+
+    async def kill(self, ident: str, token: str) -> None:
+        """End the session `ident` if it still has `token`; one that is gone is no error."""
+        ...
+
+    async def rename(self, ident: str, token: str, name: str) -> None:
+        """Rename the session `ident` if it still has `token`."""
+        ...
+
+    async def respawn(self, ident: str, token: str, pane: str, started: int) -> None:
+        """Run the command of `pane` anew, ended or not, if its session still has `token`."""
+        ...
+
+    async def logs(self, pane: str, lines: int) -> list[str]:
+        """The last lines of a pane, oldest first."""
+        ...

@@ -1,0 +1,103 @@
+"""Session: a terminal session of the device that outlives whoever looks at it, as tmux keeps it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Annotated, Final, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from scores.base import Score, fault
+from scores.container import Env
+from scores.file import Path, normal_path
+from scores.names import Text
+from scores.probes import Probe
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
+
+
+def _program(value: Sequence[str]) -> Sequence[str]:
+    if not value[0].startswith("/") or "=" in value[0]:
+        raise PydanticCustomError(
+            "CommandNotAbsolute", "must begin with the absolute path of a program, without ="
+        )
+    return value
+
+
+def _working_dir(value: str) -> str:
+    if "#" in value:
+        raise PydanticCustomError("InvalidWorkingDir", "must have no #: tmux would expand it")
+    return value if value == "/" else normal_path(value)
+
+
+class Session(Score):
+    """A terminal session of exactly this name on the socket that the agent's configuration names.
+
+    Example: ``Session(name="worker", command=["/usr/bin/top"])``, then on the device
+    ``tmux -S /run/user/1000/harmony-sessions/tmux.sock attach -t worker``
+    """
+
+    restarts = True
+
+    kind: Literal["Session"] = Field(default="Session", description="Session, as the class says.")
+    command: Annotated[
+        Sequence[Text], Field(min_length=1, max_length=1024), AfterValidator(_program)
+    ] = Field(
+        description="The argument list of what runs in it; no shell.",
+        examples=[["/usr/bin/top", "-d", "5"]],
+    )
+    working_dir: Annotated[Text, AfterValidator(_working_dir)] | None = Field(
+        default=None,
+        description="The directory where the command starts; None: the agent's user's home.",
+        examples=["/srv/web"],
+    )
+    env: Env = Field(
+        default_factory=dict,
+        repr=False,
+        description="Environment variables: value by name. No status or log shows a value.",
+        examples=[{"TZ": "UTC"}],
+    )
+    env_files: Annotated[Sequence[Path], Field(max_length=16)] = Field(
+        default=(),
+        description="Files of NAME=value lines on the device, read when the session is made; "
+        "env wins.",
+        examples=[["/srv/web/web.env"]],
+    )
+    restart: Literal["always", "on-failure", "never"] = Field(
+        default="always",
+        description="What happens when the command ends; on-failure: only after another exit code "
+        "than 0.",
+    )
+    state: Literal["running", "stopped"] = Field(
+        default="running", description="Whether there is to be such a session."
+    )
+    readiness: Probe | None = Field(
+        default=None,
+        description="Tells when this is Ready, and what comes after it may begin; "
+        "None: when it runs.",
+    )
+    liveness: Probe | None = Field(
+        default=None,
+        description="Restarts the command when it fails; None: only what ends is restarted.",
+    )
+
+    @model_validator(mode="after")
+    def _holds_together(self) -> Session:
+        if not _NAME.fullmatch(self.name) or len(self.name) > 64:
+            raise fault(
+                ("name",), "InvalidSessionName", "must be letters, digits, - and _, at most 64"
+            )
+        if self.adopt:
+            raise fault(
+                ("adopt",), "SessionNotAdopted", "a session that isn't ours is never taken over"
+            )
+        for name, probe in (("readiness", self.readiness), ("liveness", self.liveness)):
+            if probe is not None and probe.exec is not None:
+                raise fault(
+                    (name, "exec"),
+                    "ExecProbeNotForSession",
+                    "only a container's probe has exec: use http or tcp",
+                )
+        return self
