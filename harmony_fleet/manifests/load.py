@@ -103,6 +103,12 @@ def _draft(value: Any, where: str, stem: str, places: Places | None = None) -> D
     """`value` is a manifest, or a list of Scores."""
     if not isinstance(value, list):
         return Draft(where, value, places.line) if places else Draft(where, value)
+    if not value:
+        raise InvalidInput(
+            "UnknownFormat",
+            f"cannot find a manifest in {where}: its list of Scores is empty",
+            "to take a deployment off a device: harmony delete NAME",
+        )
     if not is_name(stem):
         raise InvalidInput(
             "DeploymentMissing",

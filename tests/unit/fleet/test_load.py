@@ -273,6 +273,7 @@ def pinned(texts: Iterable[str]) -> Callable[[Any], Any]:
     return pin
 
 
+@example(bits=["[", "]"])
 @pinned(broken.YAML.values())
 @settings(
     max_examples=500, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
