@@ -58,7 +58,7 @@ class Preflight:
         """Read the boot id, by which a reboot can be told."""
         if self.boot_id is None:
             return _no(
-                "BootIdUnreadable", "the boot id isn't readable, so a reboot couldn't be told"
+                "BootIdUnreadable", "cannot read the boot id: without it a reboot can't be detected"
             )
         return None
 

@@ -304,7 +304,7 @@ class Container(Score):
     )
     pull: Literal["missing", "always", "never"] = Field(
         default="missing",
-        description="When the image is fetched; always: before each time the container is made.",
+        description="When the image is fetched; always: once for each new spec, even if the device has it.",
     )
     stop_signal: Signal | None = Field(
         default=None,

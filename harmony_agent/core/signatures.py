@@ -33,7 +33,7 @@ def _never(_key: bytes, _message: bytes, _signature: bytes) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """The device's keys, by id; without any, and unless it is required, nothing is verified."""
+    """The device's keys, by id. Verifies only if there are keys or `require` is set."""
 
     require: bool = False
     keys: Mapping[str, bytes] = field(default_factory=dict)

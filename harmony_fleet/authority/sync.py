@@ -47,7 +47,7 @@ async def _agreed(authority: Authority, context: Context, store: Store, told: To
             return
     raise Unreachable(
         "AccountsRefused",
-        "cannot change the accounts: another copy does so all the time",
+        "cannot change the accounts: another copy keeps changing them",
         "try again",
     )
 

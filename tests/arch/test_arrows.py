@@ -4,6 +4,7 @@ agent.
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -12,8 +13,9 @@ import tomllib
 from pathlib import Path
 from typing import get_args
 
+import scores
 from harmony_agent import app, settings
-from scores import base, manifest
+from scores import base, bundle, manifest, status
 from scores.base import Score
 from tests import strategies
 from tests.arch.tree import PACKAGES, ROOT
@@ -91,6 +93,14 @@ def test_every_list_of_kinds_is_the_same() -> None:
     assert sorted(app.KINDS) == sorted(kinds)
     assert list(get_args(settings.Kind)) == kinds
     assert sorted(strategies.KINDS) == sorted(kinds)
+    assert list(get_args(bundle.Kind)) == kinds
+    assert {kind.__name__ for kind in union} <= set(scores.__all__)
+    details = get_args(get_args(status.Detail)[0])
+    assert {kind.model_fields["kind"].default for kind in details} == set(kinds)
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    apart = next(one for one in contracts["contracts"] if one["name"].startswith("A kind imports"))
+    packages = {place.rpartition(".")[2] for place in apart["modules"]}
+    assert {snake(kind) for kind in kinds} <= packages
     assert {
         kind for kind in Score.__subclasses__() if kind.__module__.startswith("scores.")
     } == set(union)
@@ -98,7 +108,12 @@ def test_every_list_of_kinds_is_the_same() -> None:
 
 def test_every_kind_is_documented() -> None:
     names = {path.stem for path in (ROOT / "docs" / "reasons").glob("*.md")}
-    assert {"file", "systemd_unit", "container", "system_upgrade", "engine", "manifest"} <= names
+    assert {*map(snake, base.KINDS), "engine", "manifest"} <= names
+
+
+def snake(kind: str) -> str:
+    """`SystemdUnit` as its package is named: `systemd_unit`."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", kind).lower()
 
 
 BASE = textwrap.dedent(

@@ -57,7 +57,7 @@ class NodeWrite(AtomicWrite):
     def _set_owner(self, old: os.stat_result | None) -> None:
         """Set the owner of the node; else the owner of the old object, if the agent may.
 
-        Makes no call that changes nothing.
+        Calls the system only where something changes.
         """
         now = self._place.stat(self.temp) if self.fd < 0 else os.fstat(self.fd)
         if now is None:

@@ -20,12 +20,6 @@ from harmony_agent.core.admission import (
     admit_manifest,
     rejected,
 )
-from harmony_agent.core.claimed import (
-    claimed_generation,
-    enforced_from_status,
-    identity,
-    is_enforced,
-)
 from harmony_agent.core.errors import ResourceError
 from harmony_agent.core.manifests import (
     digests_of,
@@ -35,6 +29,12 @@ from harmony_agent.core.manifests import (
 )
 from harmony_agent.core.resources import Key
 from harmony_agent.core.signatures import Trust
+from harmony_agent.core.unverified import (
+    claimed_generation,
+    enforced_from_status,
+    identity,
+    is_enforced,
+)
 from harmony_agent.engine.desired.enforcing import restore, view_of
 from harmony_agent.engine.desired.remains import Remains
 from harmony_agent.engine.loops import Signal, defect

@@ -16,9 +16,9 @@ from harmony_agent.core.admission import (
     NotAccepted,
     admit_manifest,
 )
-from harmony_agent.core.claimed import identity
 from harmony_agent.core.manifests import digests_of, generations_of
 from harmony_agent.core.resources import Key
+from harmony_agent.core.unverified import identity
 from harmony_agent.engine.state.device_state import DeviceState
 from harmony_agent.engine.state.kind_instance import KindInstance
 from harmony_agent.topology.control_plane import StoredManifest

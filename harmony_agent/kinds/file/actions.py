@@ -1,4 +1,4 @@
-"""File: the steps that a plan is made of. Data only; `act` takes them."""
+"""File: the steps that a plan is made of. Data only; `apply` takes them."""
 
 from __future__ import annotations
 

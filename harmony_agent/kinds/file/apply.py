@@ -1,7 +1,7 @@
 """File: takes the steps that the plan asks for, each safe to repeat and in an order that may be cut
 anywhere.
 
-What can't be told from the device is recorded before it is done; see `places`.
+What can't be told from the device is recorded before it is done; see `facts`.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class Observer:
         return {name: observed for name, observed in found.items() if observed is not None}
 
     async def one(self, name: str) -> Observed | None:
-        """The updater's word; None where it knows of no attempt and never did."""
+        """The updater's answer; None if it has never known the attempt."""
         attempt_id = self._attempt_id(name)
         if not attempt_id:
             return None

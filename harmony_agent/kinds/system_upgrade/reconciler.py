@@ -46,7 +46,7 @@ class SystemUpgradeReconciler:
         return await self._observer.relist()
 
     async def observe(self, name: str) -> Observed | None:
-        """The updater's word; None where it knows of no attempt and never did."""
+        """The updater's answer; None if it has never known the attempt."""
         return await self._observer.one(name)
 
     def plan(

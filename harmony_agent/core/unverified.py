@@ -50,7 +50,7 @@ def is_enforced(last: EnforcedVersion | None, value: Any, data: bytes) -> bool:
 
 
 def claimed_generation(data: bytes) -> int | None:
-    """The generation that bytes which are no manifest claim, if they claim one."""
+    """The generation field of bytes that can't be parsed as a manifest, if it is there."""
     try:
         value = json.loads(data) if len(data) <= MAX_MANIFEST else None
     except (ValueError, RecursionError):
