@@ -134,12 +134,13 @@ def at_claim(
 ) -> UnitFacts:
     """The facts to record when the spec of `desired` is claimed, before anything is done for it.
 
-    With `adopt`, what is as wanted already is put back in the end as well: somebody else may rely
-    on it.
+    What is as wanted already is ours by the first claim alone. With `adopt`, or at a place that
+    comes to a unit of ours later, it is put back in the end as well: it isn't of our making.
     """
     spec = desired.spec
     unit = observed or Unit(spec.name)
-    facts = read(old) if old is not None and old.facts else _first(desired, unit, directory, boot)
+    known = old is not None and bool(old.facts)
+    facts = read(old) if known else _first(desired, unit, directory, boot)
     ours = places(directory, spec.name, old)
     formers = dict(facts.former.files)
     for place, text in wanted_files(spec).items():
@@ -147,12 +148,17 @@ def at_claim(
             continue
         stands = unit.files.get(place, "")
         formers.pop(place, None)
-        if stands and (spec.adopt or stands != digest_of(text)):
+        if stands and (known or spec.adopt or stands != digest_of(text)):
             formers[place] = stands
     if spec.masked and spec.name not in ours:
         formers.pop(spec.name, None)
         if unit.files.get(spec.name):
             formers[spec.name] = unit.files[spec.name]
+    touched = _touched(spec, unit)
+    former = facts.former
+    if known and spec.name not in ours:
+        as_was = not ours and as_wanted(spec, unit, directory)
+        former = _by_hand(facts, touched, unit, files_token(spec) if as_was else "", boot)
     started = "" if spec.wanted_state == "stopped" else facts.started
     if not started and unit.active_state in RUNNING and as_wanted(spec, unit, directory):
         started = files_token(spec)  # it was started since, and with these files
@@ -160,11 +166,30 @@ def at_claim(
         facts,
         released=False,
         started=started,
-        touched=tuple(sorted({*facts.touched, *_touched(spec, unit)})),
-        former=replace(facts.former, files=formers),
+        touched=tuple(sorted({*facts.touched, *touched})),
+        former=replace(former, files=formers),
         restart=first_token(facts.restart, desired.restart_token),
         reload=first_token(facts.reload, desired.reload_token),
     )
+
+
+def _by_hand(
+    facts: UnitFacts, touched: set[str], unit: Unit, files: str, boot: str
+) -> PreviousState:
+    """The previous state, as it is now in what no spec had a say in until now: somebody may have
+    changed it since. `files` are those that it runs with, where they are of before us.
+    """
+    former, links = facts.former, {"enabled", "masked"}
+    if "state" in touched and "state" not in facts.touched:
+        active = unit.active_state in RUNNING
+        former = replace(
+            former,
+            active=active or unit.active_state == "activating",
+            started=files if active else "",
+        )
+    if links & touched and not links & {*facts.touched}:
+        former = replace(former, file_state=unit.unit_file_state, links=dict(unit.links), boot=boot)
+    return former
 
 
 def _first(desired: Desired[SystemdUnit], unit: Unit, directory: str, boot: str) -> UnitFacts:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
@@ -190,6 +191,20 @@ class Life(RuleBasedStateMachine):
             assert not any(now[1]), "its links went with it, or all stayed as no spec had a say"
             now = (now[0], self.before[1], now[2])
         assert now == self.before
+
+
+@pytest.mark.parametrize("form", sorted(BEFORE))
+@pytest.mark.parametrize("first", sorted(CONTENT))
+@pytest.mark.parametrize("then", sorted(CONTENT))
+@pytest.mark.parametrize("adopt", [False, True], ids=["", "adopt"])
+def test_one_spec_after_another(form: str, first: str, then: str, *, adopt: bool) -> None:
+    """Each start of `Life`, each pair of specs: also where the second asks for what stands there."""
+    life = Life()
+    life.administrator(form, enabled=False, enabled_runtime=False, runs=False)
+    for content in (first, then):
+        life.want(content, None, None, "none", adopt=adopt, orphan=False)
+        life.settles()
+    life.teardown()
 
 
 TestLife = Life.TestCase
