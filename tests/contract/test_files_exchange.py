@@ -129,6 +129,15 @@ def _is(folder: Folder, phase: str, generation: int) -> bool:
 @example(
     wanted=[{"a": ("p", "one"), "b": ("q", "one")}, {"a": ("d", "one"), "b": ("p", "one")}], steps=0
 )
+@example(
+    wanted=[
+        {"c": ("d", "dir"), "b": ("q", "one"), "a": ("d/x", "absent")},
+        {"a": ("p", "dir")},
+        {"c": ("d/x", "one")},
+        {},
+    ],
+    steps=0,
+)
 def test_the_folder_is_what_the_last_generation_wants(wanted: list[Wants], steps: int) -> None:
     lives(wanted, {}, steps)
 

@@ -36,14 +36,19 @@ class Exchange:
             return True
         return self._wanted_below(name, directory) is not None
 
-    def taken(self, spec: File, seen: ObjectStat | None) -> Mapping[str, OwnedPath]:
+    def taken(self, spec: File, seen: ObjectStat | None) -> Mapping[str, OwnedPath | None]:
         """Find the File that holds the desired place and doesn't want it any more, with the place
         as it passes on.
+
+        None: it gave the place up already and has the claim left. Without that it might wait for
+        this File, and this File for it.
         """
-        found = {}
+        found: dict[str, OwnedPath | None] = {}
         for holder in self._store.holders(f"path:{spec.path}"):
             place = self._index.place(holder, spec.path)
-            if place is not None and self._gives_up(holder, place, spec, seen):
+            if place is None and holder != spec.name and self._store.desired(holder) is None:
+                found[holder] = None
+            elif place is not None and self._gives_up(holder, place, spec, seen):
                 found[holder] = place.passed_on(holder)
         return found
 

@@ -89,12 +89,15 @@ class OwnedPath:
         return replace(self, copy=self.copy_of(name) if self.former is not None else "")
 
     def may_pass(self, seen: ObjectStat | None, *, adopt: bool) -> bool:
-        """Return whether it is this agent's to pass on, or the one who gets it adopts what
-        isn't.
+        """Return whether it is this agent's to pass on, or the one who gets it adopts what isn't.
+
+        Where nothing is and nothing was, nothing can be lost.
         """
         if adopt or self.proven:
             return True
-        return self.may_be_ours(seen) if seen is not None else self.needs_copy and self.kept
+        if seen is not None:
+            return self.may_be_ours(seen)
+        return self.former is None or (self.needs_copy and self.kept)
 
     def giving_back(self) -> OwnedPath:
         """The same place once what stood there before is there again, or stays away."""
@@ -157,9 +160,15 @@ def read(record: OwnershipRecord | None) -> tuple[OwnedPath, ...]:
 
 
 def owned(record: OwnershipRecord | None) -> Owned:
-    """The places that the ledger shows as a File's own."""
-    places = read(record)
-    settled = record is not None and record.reached == record.spec_digest
+    """The places that the ledger shows as a File's own.
+
+    One without a claim is nobody's: nothing of ours was left there when the claim was given up, and
+    what stands there since is another's.
+    """
+    if record is None:
+        return Owned()
+    places = tuple(place for place in read(record) if f"path:{place.path}" in record.claims)
+    settled = record.reached == record.spec_digest
     return Owned(places, settled and not any(place.untouched for place in places[:1]))
 
 

@@ -21,7 +21,7 @@ from harmony_agent.kinds.file.exchange import Exchange
 from harmony_agent.kinds.file.facts import OwnedPath
 from harmony_agent.kinds.file.observe import NamePaths, ObservationCache, PathIndex
 from harmony_agent.kinds.file.observed import FileState
-from harmony_agent.kinds.file.plan import content_digest, plan
+from harmony_agent.kinds.file.plan import FileTarget, content_digest, differences, plan
 from harmony_agent.kinds.file.policy import FilePolicy
 from harmony_agent.kinds.file.removal import removal
 from harmony_agent.topology import ObjectStore
@@ -144,9 +144,9 @@ class FileReconciler:
         """
         digest = content_digest(desired.spec)
         path, seen = desired.spec.path, None if observed is None else observed.at.stat
-        others = {place.path: place for place in ledger.read(record)}
+        others = {place.path: place for place in ledger.owned(record).places}
         here = others.pop(path, None)
-        for place in self._exchange.taken(desired.spec, seen).values():
+        for place in filter(None, self._exchange.taken(desired.spec, seen).values()):
             here = (
                 place
                 if here is None
@@ -159,6 +159,9 @@ class FileReconciler:
             )
             if desired.spec.adopt and seen is not None and not made:
                 here = replace(here, former=ledger.describe(seen))
+        known = record is not None and bool(record.facts)
+        if known and seen is not None and _is_anothers(here, desired.spec, observed):
+            here = replace(here, former=ledger.describe(seen))
         return ledger.write([here.intending(desired.spec, digest, seen), *others.values()])
 
     def taken(
@@ -168,12 +171,12 @@ class FileReconciler:
         observed: FileState | None,
     ) -> Mapping[str, Facts]:
         """Files that hold its path and don't want it any more, with the places that each keeps."""
-        seen = None if observed is None else observed.at.stat
+        path, seen = desired.spec.path, None if observed is None else observed.at.stat
         return {
             holder: ledger.write(
-                [other for other in self._index.owned(holder).places if other.path != place.path]
+                [place for place in self._index.owned(holder).places if place.path != path]
             )
-            for holder, place in self._exchange.taken(desired.spec, seen).items()
+            for holder in self._exchange.taken(desired.spec, seen)
         }
 
     def detail(
@@ -236,3 +239,13 @@ class FileReconciler:
         ):
             return None
         return self._cache.settle(name, state)
+
+
+def _is_anothers(here: OwnedPath, spec: File, observed: FileState | None) -> bool:
+    """Return whether what stands at the place is as wanted, though we never made it: it stays when
+    the place is given up.
+    """
+    seen = None if observed is None else observed.at.stat
+    if observed is None or seen is None or here.former is not None or here.may_be_ours(seen):
+        return False
+    return not differences(FileTarget(spec.name, spec, content_digest(spec)), observed.at)
