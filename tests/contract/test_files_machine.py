@@ -118,6 +118,9 @@ class Files(RuleBasedStateMachine):
                 self.foreign[at] = one.what
             elif one.before is not None:
                 self.foreign[at] = one.before
+        for name, one in old.items():
+            if name not in wants and one.orphan:  # what it leaves passes to nobody: it is adopted
+                stays[one.at] = replace(one, before=one.what)
         wants = {
             name: replace(one, before=stays[one.at].before if one.at in stays else self.foreign.pop(one.at, None))
             for name, one in wants.items()
@@ -193,3 +196,12 @@ Files.TestCase.settings = settings(
     print_blob=True,
 )
 TestFiles = Files.TestCase
+
+
+def test_what_one_orphans_is_somebodys_to_the_next_at_its_path() -> None:
+    life, order = Files(), list(PATHS)
+    life.begin({"p": "theirs"})
+    life.publish("web", order, ("two", "one"), (True, False), 1, 0)
+    life.reach("web", {"b": Wanted("p", "two", orphan=False, before=None)}, 0)
+    life.teardown()
+    assert life.foreign == {"p": "two"}
