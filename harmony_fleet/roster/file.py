@@ -26,7 +26,7 @@ from harmony_fleet.roster.seal import (
     seal_of,
     to_bytes,
 )
-from harmony_fleet.storage import durable
+from harmony_fleet.storage import durable, secret
 from harmony_fleet.storage.lock import LOCK_SECONDS, alone
 from harmony_fleet.storage.regular import read_regular
 from scores.canonical import digest
@@ -146,6 +146,8 @@ class RosterFile:
         return roster
 
     def _read(self) -> tuple[Roster, bytes, RosterSeal | None]:
+        for path in (self.path, self.seal_path):
+            secret.check_writers(path)
         sealed = _bytes(
             self.seal_path
         )  # first: it is written last, so that it is never newer than the roster

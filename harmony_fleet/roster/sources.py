@@ -16,6 +16,7 @@ from harmony_fleet.manifests.files import read_bytes, read_json
 from harmony_fleet.manifests.python_file import run_python
 from harmony_fleet.manifests.read_yaml import read_yaml
 from harmony_fleet.roster.model import Roster, RosterDeployment
+from harmony_fleet.storage import secret
 from scores.base import Score
 from scores.canonical import canonical, digest
 from scores.manifest import Manifest
@@ -58,7 +59,9 @@ def load_scores(path: Path) -> RawScores:
     """The Scores of a YAML, JSON or Python file, raw: they may hold variables.
 
     YAML and JSON hold a list of Scores, or a manifest; Python defines `scores`, or a `manifest`.
+    Raises Conflict for a file that everybody may write: a Python file is run.
     """
+    secret.check_writers(path)
     data = read_bytes(path)
     if path.suffix == ".py":
         namespace = run_python(path, data)

@@ -1,4 +1,6 @@
-"""Read files of secrets, only if nobody else may read them. No error holds their content."""
+"""Use a file only if its mode is safe: secrets that nobody else may read, a roster that not everybody
+may write. No error holds their content.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +9,12 @@ import stat
 from pathlib import Path
 from typing import Final
 
-from harmony_fleet.errors import Conflict, InvalidInput
+from harmony_fleet.errors import Conflict, HarmonyError, InvalidInput
 
 _MOST: Final = 4096
 """Bytes that are read: more than any key has."""
+_FOR_OTHERS: Final = 0o077
+_WRITE_BY_ALL: Final = 0o002
 
 
 def read(path: Path, lost: str, exposed: str) -> bytes:
@@ -27,7 +31,7 @@ def read(path: Path, lost: str, exposed: str) -> bytes:
         seen = os.fstat(file.fileno())
         if not stat.S_ISREG(seen.st_mode) or seen.st_uid != os.geteuid():
             raise _exposed(path, exposed)
-        _must_be_closed(path, seen, exposed)
+        _must_be_closed(seen, _FOR_OTHERS, _exposed(path, exposed))
         return file.read(_MOST)
 
 
@@ -39,7 +43,40 @@ def check(path: Path, exposed: str) -> None:
         seen = path.stat()
     except OSError:
         return
-    _must_be_closed(path, seen, exposed)
+    _must_be_closed(seen, _FOR_OTHERS, _exposed(path, exposed))
+
+
+def check_writers(path: Path) -> None:
+    """Refuse a file that everybody may write, or put another in its place: by its own mode, or by
+    that of a folder on the way to it. A link counts as the way that it is. Raises Conflict.
+    """
+    for step in _way(path):
+        try:
+            seen = step.lstat()
+        except OSError:
+            continue  # who reads the file tells that it is missing
+        # In a folder with the sticky bit nobody renames the file of another.
+        open_folder = stat.S_ISDIR(seen.st_mode) and not seen.st_mode & stat.S_ISVTX
+        if open_folder or stat.S_ISREG(seen.st_mode):
+            _must_be_closed(seen, _WRITE_BY_ALL, _writable(path, step))
+
+
+def _way(path: Path) -> list[Path]:
+    """The file, its folders, and the same of every link among them."""
+    found: dict[Path, None] = {}
+    todo = [Path(os.path.abspath(path)), Path(os.path.realpath(path))]
+    while todo:
+        step = todo.pop()
+        if step in found:
+            continue
+        found[step] = None
+        todo += step.parents
+        try:
+            target = os.readlink(step)
+        except OSError:
+            continue  # no link
+        todo.append(Path(os.path.normpath(os.path.join(os.path.realpath(step.parent), target))))
+    return list(found)
 
 
 def unreadable(path: Path, error: OSError, lost: str) -> InvalidInput:
@@ -47,9 +84,18 @@ def unreadable(path: Path, error: OSError, lost: str) -> InvalidInput:
     return InvalidInput("KeyUnreadable", f"cannot read {path}: {error.strerror}", lost)
 
 
-def _must_be_closed(path: Path, seen: os.stat_result, exposed: str) -> None:
-    if stat.S_IMODE(seen.st_mode) & 0o077:
-        raise _exposed(path, exposed)
+def _must_be_closed(seen: os.stat_result, bits: int, error: HarmonyError) -> None:
+    if stat.S_IMODE(seen.st_mode) & bits:
+        raise error
+
+
+def _writable(path: Path, step: Path) -> Conflict:
+    what = "it" if step == path else str(step)
+    return Conflict(
+        "WritableByAnybody",
+        f"cannot use {path}: anybody may write {what}, and what it says is signed and applied",
+        f"see that it says what you want, then: chmod o-w {step}",
+    )
 
 
 def _exposed(path: Path, exposed: str) -> Conflict:

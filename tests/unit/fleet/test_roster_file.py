@@ -19,6 +19,7 @@ import pytest
 from harmony_fleet.errors import Conflict, HarmonyError, InvalidInput
 from harmony_fleet.roster.edit import add, change
 from harmony_fleet.roster.file import RosterFile
+from harmony_fleet.roster.sources import load_scores
 from harmony_fleet.storage import durable
 
 FILES = ["roster.seal", "roster.yaml"]
@@ -276,3 +277,86 @@ def test_the_roster_keeps_its_mode_and_a_link_stays_one(file: RosterFile, tmp_pa
     assert file.path.is_symlink()
     assert (elsewhere / "roster.yaml").stat().st_mode & 0o777 == 0o640
     assert os.listdir(elsewhere) == ["roster.yaml"]
+
+
+def _opened(path: Path, mode: int) -> Path:
+    path.chmod(mode)
+    return path
+
+
+def _file(home: RosterFile, _tmp: Path) -> Path:
+    return _opened(home.path, 0o666)
+
+
+def _seal(home: RosterFile, _tmp: Path) -> Path:
+    return _opened(home.seal_path, 0o602)
+
+
+def _folder(home: RosterFile, _tmp: Path) -> Path:
+    return _opened(home.folder, 0o777)
+
+
+def _folder_above(home: RosterFile, _tmp: Path) -> Path:
+    return _opened(home.folder.parent, 0o777)
+
+
+def _link(home: RosterFile, tmp: Path) -> Path:
+    shared = tmp / "shared"
+    shared.mkdir()
+    home.path.rename(shared / "roster.yaml")
+    home.path.symlink_to(shared / "roster.yaml")
+    return _opened(shared / "roster.yaml", 0o666)
+
+
+def _folder_of_a_link(home: RosterFile, tmp: Path) -> Path:
+    """The link in the middle stands where anybody may change it; both its ends are safe."""
+    shared, safe = tmp / "shared", tmp / "safe"
+    shared.mkdir()
+    safe.mkdir()
+    home.path.rename(safe / "roster.yaml")
+    (shared / "roster.yaml").symlink_to(safe / "roster.yaml")
+    home.path.symlink_to(shared / "roster.yaml")
+    return _opened(shared, 0o777)
+
+
+@pytest.mark.parametrize(
+    "expose",
+    [_file, _seal, _folder, _folder_above, _link, _folder_of_a_link],
+    ids=lambda f: f.__name__,
+)
+def test_a_roster_that_anybody_may_write_is_refused_with_the_chmod_to_type(
+    file: RosterFile, tmp_path: Path, expose: Any
+) -> None:
+    opened = expose(file, tmp_path)
+    for work in (
+        file.read,
+        lambda: file.locked().__enter__(),
+        lambda: file.mutate(1, add("devices", [])),
+    ):
+        error = refused("WritableByAnybody", work)
+        assert error.exit_code == 3
+        assert error.hint.endswith(f"chmod o-w {opened}")
+    subprocess.run(["sh", "-c", error.hint.rpartition("then: ")[2]], check=True)
+    assert file.read().generation == 1
+
+
+def test_a_sticky_folder_keeps_the_roster_of_another(file: RosterFile) -> None:
+    file.folder.chmod(0o1777)
+    assert file.read().generation == 1
+
+
+@pytest.mark.parametrize("name", ["web.py", "web.yaml"])
+def test_a_file_of_the_roster_that_anybody_may_write_is_refused_and_not_run(
+    file: RosterFile, tmp_path: Path, name: str
+) -> None:
+    path = tmp_path / name
+    ran = tmp_path / "ran"
+    program = f"import os\nos.mkdir({str(ran)!r})\nscores = []\n"
+    path.write_text(program if name.endswith("py") else "[]\n")
+    path.chmod(0o666)
+    assert refused("WritableByAnybody", lambda: load_scores(path)).hint.endswith(
+        f"chmod o-w {path}"
+    )
+    assert not ran.exists()
+    path.chmod(0o644)
+    assert load_scores(path) == []
