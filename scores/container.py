@@ -189,7 +189,7 @@ class InitContainer(Model):
     image: Image | None = Field(
         default=None,
         description="The image's name; None: the container's own.",
-        examples=["docker.io/library/busybox:1.36"],
+        examples=["localhost/busybox:1.36"],
     )
     command: Args | None = Field(
         default=None,
@@ -234,7 +234,7 @@ class Container(Score):
     )
     image: Image = Field(
         description="The image's name, with a registry, a tag or a digest.",
-        examples=["docker.io/library/nginx:1.27"],
+        examples=["localhost/nginx:1.27"],
     )
     command: Args | None = Field(
         default=None,

@@ -35,8 +35,9 @@ def _working_dir(value: str) -> str:
 class Session(Score):
     """A terminal session of exactly this name on the socket that the agent's configuration names.
 
-    Example: ``Session(name="worker", command=["/usr/bin/top"])``, then on the device
-    ``tmux -S /run/user/1000/harmony-sessions/tmux.sock attach -t worker``
+    Example: ``Session(name="worker", command=["/usr/bin/top"])``
+
+    On the device, `tmux -S /run/user/1000/harmony-sessions/tmux.sock attach -t worker` shows it.
     """
 
     restarts = True
