@@ -14,7 +14,7 @@ import pytest
 import scores
 from harmony_agent.settings import Settings
 from harmony_fleet.manifests.load import load
-from scores import Container, File, Manifest, SystemdUnit, SystemUpgrade
+from scores import Manifest, manifest
 from scores.base import Score
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -87,7 +87,7 @@ def test_every_command_line_of_the_readme_is_one():
 )
 def test_examples_in_docstrings_run(name: str, code: str):
     space: dict[str, object] = {
-        kind.__name__: kind for kind in (Container, File, Manifest, SystemdUnit, SystemUpgrade)
+        kind.__name__: kind for kind in (Manifest, *manifest.SCORE_TYPES.values())
     }
     exec(code if "\n" in code or code.startswith("manifest") else f"made = {code}", space)
     made = space.get("made", space.get("manifest"))
