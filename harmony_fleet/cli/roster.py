@@ -69,6 +69,10 @@ File = Annotated[
 MaybeFile = Annotated[
     str | None, typer.Option("--file", "-f", metavar="PATH", help="Scores in YAML, JSON or Python.")
 ]
+StartWithin = Annotated[
+    str | None,
+    typer.Option("--start-within", metavar="TIME", help="A run that is later is left out: 15m."),
+]
 Inline = Annotated[bool, typer.Option("--inline", help="Copy the Scores into the roster.")]
 
 
@@ -215,6 +219,7 @@ def schedule_add(
     canary: Annotated[
         int | None, typer.Option("--canary", min=1, help="This many alone in a first wave.")
     ] = None,
+    start_within: StartWithin = None,
     device_class: MaybeClass = None,
     select: Select = None,
 ) -> int:
@@ -231,6 +236,7 @@ def schedule_add(
     item = {
         **bounds,
         **({"canary": canary} if canary else {}),
+        **({"start_within": start_within} if start_within else {}),
         **({"select": chosen} if chosen else {}),
     }
     return roster.add_items(common, "schedules", [name], item, generation)
@@ -255,6 +261,7 @@ def schedule_set(
     canary: Annotated[
         int | None, typer.Option("--canary", min=0, help="This many first; 0 for no canary.")
     ] = None,
+    start_within: StartWithin = None,
     device_class: MaybeClass = None,
     any_class: AnyClass = False,
     select: Select = None,
@@ -274,6 +281,7 @@ def schedule_set(
         "cron": cron,
         "deadline": deadline,
         "max_unavailable": max_unavailable,
+        "start_within": start_within,
         "enabled": enabled,
     }
     values |= roster.flat(bounds)

@@ -8,7 +8,8 @@ and run twice.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
 from typing import Final
 
 from harmony_fleet.errors import Conflict, HarmonyError, disk_failed
@@ -23,9 +24,10 @@ from harmony_fleet.rollout.fleet_plan import Scope, check_refusals, plan_fleet
 from harmony_fleet.rollout.runs import store as kept_runs
 from harmony_fleet.rollout.runs.follow import step, tidy
 from harmony_fleet.rollout.runs.plan import due, freeze, request
+from harmony_fleet.rollout.runs.sightings import first_seen
 from harmony_fleet.roster.file import RosterFile
 from harmony_fleet.roster.mark import Behind
-from harmony_fleet.roster.model import Roster
+from harmony_fleet.roster.model import Roster, Schedule
 from scores.keys import TASK_RUNS
 
 RUN_SECONDS: Final = 2.0
@@ -46,6 +48,7 @@ class Controller:
         self._say = say
         self._replicas = replicas
         self._said: dict[str, str] = {}
+        self._made: tuple[Sequence[Schedule] | None, dict[str, datetime]] = (None, {})
 
     async def run(self, seconds: float) -> None:
         """Reconcile each `seconds`, carry runs on in between, until cancelled.
@@ -142,11 +145,16 @@ class Controller:
                     self._say(f"run {run.run_uid[:8]} ended: {after.phase} {after.reason}".rstrip())
 
     async def _begin(self, roster: Roster) -> None:
+        if self._made[0] != roster.schedules:
+            try:
+                self._made = roster.schedules, await first_seen(self._store, roster.schedules)
+            except Conflict:
+                return  # another controller writes the same
         if not any(schedule.enabled for schedule in roster.schedules):
             return
         now = await self._store.now()
         for schedule in roster.schedules:
-            at = due(schedule, now)
+            at = due(schedule, now, self._made[1][schedule.name])
             if at is None:
                 continue
             asked = request(schedule, roster.lineage, at)

@@ -138,12 +138,16 @@ class RosterDeployment(Model):
 
 
 class Schedule(Model):
-    """A recurring upgrade run. `cron` is in UTC."""
+    """A recurring upgrade run. `cron` is in UTC.
+
+    A run that could not begin at its time begins late by at most `start_within`; then it is left out.
+    """
 
     name: RosterName
     cron: Annotated[str, AfterValidator(_cron)]
     select: Selector = Field(default_factory=lambda: Selector.model_validate({}))
     deadline: Annotated[str, AfterValidator(_deadline)]
+    start_within: Annotated[str, AfterValidator(_deadline)] = "15m"
     max_unavailable: Budget
     canary: Budget | None = None
     enabled: bool = True

@@ -9,7 +9,7 @@ import json
 import os
 import signal
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -17,10 +17,13 @@ import pytest
 from harmony_fleet.context import Context
 from harmony_fleet.nats.kv import Store
 from harmony_fleet.rollout.controller import Controller
+from harmony_fleet.rollout.runs.sightings import first_seen
 from harmony_fleet.rollout.runs.store import all_runs
 from harmony_fleet.roster.edit import Edit, add, change, remove
 from harmony_fleet.roster.file import RosterFile
-from scores.keys import ACTUAL, DESIRED
+from scores.canonical import canonical
+from scores.keys import ACTUAL, DESIRED, TASK_RUNS
+from scores.names import format_time
 from tests.integration.operator import Operator
 from tests.integration.simfleet import SimFleet
 from tests.natsserver import NatsServer
@@ -40,11 +43,23 @@ class Site:
     def edit(self, edit: Edit) -> None:
         self.file.mutate(self.file.read().generation, edit)
 
+    async def was_there(self, since: datetime) -> None:
+        """Have the controller's schedules known since then."""
+        await first_seen(self.store, self.file.read().schedules)
+        for key, entry in (await self.store.entries(TASK_RUNS, ["schedule.*"])).items():
+            value = json.loads(entry.value or b"") | {"since": format_time(since)}
+            await self.store.put(TASK_RUNS, key, canonical(value), entry.revision)
+
     async def settle(self) -> None:
         """Two rounds: what the first removes, the second purges."""
         for _ in range(2):
             await self.controller.reconcile()
             await asyncio.sleep(0.2)
+
+
+def before_now(minutes: int = 2) -> str:
+    """Times of which the last was two minutes ago."""
+    return f"{(datetime.now(UTC) - timedelta(minutes=minutes)).minute} * * * *"
 
 
 @pytest.fixture
@@ -96,6 +111,7 @@ async def test_what_is_due_begins_once_and_is_carried_on(
         "max_unavailable": 1,
     }
     site.edit(add("schedules", [schedule, {**schedule, "name": "never", "enabled": False}]))
+    await site.was_there(datetime.now(UTC) - timedelta(days=1))
     other = Controller(site.store, site.file, site.said.append)
     for _ in range(40):
         await asyncio.gather(site.controller.runs(), other.runs())
@@ -111,6 +127,37 @@ async def test_what_is_due_begins_once_and_is_carried_on(
     assert len(await all_runs(site.store)) == 1
 
 
+async def test_a_time_before_the_schedule_was_made_is_never_made_up_for(site: Site) -> None:
+    """Made, enabled, or given other times: none of them begins what had gone by, also not by a
+    second controller or after a restart. A change of another field leaves the time as it is.
+    """
+    nightly = {"name": "nightly", "cron": before_now(), "deadline": "5m", "max_unavailable": 1}
+    site.edit(add("schedules", [nightly]))
+    await site.controller.runs()
+    for values in (
+        {("enabled",): False},
+        {("enabled",): True},
+        {("cron",): before_now(3)},
+    ):
+        site.edit(change("schedules", ["nightly"], values))
+        await site.controller.runs()
+        await Controller(site.store, site.file, site.said.append).runs()
+    assert (await all_runs(site.store), site.said) == ([], [])
+    before = await site.store.get(TASK_RUNS, "schedule.nightly")
+    site.edit(change("schedules", ["nightly"], {("max_unavailable",): 2}))
+    await site.controller.runs()
+    assert await site.store.get(TASK_RUNS, "schedule.nightly") == before
+    site.edit(remove("schedules", ["nightly"]))
+    await site.controller.runs()
+    assert await site.store.entries(TASK_RUNS, ["schedule.*"]) == {}
+    site.edit(add("schedules", [nightly]))
+    await site.controller.runs()
+    assert await all_runs(site.store) == []
+    await site.was_there(datetime.now(UTC) - timedelta(days=1))
+    await Controller(site.store, site.file, site.said.append).runs()
+    assert len(await all_runs(site.store)) == 1
+
+
 async def test_a_schedule_that_can_not_be_is_said_once(site: Site) -> None:
     site.fleet["pi-02"].updater = False
     await site.fleet.tell()
@@ -120,6 +167,7 @@ async def test_a_schedule_that_can_not_be_is_said_once(site: Site) -> None:
             [{"name": "n", "cron": "* * * * *", "deadline": "5m", "max_unavailable": 1}],
         )
     )
+    await site.was_there(datetime.now(UTC) - timedelta(days=1))
     for _ in range(3):
         await site.controller.runs()
     assert await all_runs(site.store) == []
@@ -131,8 +179,6 @@ async def test_an_attempt_of_a_device_that_was_away_is_taken_off_when_it_is_back
 ) -> None:
     site.edit(change("devices", ["pi-02"], {("enabled",): False}))
     site.fleet["pi-01"].upgrade = "vanish"
-    from datetime import timedelta
-
     from harmony_fleet.observe.state import list_devices
     from harmony_fleet.rollout.runs.plan import Request, freeze
     from harmony_fleet.rollout.runs.store import create

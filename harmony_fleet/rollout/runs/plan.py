@@ -153,16 +153,15 @@ def _score(attempt: str, run_uid: str, expires: str) -> SystemUpgrade:
     return SystemUpgrade(name=RESOURCE, attempt_id=attempt, run_uid=run_uid, expires_at=expires)
 
 
-GRACE: Final = timedelta(minutes=15)
-"""Longest delay of a run. A run that was missed for longer waits for the schedule's next time."""
-
-
-def due(schedule: Schedule, now: datetime) -> datetime | None:
-    """The time that has come, not longer ago than `GRACE`. `now` is the server's, in UTC."""
+def due(schedule: Schedule, now: datetime, made: datetime) -> datetime | None:
+    """The time that has come, no longer ago than `start_within`, and not before the schedule was
+    `made`. Both times are the server's, in UTC.
+    """
     if not schedule.enabled:
         return None
+    late = timedelta(seconds=seconds(schedule.start_within) or 0)
     last = next(CronSim(schedule.cron, now + timedelta(microseconds=1), reverse=True), None)
-    return last if last is not None and now - last <= GRACE else None
+    return last if last is not None and last >= max(made, now - late) else None
 
 
 def request(schedule: Schedule, lineage: str, at: datetime) -> Request:

@@ -19,7 +19,7 @@ from harmony_fleet.rollout.runs.advance import (
     cancel,
     give_up,
 )
-from harmony_fleet.rollout.runs.plan import GRACE, Request, due, freeze, manifest_of, request, split
+from harmony_fleet.rollout.runs.plan import Request, due, freeze, manifest_of, request, split
 from harmony_fleet.roster.model import Schedule
 from scores.canonical import read
 from scores.manifest import MAX_MANIFEST, InvalidManifest, validate
@@ -482,6 +482,9 @@ def test_what_is_no_run(targets: Any) -> None:
         validate(TaskRun, {**run(1).wire(), "targets": targets})
 
 
+LONG_AGO = START - timedelta(days=30)
+
+
 def schedule(cron: str, **more: Any) -> Schedule:
     fields = {"name": "n", "cron": cron, "deadline": "2h", "max_unavailable": 1}
     return Schedule.model_validate({**fields, **more})
@@ -500,13 +503,43 @@ def schedule(cron: str, **more: Any) -> Schedule:
     ],
 )
 def test_when_a_schedule_is_due(cron: str, now: datetime, at: datetime | None) -> None:
-    assert due(schedule(cron), now) == at
-    assert due(schedule(cron, enabled=False), now) is None
+    assert due(schedule(cron), now, LONG_AGO) == at
+    assert due(schedule(cron, enabled=False), now, LONG_AGO) is None
+
+
+@pytest.mark.parametrize(
+    ("made", "at"),
+    [
+        (START - timedelta(seconds=1), START),
+        (START, START),
+        (START + timedelta(seconds=1), None),
+        (after(10), None),
+    ],
+)
+def test_a_schedule_is_never_due_for_a_time_before_it_was_made(
+    made: datetime, at: datetime | None
+) -> None:
+    assert due(schedule("0 18 * * *"), after(10), made) == at
+
+
+@pytest.mark.parametrize(
+    ("within", "now", "at"),
+    [
+        ("1m", after(1), START),
+        ("1m", after(2), None),
+        ("2h", after(119), START),
+        ("2h", after(121), None),
+    ],
+)
+def test_a_schedule_says_how_late_a_run_may_begin(
+    within: str, now: datetime, at: datetime | None
+) -> None:
+    assert due(schedule("0 18 * * *", start_within=within), now, LONG_AGO) == at
 
 
 def test_a_scheduled_run_has_one_id_everywhere() -> None:
     made = request(schedule("0 18 * * *"), OURS, START)
     assert made == request(schedule("0 18 * * *"), OURS, START)
     assert made.run_uid != request(schedule("0 18 * * *", name="m"), OURS, START).run_uid
-    assert made.run_uid != request(schedule("0 18 * * *"), OURS, START + GRACE).run_uid
+    assert made.run_uid != request(schedule("0 18 * * *"), OURS, after(15)).run_uid
     assert (made.deadline, made.schedule) == (timedelta(hours=2), "n")
