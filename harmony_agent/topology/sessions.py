@@ -98,5 +98,5 @@ class Sessions(Protocol):
         ...
 
     async def logs(self, pane: str, lines: int) -> list[str]:
-        """The last lines of a pane, oldest first."""
+        """The last lines of a pane, oldest first. A terminal keeps no times."""
         ...

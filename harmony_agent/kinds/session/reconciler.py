@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
-from harmony_agent.core.errors import Transient
+from harmony_agent.core.errors import Terminal, Transient
 from harmony_agent.core.paths import PathSet
-from harmony_agent.core.reconciler import KindView, Mark
+from harmony_agent.core.reconciler import KindView, LogLine, Mark
 from harmony_agent.core.resources import Desired, Facts, OwnershipRecord
 from harmony_agent.kinds.session.actions import SessionAction
 from harmony_agent.kinds.session.apply import Applier
@@ -137,13 +137,19 @@ class SessionReconciler:
         """List the sessions of the socket, known to the ledger or not. One list call."""
         return await self._observer.marked()
 
-    async def logs(self, name: str, lines: int) -> list[str]:
-        """The last lines in its own terminal."""
+    async def logs(self, name: str, lines: int, seconds: float | None = None) -> list[LogLine]:
+        """The last lines in its own terminal. It keeps no times, so none can be asked for."""
+        if seconds is not None:
+            text = (
+                f"cannot tell the lines of Session/{name} by time: a terminal keeps no times; "
+                "leave out --since and --follow"
+            )
+            raise Terminal("NoLineTimes", text)
         observed = await self._observer.one(name)
         pane = main_pane(observed.main) if observed is not None and observed.main else None
         if pane is None:
             raise _nothing(name)
-        return await self._sessions.logs(pane.id, lines)
+        return [LogLine("", text) for text in await self._sessions.logs(pane.id, lines)]
 
 
 def _running(observed: Observed | None) -> tuple[SessionState | None, Pane | None]:

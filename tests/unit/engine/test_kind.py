@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Iterator
+from typing import get_type_hints
+
 import anyio
 import pytest
 
+from harmony_agent import app
 from harmony_agent.core.errors import Terminal
 from harmony_agent.core.reconciler import (
     Batches,
@@ -12,6 +17,7 @@ from harmony_agent.core.reconciler import (
     EndsPasses,
     Logs,
     Marks,
+    Reconciler,
     Releases,
     Remembers,
     Runs,
@@ -44,6 +50,15 @@ OPTIONAL = (
 )
 
 
+KINDS = (
+    FileReconciler,
+    UnitReconciler,
+    ContainerReconciler,
+    SystemUpgradeReconciler,
+    SessionReconciler,
+)
+
+
 @pytest.mark.parametrize(
     ("kind", "has"),
     [
@@ -59,6 +74,39 @@ OPTIONAL = (
 )
 def test_each_kind_has_what_it_can_do_and_no_stub(kind: type, has: set[type]) -> None:
     assert {one for one in OPTIONAL if issubclass(kind, one)} == has
+
+
+def methods(protocol: type) -> Iterator[tuple[str, object]]:
+    """What the protocol itself asks for."""
+    for name, value in vars(protocol).items():
+        if inspect.isfunction(value) and not name.startswith("_"):
+            yield name, value
+
+
+def taken(method: object) -> list[tuple[str, object, object]]:
+    """The parameters of a method: their names, how they are given, and their defaults."""
+    found = inspect.signature(method).parameters.values()  # type: ignore[arg-type]
+    return [(one.name, one.kind, one.default) for one in found]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("protocol", [Reconciler, *OPTIONAL])
+def test_a_method_of_a_kind_is_called_as_its_protocol_says(kind: type, protocol: type) -> None:
+    """`isinstance` looks at names alone: a method of another form would fail in its first call."""
+    for name, method in methods(protocol):
+        own = getattr(kind, name, None)
+        if own is not None:
+            assert taken(own) == taken(method), f"{kind.__name__}.{name}"
+            assert inspect.iscoroutinefunction(own) == inspect.iscoroutinefunction(method)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if issubclass(kind, Logs)])
+def test_every_kind_that_logs_gives_lines_of_the_one_form(kind: type[Logs]) -> None:
+    assert get_type_hints(kind.logs)["return"] == get_type_hints(Logs.logs)["return"]
+
+
+def test_every_kind_is_looked_at() -> None:
+    assert {kind.kind for kind in KINDS} == set(app.KINDS)
 
 
 async def test_what_a_kind_leaves_out_has_a_default() -> None:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from harmony_agent.core.actions import Act, Converged, Wait
 from harmony_agent.core.errors import Transient
+from harmony_agent.core.reconciler import LogLine
+from harmony_agent.core.resources import Key
+from harmony_agent.engine.report.commands import Commands
+from harmony_agent.engine.state.device_state import DeviceState
+from harmony_agent.engine.state.kind_instance import KindInstance
 from harmony_agent.topology.sessions import SessionMark
 from scores.manifest import FieldError
 from tests.fakes.drive import Cut
@@ -332,9 +339,34 @@ async def test_lines_and_restarts_of_probes(bench: Bench) -> None:
         assert caught.value.reason == "NoSession"
     await bench.made(worker())
     bench.sessions.lines = ["one", "two"]
-    assert await bench.kind.logs("worker", 1) == ["two"]
+    assert await bench.kind.logs("worker", 1) == [LogLine("", "two")]
     await bench.kind.restart("worker")
     assert (bench.done(), (await bench.detail()).restarts) == (["respawn"], 1)
+
+
+@pytest.mark.parametrize(
+    ("asked", "lines"),
+    [
+        ({}, ["one", "two"]),
+        ({"lines": 1}, ["two"]),
+        ({"timestamps": True}, [" one", " two"]),  # each begins with its time, which is empty
+        ({"since_seconds": 60}, None),
+    ],
+)
+async def test_lines_as_an_operator_asks_for_them(
+    bench: Bench, asked: dict[str, Any], lines: list[str] | None
+) -> None:
+    await bench.made(worker())
+    bench.sessions.lines = ["one", "two"]
+    state = cast(DeviceState, SimpleNamespace(desired={Key("Session", "worker"): None}))
+    commands = Commands(state, {"Session": KindInstance(bench.kind)}, {}, lambda: None)
+    request = json.dumps({"resource": "Session/worker", **asked}).encode()
+    reply = json.loads(await commands.answer("logs", request))
+    if lines is not None:
+        assert reply == {"ok": True, "lines": lines}
+        return
+    assert reply["error"]["code"] == "NoLineTimes"
+    assert "leave out --since and --follow" in reply["error"]["message"]
 
 
 def test_what_the_configuration_forbids(bench: Bench) -> None:
