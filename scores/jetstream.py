@@ -90,6 +90,14 @@ def expecting(revision: int) -> dict[str, str]:
     return {_EXPECTED: str(revision)}
 
 
+def deleting(last: int) -> dict[str, str]:
+    """Headers of an empty message that deletes a key, if `last` is the newest of the whole stream.
+
+    It rolls nothing up and names no subject, so it is safe for a key that reads as a wildcard.
+    """
+    return {"KV-Operation": "DEL", "Nats-Expected-Last-Sequence": str(last)}
+
+
 def purging(revision: int) -> dict[str, str]:
     """Headers of an empty message that purges a key with its history, if `revision` is its last."""
     return {"KV-Operation": "PURGE", "Nats-Rollup": "sub", **expecting(revision)}

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -66,3 +66,19 @@ def verify(common: Common) -> int:
     from harmony_fleet.commands import fleet
 
     return fleet.doctor(common, verify=True)
+
+
+@reaching
+def remove_key(
+    common: Common,
+    *,
+    key: Annotated[str, typer.Argument(metavar="KEY", help="As doctor tells it; in quotes.")],
+) -> int:
+    """Remove one key of desired-state that names no deployment. No other key is touched.
+
+    \b
+    harmony fleet remove-key 'pi-01.*'
+    """
+    from harmony_fleet.commands import fleet
+
+    return fleet.remove_key(common, key)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
-from harmony_fleet.commands.common import Common, note, run, write
+from harmony_fleet.commands.common import Common, hint, note, run, write
 from harmony_fleet.commands.roster import roster_file
-from harmony_fleet.errors import ExitCode
+from harmony_fleet.errors import ExitCode, InvalidInput
 from harmony_fleet.nats.kv import Store
 from harmony_fleet.observe import view
 from harmony_fleet.observe.state import Device
@@ -23,6 +24,10 @@ from harmony_fleet.rollout.fleet_apply import (
 from harmony_fleet.roster.file import RosterFile
 from harmony_fleet.roster.mark import Behind
 from harmony_fleet.roster.model import Roster
+from scores.keys import DESIRED, parse_deployment_key
+from scores.names import is_name
+
+_SHOWN: Final = 20
 
 
 def status(common: Common) -> ExitCode:
@@ -91,5 +96,48 @@ def _show_findings(common: Common, roster: Roster, findings: Sequence[Finding]) 
         write({"generation": roster.generation, "findings": told}, common.output)
     elif findings:
         fleet_tables.findings_table(findings, render.out())
+        if any(map(_is_of_an_invalid_key, findings)):
+            hint("remove a key that names no deployment with: harmony fleet remove-key 'KEY'")
     else:
         note(f"the fleet is as roster generation {roster.generation} says")
+
+
+def remove_key(common: Common, key: str) -> ExitCode:
+    """`harmony fleet remove-key`: one key of ``desired-state`` that names no deployment."""
+    if _names_a_deployment(key):
+        raise InvalidInput(
+            "ValidKey",
+            f"cannot remove the key {key}: it names a deployment",
+            "take that off its device with: harmony delete DEPLOYMENT --device NAME",
+        )
+
+    async def work(store: Store) -> ExitCode:
+        there = await store.entries(DESIRED)
+        if key not in there:
+            odd = [name for name in there if not _names_a_deployment(name)]
+            raise InvalidInput(
+                "NotFound",
+                f"cannot find the key {key} in {DESIRED}",
+                f"keys there that name no deployment: {', '.join(odd[:_SHOWN]) or 'not one'}",
+            )
+        revision = there[key].revision
+        await store.delete_any(DESIRED, key, revision)
+        if common.output is not Output.TABLE:
+            write({"key": key, "revision": revision, "removed": True}, common.output)
+        else:
+            note(f"removed the key {key} at revision {revision}; devices tell so within a minute")
+        return ExitCode.DONE
+
+    return run(common, work)
+
+
+def _names_a_deployment(key: str) -> bool:
+    parts = parse_deployment_key(key)
+    return parts is not None and is_name(parts.device) and is_name(parts.deployment)
+
+
+def _is_of_an_invalid_key(finding: Finding) -> bool:
+    place = f"{finding.device}.{finding.deployment}"
+    return finding.detail.startswith("InvalidKey ") or (
+        bool(finding.deployment) and not _names_a_deployment(place)
+    )

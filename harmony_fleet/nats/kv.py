@@ -35,6 +35,7 @@ from scores.jetstream import (
     WRONG_SEQUENCE,
     ApiError,
     answered,
+    deleting,
     expecting,
     kv_stream,
     kv_subject,
@@ -103,6 +104,25 @@ class Store:
         """Remove the key with its history, where `revision` is still the newest."""
         return await self._write(bucket, key, b"", purging(revision))
 
+    async def delete_any(self, bucket: str, key: str, revision: int) -> None:
+        """Remove a key of any form, where `revision` is still its newest. Raises Conflict.
+
+        A purge of ``pi-01.*`` would remove all keys of pi-01, and its compare-and-set would look
+        at theirs. So this one holds the whole stream's last sequence, and rolls nothing up.
+        """
+        last = await self._last_sequence(bucket)
+        there = (await self.entries(bucket)).get(key)
+        if there is None or there.revision != revision:
+            raise _overtaken(key)
+        await self._send(bucket, key, b"", deleting(last))
+
+    async def _last_sequence(self, bucket: str) -> int:
+        try:
+            info = await self._nats.api(f"STREAM.INFO.{kv_stream(bucket)}")
+        except ApiError as error:
+            raise _cannot_read(bucket, error) from None
+        return int(info["state"]["last_seq"])
+
     def check_size(self, key: str, value: bytes) -> None:
         """Raise InvalidInput where the server doesn't take so much at once."""
         limit = self._nats.max_payload - _HEADROOM
@@ -115,8 +135,11 @@ class Store:
 
     async def _write(self, bucket: str, key: str, value: bytes, headers: dict[str, str]) -> int:
         self.check_size(key, value)
+        return await self._send(bucket, _checked(key), value, headers)
+
+    async def _send(self, bucket: str, key: str, value: bytes, headers: dict[str, str]) -> int:
         try:
-            subject = kv_subject(bucket, _checked(key))
+            subject = kv_subject(bucket, key)
             return int(answered(await self._nats.request(subject, value, headers))["seq"])
         except NoResponders:
             raise Unreachable(
@@ -126,11 +149,7 @@ class Store:
             ) from None
         except ApiError as error:
             if error.code in WRONG_SEQUENCE:
-                raise Conflict(
-                    "Conflict",
-                    f"cannot write {key}: somebody else wrote it meanwhile",
-                    "look at it with get, then try again",
-                ) from None
+                raise _overtaken(key) from None
             raise Unreachable(
                 "WriteFailed", f"cannot write {key} of {bucket}: {error}", "see the server's log"
             ) from None
@@ -253,6 +272,14 @@ class Store:
             if not self.connected:
                 raise
             return None
+
+
+def _overtaken(key: str) -> Conflict:
+    return Conflict(
+        "Conflict",
+        f"cannot write {key}: somebody else wrote it meanwhile",
+        "look at it with get, then try again",
+    )
 
 
 def _cannot_read(bucket: str, why: object) -> Unreachable:

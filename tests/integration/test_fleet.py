@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 from scores import Manifest
+from scores.canonical import canonical
 from scores.jetstream import kv_subject
-from scores.keys import ACTUAL, DESIRED, INFO
+from scores.keys import ACTUAL, DESIRED, INFO, info_key
 from scores.manifest import WireManifest, decode
 from tests.integration.operator import Operator, Ran
 from tests.integration.simfleet import SimFleet, resource
@@ -471,3 +472,28 @@ async def test_the_dashboard_and_metrics_follow_the_fleet(live: Site) -> None:
         process.terminate()
         out, err = await process.communicate()
     assert (process.returncode, out) == (0, b""), err
+
+
+async def test_a_key_of_an_invalid_name_is_removed_and_no_other_is_touched(live: Site) -> None:
+    """A purge or a compare-and-set of such a key would take it for a wildcard."""
+    odd = ["pi-01.*", "pi-01.>", "pi-01.Web", "*.web", "pi-01.a.b"]
+    for key in odd:
+        await live.put(DESIRED, key, b"secret")
+    names = [f"{name}.web" for name in NAMES]
+    before = [await live.raw(DESIRED, key) for key in names]
+    told = await live.raw(INFO, info_key("pi-01")) or b""
+    ignored = json.loads(told) | {"ignored_keys": ["pi-01.*"]}
+    await live.put(INFO, info_key("pi-01"), canonical(ignored))
+    ran = await live("fleet", "verify", code=1)
+    assert "InvalidKey pi-01.*" in ran.out
+    assert "harmony fleet remove-key 'KEY'" in ran.err
+    for key in odd:
+        removed = (await live("fleet", "remove-key", key, "-o", "json")).json
+        assert (removed["key"], removed["removed"]) == (key, True)
+        ran = await live("fleet", "remove-key", key, "-o", "json", code=2)
+        assert ran.error["code"] == "NotFound"
+    assert [await live.raw(DESIRED, key) for key in names] == before
+    ran = await live("fleet", "remove-key", "pi-01.web", "-o", "json", code=2)
+    assert ran.error["code"] == "ValidKey"
+    await live.put(INFO, info_key("pi-01"), told)
+    assert await live.findings() == set()

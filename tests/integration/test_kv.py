@@ -408,3 +408,20 @@ async def test_tls(tmp_path: Path) -> None:
         async with Store(context(server, tls_ca=certificate)) as opened:
             await opened.ensure_buckets()
         assert (await unreachable(context(server), 5.0)).code == "TlsUntrusted"
+
+
+async def test_a_key_that_reads_as_a_wildcard_goes_only_at_its_revision(
+    nats_server: NatsServer, store: Store
+) -> None:
+    async with nats_server.client() as client:
+        js = client.jetstream()
+        odd = (await js.publish(f"$KV.{DESIRED}.pi-01.*", b"1")).seq
+        kept = await store.put(DESIRED, "pi-01.web", b"2", 0)
+        with pytest.raises(Conflict):
+            await store.delete_any(DESIRED, "pi-01.*", kept)
+        newer = (await js.publish(f"$KV.{DESIRED}.pi-01.*", b"3")).seq
+        with pytest.raises(Conflict):
+            await store.delete_any(DESIRED, "pi-01.*", odd)
+        await store.delete_any(DESIRED, "pi-01.*", newer)
+    assert list(await store.entries(DESIRED)) == ["pi-01.web"]
+    assert (await store.get(DESIRED, "pi-01.web")).revision == kept
