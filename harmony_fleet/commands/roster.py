@@ -85,7 +85,7 @@ def _projects(file: RosterFile) -> Callable[[Roster], None]:
     """A roster from which nothing could be projected is never written."""
 
     def check(roster: Roster) -> None:
-        project(roster, load_sources(roster, file.folder))
+        project(roster, load_sources(roster, file.folder).scores)
 
     return check
 

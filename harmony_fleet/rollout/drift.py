@@ -233,7 +233,9 @@ def _strays(device: Device) -> Iterator[tuple[str, Sequence[str]]]:
 
 def _others(fleet: Fleet) -> Iterator[Finding]:
     """Keys for which nothing is projected: ours that are to go, and those of others."""
-    expected, crowded = {key for key, _ in fleet.expected()}, fleet.crowded()
+    expected, crowded = {key for key, _ in fleet.expected()} | fleet.held().keys(), fleet.crowded()
+    for name, error in fleet.changed.items():
+        yield Finding("", name, "", "file-changed", error.code)
     for key, found in fleet.deployments.items():
         if key in expected or not _matters(found) or (key.device in crowded and stray(found)):
             continue

@@ -13,6 +13,7 @@ Code = Literal[
     "roster-behind",
     "projection-differs",
     "projection-missing",
+    "file-changed",
     "not-converged",
     "missing",
     "unexpected",
@@ -34,6 +35,8 @@ RESPONSES: Final[Mapping[Code, str]] = {
     "roster; harmony fleet apply --take-over makes this one the fleet's",
     "projection-differs": "look with harmony fleet plan, then harmony fleet apply writes it from the roster",
     "projection-missing": "look with harmony fleet plan, then harmony fleet apply writes it from the roster",
+    "file-changed": "the deployment stays as it stands, and the others go on; harmony fleet deployment set NAME "
+    "--file PATH takes what the file says now",
     "not-converged": "wait, or see harmony status --resources: the device repairs by itself what it can",
     "missing": "see why with harmony logs; harmony fleet apply where the projection differs too",
     "unexpected": "see who started it; harmony fleet apply stops it where the projection differs, else the agent does",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
+from harmony_fleet.errors import HarmonyError
 from harmony_fleet.manifests.signing import UNSIGNED, Signing
 from harmony_fleet.observe.state import Actual, Deployment, Desired, Device
 from harmony_fleet.roster.model import Roster
@@ -30,6 +31,8 @@ class Fleet:
     devices: Mapping[str, Device]
     now: datetime
     signing: Signing = UNSIGNED
+    changed: Mapping[str, HarmonyError] = field(default_factory=dict)
+    """Deployments whose file changed: they have no projections, and stay as they stand."""
 
     def found(self, key: DeploymentKey) -> Deployment:
         """Both sides of a deployment; empty where the buckets hold nothing."""
@@ -47,13 +50,24 @@ class Fleet:
             if not projection.only_there or there(self.found(key)):
                 yield key, projection
 
+    def held(self) -> dict[DeploymentKey, HarmonyError]:
+        """Keys that stay as they stand, because the file of their deployment changed."""
+        return {
+            DeploymentKey(device.name, deployment.name): self.changed[deployment.name]
+            for deployment in self.roster.deployments
+            if deployment.name in self.changed
+            for device in self.roster.devices
+            if deployment.select.picks(device)
+        }
+
     def crowded(self) -> dict[str, list[DeploymentKey]]:
         """Devices with more strays than may be believed, and those: anybody can say anything of
         their own device.
         """
         found: dict[str, list[DeploymentKey]] = {}
+        expected = self.projections.keys() | self.held().keys()
         for key, deployment in self.deployments.items():
-            if key not in self.projections and stray(deployment):
+            if key not in expected and stray(deployment):
                 found.setdefault(key.device, []).append(key)
         return {name: keys for name, keys in found.items() if len(keys) > MAX_STRAYS}
 

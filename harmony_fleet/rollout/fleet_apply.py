@@ -44,7 +44,8 @@ def collecting_later() -> Iterator[None]:
 
 async def read_fleet(store: Store, roster: Roster, folder: Path) -> Fleet:
     """The roster's projections and everything that the buckets hold."""
-    projections = project(roster, load_sources(roster, folder))
+    sources = load_sources(roster, folder)
+    projections = project(roster, sources.scores)
     deployments, devices = await asyncio.gather(
         list_deployments(store, None, None), list_devices(store)
     )
@@ -55,6 +56,7 @@ async def read_fleet(store: Store, roster: Roster, folder: Path) -> Fleet:
         {device.name: device for device in devices},
         await server_time(store),
         load_signing(folder.parent),
+        sources.changed,
     )
 
 

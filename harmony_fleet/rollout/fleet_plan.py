@@ -150,7 +150,8 @@ def plan_fleet(fleet: Fleet, scope: Scope) -> FleetPlan:
             unchanged += 1
         else:
             plans.append(item)
-    refusals += [*_strays(fleet, scope.devices), *_emptied(fleet, scope, plans)]
+    refusals += [*_held(fleet, scope.devices), *_strays(fleet, scope.devices)]
+    refusals += _emptied(fleet, scope, plans)
     roster = fleet.roster
     named = (roster.lineage, roster.generation, roster.content_digest(), _fingerprint(fleet), scope)
     return FleetPlan(
@@ -174,10 +175,11 @@ def _wanted(fleet: Fleet, devices: Collection[str]) -> Iterator[tuple[Deployment
     have no projection.
     """
     wanted = {key: projection.manifest for key, projection in fleet.expected()}
-    crowded = fleet.crowded()
+    crowded, held = fleet.crowded(), fleet.held()
     for key, found in fleet.deployments.items():
         if (
             key in fleet.projections
+            or key in held
             or not fleet.ours(found)
             or key.deployment.startswith(RUN_PREFIX)
         ):
@@ -187,6 +189,15 @@ def _wanted(fleet: Fleet, devices: Collection[str]) -> Iterator[tuple[Deployment
     return iter(
         sorted((key, item) for key, item in wanted.items() if not devices or key.device in devices)
     )
+
+
+def _held(fleet: Fleet, devices: Collection[str]) -> Iterator[tuple[DeploymentKey, HarmonyError]]:
+    """Each deployment whose file changed, once, if a device in scope has it."""
+    told: set[str] = set()
+    for key, error in fleet.held().items():
+        if (not devices or key.device in devices) and key.deployment not in told:
+            told.add(key.deployment)
+            yield key, error
 
 
 def _strays(fleet: Fleet, devices: Collection[str]) -> Iterator[tuple[DeploymentKey, HarmonyError]]:

@@ -44,11 +44,15 @@ class _Made:
 
 
 def project(roster: Roster, sources: Mapping[str, RawScores]) -> dict[DeploymentKey, Projection]:
-    """Every projection, by key. `sources` are the raw Scores by deployment. Raises InvalidInput."""
+    """Every projection, by key. `sources` are the raw Scores by deployment; one that isn't there is
+    left out. Raises InvalidInput.
+    """
     made = _Made()
     found: dict[DeploymentKey, Projection] = {}
     for deployment in roster.deployments:
-        raw = sources[deployment.name]
+        raw = sources.get(deployment.name)
+        if raw is None:
+            continue
         same = not uses(raw)
         for device in roster.devices:
             if deployment.select.picks(device):

@@ -1,6 +1,7 @@
 """The raw Scores of deployments: from the roster itself, or from a file that it knows by digest.
 
-A file whose content changed since then is refused: projections follow from the roster alone.
+Projections follow from the roster alone. A deployment whose file changed since then is held: it stays
+as it stands, and the others go on.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,23 +26,52 @@ from scores.manifest import Manifest
 RawScores = Sequence[Mapping[str, Any]]
 
 
-def load_sources(roster: Roster, folder: Path) -> dict[str, RawScores]:
+class FileChanged(Conflict):
+    """The file of one deployment isn't what the roster took. It is `alone`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """The raw Scores of each deployment, and why a deployment has none; both by its name."""
+
+    scores: Mapping[str, RawScores]
+    changed: Mapping[str, FileChanged]
+
+
+def load_sources(roster: Roster, folder: Path) -> Sources:
     """The raw Scores of every deployment. A file's name is relative to `folder`."""
-    return {deployment.name: _scores(deployment, folder) for deployment in roster.deployments}
+    scores: dict[str, RawScores] = {}
+    changed: dict[str, FileChanged] = {}
+    for deployment in roster.deployments:
+        try:
+            scores[deployment.name] = _scores(deployment, folder)
+        except FileChanged as error:
+            changed[deployment.name] = error
+    return Sources(scores, changed)
 
 
 def _scores(deployment: RosterDeployment, folder: Path) -> RawScores:
     if deployment.scores is not None:
         return deployment.scores
     path = folder / (deployment.file or "")
-    scores = load_scores(path)
+    try:
+        scores = load_scores(path)
+    except InvalidInput as error:
+        if error.code in ("FileMissing", "FileUnreadable"):
+            raise
+        raise _changed(deployment, path) from None  # the roster took only what could be read
     if scores_digest(scores) != deployment.digest:
-        raise Conflict(
-            "FileChanged",
-            f"cannot project {deployment.name}: {path} says something else than when the roster took it",
-            f"to take what it says now: harmony fleet deployment set {deployment.name} --file {path} --generation N",
-        )
+        raise _changed(deployment, path)
     return scores
+
+
+def _changed(deployment: RosterDeployment, path: Path) -> FileChanged:
+    return FileChanged(
+        "FileChanged",
+        f"cannot project {deployment.name}: {path} says something else than when the roster took it",
+        f"to take what it says now: harmony fleet deployment set {deployment.name} --file {path} --generation N",
+        alone=True,
+    )
 
 
 def scores_digest(scores: RawScores) -> str:

@@ -21,6 +21,7 @@ from harmony_fleet.rollout.runs.sightings import first_seen
 from harmony_fleet.rollout.runs.store import all_runs
 from harmony_fleet.roster.edit import Edit, add, change, remove
 from harmony_fleet.roster.file import RosterFile
+from harmony_fleet.roster.sources import load_scores, scores_digest
 from scores.canonical import canonical
 from scores.keys import ACTUAL, DESIRED, TASK_RUNS
 from scores.names import format_time
@@ -98,6 +99,25 @@ async def test_it_follows_the_roster(site: Site) -> None:
     said = len(site.said)
     await site.settle()
     assert len(site.said) == said
+
+
+async def test_a_file_that_changed_is_told_once_and_the_others_go_on(
+    site: Site, tmp_path: Path
+) -> None:
+    path = tmp_path / "other.json"
+    path.write_text(json.dumps([{**FILE, "name": "other", "path": "/srv/other"}]))
+    known = {"file": str(path), "digest": scores_digest(load_scores(path))}
+    site.edit(add("deployments", [{"name": "other", **known}]))
+    await site.settle()
+    path.write_text("[]")
+    site.edit(change("deployments", ["web"], {("scores",): [{**FILE, "content": "new"}]}))
+    said = len(site.said)
+    for _ in range(3):
+        await site.settle()
+    there = await site.store.entries(DESIRED)
+    assert sorted(there) == [f"{name}.{what}" for name in NAMES for what in ("other", "web")]
+    assert b'"content":"new"' in (there["pi-01.web"].value or b"")
+    assert sum("FileChanged" in words for words in site.said[said:]) == 1
 
 
 async def test_what_is_due_begins_once_and_is_carried_on(

@@ -333,9 +333,33 @@ async def test_a_saved_plan_holds_until_something_moves(live: Site) -> None:
 async def test_a_file_that_changed_is_taken_by_a_mutation_alone(live: Site) -> None:
     path = live.operator.folder / "web.json"
     path.write_text(json.dumps(SCORES[:2]))
-    ran = await live("fleet", "apply", "-o", "json", code=3)
-    assert ran.error["code"] == "FileChanged"
+    before = [await live.raw(DESIRED, f"{name}.web") for name in NAMES]
+    assert await live.findings() == {("file-changed", "None/web", "")}
+    ran = await live("fleet", "apply", "-o", "json", code=1)
+    assert [item["code"] for item in ran.json["refused"]] == ["FileChanged"]
+    assert [await live.raw(DESIRED, f"{name}.web") for name in NAMES] == before
     await live.change("deployment", "set", "web", "--file", str(path))
+    await live("fleet", "apply", "--wait")
+    assert await live.findings() == set()
+
+
+@pytest.mark.parametrize("text", [json.dumps(SCORES[:2]), "[", '{"scores": 7}'])
+async def test_one_file_that_changed_holds_its_own_deployment_alone(live: Site, text: str) -> None:
+    other = live.operator.folder / "other.json"
+    other.write_text(json.dumps([{"kind": "File", "name": "o", "path": "/srv/o", "content": "o"}]))
+    web = live.operator.folder / "web.json"
+    was = web.read_text()
+    web.write_text(text)
+    await live.change("deployment", "add", "other", "--file", str(other), "--class", "edge")
+    await live.change("deployment", "set", "web", "--class", "web")  # pi-03 is to lose it
+    before = [await live.raw(DESIRED, f"{name}.web") for name in NAMES]
+    await live("fleet", "apply", "-d", "pi-03", "--wait")
+    assert (await live.wire("pi-03", "other")).generation == 1
+    ran = await live("fleet", "apply", code=1)
+    assert ran.out.count("FileChanged") + ran.err.count("FileChanged") == 1
+    assert await live.findings() == {("file-changed", "None/web", "")}
+    assert [await live.raw(DESIRED, f"{name}.web") for name in NAMES[:2]] == before[:2]
+    web.write_text(was)
     await live("fleet", "apply", "--wait")
     assert await live.findings() == set()
 
