@@ -76,6 +76,11 @@ class SystemdUnit(Score):
     masked: bool = Field(
         default=False, description="Nothing can start it: a mask stands in its place."
     )
+    ignore_failure: bool = Field(
+        default=False,
+        description="Whether a failed run of a one-shot, or of what a timer starts, doesn't "
+        "matter; else it shows as Degraded until a run ends well.",
+    )
     reload_on: Sequence[ResourceKey] = Field(
         default=(),
         description="When one of these changes on the device, by a new spec or a repair, this unit "

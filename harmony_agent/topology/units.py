@@ -78,6 +78,10 @@ class Unit:
     """
     ended: bool = False
     """A service whose main process ended without being asked to."""
+    exit_status: int = 0
+    """How its last main process ended; 128 and the signal's number where a signal ended it."""
+    timed: bool = False
+    """A timer that the manager has loaded starts it."""
     can_reload: bool = False
     main_pid: int = 0
     restarts: int = 0

@@ -444,6 +444,28 @@ def test_a_oneshot_completes_once(site: Site) -> None:
     site.device.remove(path)
 
 
+def test_a_job_that_fails_at_its_timer_is_told_and_left(site: Site) -> None:
+    """With exit status and time, until its files change; never started by the agent."""
+    script = "[Service]\nType=oneshot\nExecStart=/bin/sh -c '{}'\n"
+    job = SystemdUnit(name="job.service", content=script.format("exit 3"), state="none")
+    timer = "[Timer]\nOnActiveSec=1s\nAccuracySec=10ms\n"
+    key = "SystemdUnit/job.service"
+    site.put(job, SystemdUnit(name="job.timer", content=timer, after=[key]))
+    found = site.until(reason(key, "Degraded", "JobFailed"))["resources"][key]
+    assert "failed with exit status 3 (exit-code) at 20" in found["message"]
+    run = site.run_id("job.service")
+    time.sleep(2.5)
+    site.until(reason(key, "Degraded", "JobFailed"))
+    assert site.run_id("job.service") == run
+    tolerant = job.model_copy(update={"ignore_failure": True})
+    site.converge(tolerant, SystemdUnit(name="job.timer", content=timer))
+    better = job.model_copy(update={"content": script.format("kill -9 $$$$")})
+    site.converge(better, SystemdUnit(name="job.timer", content=timer))
+    site.device.systemctl("start", "job.service", user=True, check=False)
+    found = site.until(reason(key, "Degraded", "JobFailed"))["resources"][key]
+    assert "failed with exit status 137 (signal) at 20" in found["message"]
+
+
 def test_what_depends_on_a_file_restarts_or_reloads(site: Site) -> None:
     def config(text: str) -> File:
         return File(name="config", path="/srv/config", content=text)

@@ -37,6 +37,7 @@ class Loaded:
     assertion: bool | None = None
     rested: bool = False
     ended: bool = False
+    exit_status: int = 0
     restarts: int = 0
     since: int = 0
     began: int = 0
@@ -87,6 +88,7 @@ class FakeUnits:
         """The main process of an active or activating unit ends by itself."""
         loaded = self.loaded[name]
         loaded.ended = True
+        loaded.exit_status = code
         self._enter(loaded, "failed" if code else "inactive", "exit-code" if code else "success")
         if not code:
             self.log[name] = self._now
@@ -167,6 +169,8 @@ class FakeUnits:
             and self._value(text, "Type") == "oneshot"
             and self._value(text, "RemainAfterExit") != "yes",
             ended=loaded.ended,
+            exit_status=loaded.exit_status,
+            timed=any(self._starts(timer, name) for timer in self.loaded),
             can_reload=self._value(text, "ExecReload") != "",
             main_pid=4711 if service and loaded.active in RUNNING else 0,
             restarts=loaded.restarts,
@@ -174,6 +178,11 @@ class FakeUnits:
             began=loaded.began,
             changed=loaded.changed,
         )
+
+    def _starts(self, timer: str, name: str) -> bool:
+        """Return whether the timer, which is loaded, starts the unit."""
+        named = self._value(self.loaded[timer].text, "Unit")
+        return timer.endswith(".timer") and (named or f"{timer[:-6]}.service") == name
 
     # Files.
 
@@ -312,7 +321,7 @@ class FakeUnits:
         loaded.ended = False
         command = self._value(loaded.text, "ExecStart")
         if command == "/bin/false":
-            loaded.ended = True
+            loaded.ended, loaded.exit_status = True, 1
             self._enter(loaded, "failed", "exit-code")
             return "failed"
         if self._value(loaded.text, "Type") == "oneshot" and command != "/bin/true":

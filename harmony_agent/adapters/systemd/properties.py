@@ -5,6 +5,7 @@ No I/O but a look at the clock.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping
 from typing import Any, Final
@@ -87,6 +88,8 @@ def unit_of(
         job=row[5] if row[4] != "0" else "",
         oneshot=once,
         ended=0 < main_exit <= (left or main_exit),
+        exit_status=_exit_status(seen),
+        timed=any(one.endswith(".timer") for one in seen.get("TriggeredBy", ())),
         can_reload=bool(seen.get("CanReload")),
         main_pid=seen.get("MainPID", 0),
         restarts=seen.get("NRestarts", 0),
@@ -95,3 +98,9 @@ def unit_of(
         or seen.get("InactiveExitTimestampMonotonic", 0),
         changed=seen.get("StateChangeTimestamp", 0),
     )
+
+
+def _exit_status(seen: Mapping[str, Any]) -> int:
+    """Return the status, or 128 and the signal's number, of the last main process."""
+    killed = seen.get("ExecMainCode", 0) in (os.CLD_KILLED, os.CLD_DUMPED)
+    return int(seen.get("ExecMainStatus", 0)) + (128 if killed else 0)

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from harmony_agent.core.actions import Act, Converged, Plan, Wait
 from harmony_agent.core.resources import Desired, OwnershipRecord
-from harmony_agent.kinds.systemd_unit import running
+from harmony_agent.kinds.systemd_unit import last_run, running
 from harmony_agent.kinds.systemd_unit.actions import (
     Disable,
     Enable,
@@ -69,7 +69,13 @@ def plan(
     if actions or outdated:
         fields += [] if fields else [outdated]
         actions.append(Reload(name=spec.name, reason="files or links changed", is_disruptive=False))
-    goal = running.Goal(files_token(spec), desired.restart_token, desired.reload_token, boot)
+    goal = running.Goal(
+        files_token(spec),
+        desired.restart_token,
+        desired.reload_token,
+        boot,
+        ignore_failure=spec.ignore_failure,
+    )
     if record is None and unit.active_state in RUNNING and as_wanted(spec, unit, directory):
         facts = replace(facts, started=goal.files, restart=goal.restart, reload=goal.reload)
     if any(isinstance(action, Write) for action in actions) and _was_loaded(
@@ -84,9 +90,12 @@ def plan(
                 name=spec.name, reason="drifted files were loaded", note=facts, is_disruptive=False
             ),
         )
-    return _together(
-        actions, fields, _run(spec, goal, unit, facts, mine, settled=not actions), spec, unit
+    then = (
+        last_run.judge(desired, record, unit, boot)
+        if spec.wanted_state == "none"
+        else _run(spec, goal, unit, facts, mine, settled=not actions)
     )
+    return _together(actions, fields, then, spec, unit)
 
 
 def _together(
@@ -124,8 +133,6 @@ def _run(
     *,
     settled: bool,
 ) -> Plan[UnitAction]:
-    if spec.wanted_state == "none":
-        return Converged()
     if spec.wanted_state == "stopped":
         return running.stop(unit, mine=mine)
     idle = unit.active_state not in RUNNING and unit.active_state != "activating"

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 
 from harmony_agent.core.actions import Plan, Wait
 from harmony_agent.core.reconciler import KindView, LogLine
@@ -13,13 +12,13 @@ from harmony_agent.core.resources import Desired, Facts, OwnershipRecord
 from harmony_agent.kinds.systemd_unit.actions import UnitAction
 from harmony_agent.kinds.systemd_unit.apply import Applier
 from harmony_agent.kinds.systemd_unit.facts import at_claim, wanted_files, write
+from harmony_agent.kinds.systemd_unit.last_run import since
 from harmony_agent.kinds.systemd_unit.observe import Observer
 from harmony_agent.kinds.systemd_unit.plan import plan
 from harmony_agent.kinds.systemd_unit.policy import UnitPolicy, own
 from harmony_agent.kinds.systemd_unit.removal import removal
 from harmony_agent.topology.units import RUNNING, Unit, Units
 from scores.manifest import FieldError
-from scores.names import format_time
 from scores.status import UnitDetail
 from scores.systemd_unit import SystemdUnit
 
@@ -97,7 +96,6 @@ class UnitReconciler:
     def detail(self, record: OwnershipRecord | None, observed: Unit | None) -> UnitDetail | None:
         """The status: active is ready, until a probe says otherwise."""
         unit = observed or Unit("")
-        since = format_time(datetime.fromtimestamp(unit.since / 1e6, UTC)) if unit.since else None
         return UnitDetail(
             load_state=unit.load_state or "template",
             active_state=unit.active_state,
@@ -105,7 +103,7 @@ class UnitReconciler:
             unit_file_state=unit.unit_file_state,
             main_pid=unit.main_pid,
             restarts=unit.restarts,
-            since=since,
+            since=since(unit),
             condition=unit.condition,
             ready=unit.active_state in RUNNING,
         )

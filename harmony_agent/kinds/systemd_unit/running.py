@@ -7,6 +7,7 @@ from typing import Final
 
 from harmony_agent.core.actions import Act, Converged, Plan, Wait
 from harmony_agent.core.changes import Moment, is_due
+from harmony_agent.kinds.systemd_unit import last_run
 from harmony_agent.kinds.systemd_unit.actions import (
     Note,
     ReloadUnit,
@@ -17,6 +18,7 @@ from harmony_agent.kinds.systemd_unit.actions import (
 )
 from harmony_agent.kinds.systemd_unit.facts import UnitFacts
 from harmony_agent.topology.units import RUNNING, Unit
+from scores.status import ResourcePhase
 
 RETRY_CONDITION: Final = 300.0
 """Seconds after which a unit whose conditions didn't hold is started again."""
@@ -31,6 +33,7 @@ class Goal:
     restart: str = ""
     reload: str = ""
     boot: str = ""
+    ignore_failure: bool = False
 
     def noted(self, unit: Unit, facts: UnitFacts) -> UnitFacts:
         """The facts to record before the unit is started for this goal."""
@@ -145,6 +148,9 @@ def _activating(goal: Goal, unit: Unit, facts: UnitFacts, mine: bool) -> Plan[Un
 
 def _failed(goal: Goal, unit: Unit, facts: UnitFacts) -> Plan[UnitAction]:
     other = goal.is_other(unit, facts)
+    if not other and unit.oneshot and unit.timed and unit.run != facts.run:
+        phase: ResourcePhase = "Completed" if facts.completed else "Ready"
+        return Converged(phase) if goal.ignore_failure else last_run.failed(unit)
     start = Start(
         name=unit.name,
         reason=f"the unit failed: {unit.result}",

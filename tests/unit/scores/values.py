@@ -147,6 +147,7 @@ FULL: dict[str, Value] = {
     },
 }
 LATER: dict[str, Value] = {
+    "SystemdUnitJob": {**UNIT, "name": "job.service", "ignore_failure": True},
     "ContainerAround": {
         **CONTAINER,
         "name": "around",
