@@ -24,9 +24,13 @@ schedule = typer.Typer(
 )
 
 Generation = Annotated[
-    int,
+    int | None,
     typer.Option(
-        "--generation", "-g", min=1, metavar="N", help="The roster's current generation: the fence."
+        "--generation",
+        "-g",
+        min=1,
+        metavar="N",
+        help="Refuse the change if the roster isn't at this one. Left out: the current one.",
     ),
 ]
 Names = Annotated[list[str], typer.Argument(metavar="NAME…", help="One or several.")]
@@ -83,7 +87,7 @@ def device_add(
     *,
     names: Names,
     device_class: Class,
-    generation: Generation,
+    generation: Generation = None,
     label: Labels = None,
     variable: Variables = None,
     enabled: Enabled = None,
@@ -114,7 +118,7 @@ def device_set(
     common: Common,
     *,
     names: Names,
-    generation: Generation,
+    generation: Generation = None,
     device_class: MaybeClass = None,
     label: Labels = None,
     no_label: NoLabels = None,
@@ -149,7 +153,7 @@ def deployment_add(
     *,
     name: Name,
     file: File,
-    generation: Generation,
+    generation: Generation = None,
     inline: Inline = False,
     device_class: MaybeClass = None,
     select: Select = None,
@@ -176,7 +180,7 @@ def deployment_set(
     common: Common,
     *,
     name: Name,
-    generation: Generation,
+    generation: Generation = None,
     file: MaybeFile = None,
     inline: Inline = False,
     device_class: MaybeClass = None,
@@ -209,7 +213,7 @@ def schedule_add(
     cron: Annotated[
         str, typer.Option("--cron", metavar="EXPRESSION", help="In UTC, as '0 3 * * 0'.")
     ],
-    generation: Generation,
+    generation: Generation = None,
     deadline: Annotated[
         str, typer.Option("--deadline", metavar="TIME", help="Of each run: 2h, 90m.")
     ] = "2h",
@@ -248,7 +252,7 @@ def schedule_set(
     common: Common,
     *,
     name: Name,
-    generation: Generation,
+    generation: Generation = None,
     cron: Annotated[
         str | None, typer.Option("--cron", metavar="EXPRESSION", help="In UTC.")
     ] = None,
@@ -293,7 +297,7 @@ def schedule_set(
 def _remover(
     group: typer.Typer, section: Literal["devices", "deployments", "schedules"], what: str
 ) -> None:
-    def remove(common: Common, *, names: Names, generation: Generation) -> int:
+    def remove(common: Common, *, names: Names, generation: Generation = None) -> int:
         from harmony_fleet.commands import roster
 
         return roster.remove_items(common, section, names, generation)

@@ -41,7 +41,11 @@ def init(common: Common) -> ExitCode:
 
 
 def add_items(
-    common: Common, section: Section, names: Sequence[str], item: Mapping[str, Any], generation: int
+    common: Common,
+    section: Section,
+    names: Sequence[str],
+    item: Mapping[str, Any],
+    generation: int | None,
 ) -> ExitCode:
     """Items that differ in their name alone."""
     for name in names:
@@ -50,7 +54,7 @@ def add_items(
 
 
 def set_items(
-    common: Common, section: Section, names: Sequence[str], values: Values, generation: int
+    common: Common, section: Section, names: Sequence[str], values: Values, generation: int | None
 ) -> ExitCode:
     """The same values on each; `UNSET` takes one away."""
     if not values:
@@ -61,13 +65,13 @@ def set_items(
 
 
 def remove_items(
-    common: Common, section: Section, names: Sequence[str], generation: int
+    common: Common, section: Section, names: Sequence[str], generation: int | None
 ) -> ExitCode:
     """Take them out; apply then takes off the devices what they stood for."""
     return _mutate(common, remove(section, names), generation)
 
 
-def _mutate(common: Common, edit: Edit, generation: int) -> ExitCode:
+def _mutate(common: Common, edit: Edit, generation: int | None) -> ExitCode:
     file = roster_file(common)
     roster, changed = file.mutate(generation, edit, _projects(file))
     if common.output is not Output.TABLE:

@@ -93,23 +93,27 @@ class RosterFile:
             yield roster
 
     def mutate(
-        self, generation: int, edit: Edit, check: Check = lambda _roster: None
+        self, generation: int | None, edit: Edit, check: Check = lambda _roster: None
     ) -> tuple[Roster, bool]:
-        """Change the roster by one generation, if it still is at `generation`. Returns it, and
-        whether it changed.
+        """Change the roster by one generation, if it still is at `generation` (None: at whichever it
+        is). Returns it, and whether it changed.
 
-        `check` may refuse the result. Every refusal comes before anything is touched.
+        `check` may refuse the result. Every refusal comes before anything is touched. An editor
+        takes no lock, so the file is compared once more before it is written.
         """
         with self._lock(LOCK_SECONDS) as lock:
             self._sweep()
             before, data, seal = self._read()
-            expect(before, generation)
+            if generation is not None:
+                expect(before, generation)
             changed = text.edited(data, edit)
             after = text.parse(changed, str(self.path))
             if after.content_digest() == before.content_digest():
                 self._seal(before, data, seal, lock)
                 return before, False
             check(after)
+            if _bytes(self.path) != data:
+                raise _changed_meanwhile(self.path)
             self._write(self.path, changed, lock)
             self._write(
                 self.seal_path, to_bytes(seal_of(after, changed, _before(before, data, seal))), lock
@@ -227,6 +231,14 @@ class RosterFile:
 def _before(roster: Roster, data: bytes, seal: RosterSeal | None) -> tuple[Version, ...]:
     """The versions up to `roster`, also where it was changed by hand since it was sealed."""
     return seal_of(roster, data, seal.history if seal else ()).history
+
+
+def _changed_meanwhile(path: Path) -> Conflict:
+    return Conflict(
+        "StaleGeneration",
+        f"cannot change the roster: somebody else wrote {path} meanwhile",
+        "see what changed, then try again",
+    )
 
 
 def _bytes(path: Path) -> bytes | None:

@@ -115,7 +115,7 @@ def _hint(device: RosterDevice, name: str) -> str:
     """The command that gives the device this variable."""
     label = name.removeprefix("labels.")
     how = f"--label {label}=VALUE" if label != name else f"--variable {name}=VALUE"
-    return f"set it with: harmony fleet device set {device.name} {how} --generation N"
+    return f"set it with: harmony fleet device set {device.name} {how}"
 
 
 def stopped(manifest: Manifest) -> Manifest:

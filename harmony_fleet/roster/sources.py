@@ -69,7 +69,7 @@ def _changed(deployment: RosterDeployment, path: Path) -> FileChanged:
     return FileChanged(
         "FileChanged",
         f"cannot project {deployment.name}: {path} says something else than when the roster took it",
-        f"to take what it says now: harmony fleet deployment set {deployment.name} --file {path} --generation N",
+        f"to take what it says now: harmony fleet deployment set {deployment.name} --file {path}",
         alone=True,
     )
 

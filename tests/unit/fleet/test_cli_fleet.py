@@ -231,3 +231,28 @@ def test_the_page_names_every_class_and_command() -> None:
     for command in COMMANDS:
         if command[1] not in ITEMS:
             assert f"harmony {' '.join(command)}" in page
+
+
+def test_a_mutation_without_a_generation_is_made_to_the_roster_as_it_is(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["fleet", "init"]) == 0
+    for generation, words in enumerate(
+        (
+            ["device", "add", "a", "--class", "web"],
+            ["deployment", "add", "web", "--file", file(home)],
+            ["schedule", "add", "n", "--cron", "0 3 * * *", "--start-within", "1h"],
+            ["schedule", "set", "n", "--start-within", "2h"],
+            ["schedule", "remove", "n"],
+            ["deployment", "set", "web", "--class", "web"],
+            ["deployment", "remove", "web"],
+            ["device", "set", "a", "--disable"],
+            ["device", "remove", "a"],
+        ),
+        2,
+    ):
+        capsys.readouterr()
+        assert main(["fleet", *words, "-o", "json"]) == 0
+        told = json.loads(capsys.readouterr().out)
+        assert told == {"generation": generation, "changed": True}
+    assert main(["fleet", "device", "add", "b", "--class", "web", "-g", "1"]) == 3

@@ -360,3 +360,41 @@ def test_a_file_of_the_roster_that_anybody_may_write_is_refused_and_not_run(
     assert not ran.exists()
     path.chmod(0o644)
     assert load_scores(path) == []
+
+
+def test_without_a_generation_the_current_one_is_changed(file: RosterFile) -> None:
+    assert file.mutate(None, PI)[0].generation == 2
+    assert file.mutate(None, change("devices", ["pi-01"], {("enabled",): False}))[0].generation == 3
+    refused(
+        "StaleGeneration", lambda: file.mutate(2, change("devices", ["pi-01"], {("class",): "x"}))
+    )
+
+
+def test_of_many_at_once_without_a_generation_no_change_is_lost(file: RosterFile) -> None:
+    names = [f"pi-{at:02}" for at in range(12)]
+    script = (
+        "import sys; from pathlib import Path; from harmony_fleet.roster.edit import add;"
+        "from harmony_fleet.roster.file import RosterFile;"
+        "f = RosterFile(Path(sys.argv[1]));"
+        "[f.mutate(None, add('devices', [{'name': n, 'class': 'web'}])) for n in sys.argv[2:]]"
+    )
+    home = str(file.folder.parent)
+    running = [
+        subprocess.Popen([sys.executable, "-c", script, home, *names[at::3]]) for at in range(3)
+    ]
+    assert [one.wait(100) for one in running] == [0, 0, 0]
+    roster = file.read()
+    assert (sorted(device.name for device in roster.devices), roster.generation) == (names, 13)
+
+
+@pytest.mark.parametrize("generation", [None, 1])
+def test_what_an_editor_wrote_meanwhile_is_not_written_over(
+    file: RosterFile, generation: int | None
+) -> None:
+    by_hand = file.path.read_bytes() + b"# by hand\n"
+
+    def edited(_roster: Any) -> None:
+        file.path.write_bytes(by_hand)
+
+    assert refused("StaleGeneration", lambda: file.mutate(generation, PI, edited)).exit_code == 3
+    assert file.path.read_bytes() == by_hand
