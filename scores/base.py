@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -180,6 +180,12 @@ class Score(Model):
     def key(self) -> str:
         """``<Kind>/<name>``, unique in a manifest."""
         return f"{self.kind}/{self.name}"
+
+    def stopped(self) -> Self:
+        """The same where nothing of it may run, nor be started by a boot. A kind that `restarts`
+        has its own.
+        """
+        return self
 
     def needs(self) -> tuple[str, ...]:
         """Every key that must be settled before this one: `after`, and what it restarts or reloads

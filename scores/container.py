@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, model_validator
 from pydantic_core import PydanticCustomError
@@ -418,6 +418,10 @@ class Container(Score):
         default=None,
         description="Restarts this when it fails; None: only what ends is restarted.",
     )
+
+    def stopped(self) -> Self:
+        """The same, not to run."""
+        return self if self.state == "stopped" else self.model_copy(update={"state": "stopped"})
 
     @model_validator(mode="after")
     def _holds_together(self, info: ValidationInfo) -> Container:

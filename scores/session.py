@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -83,6 +83,10 @@ class Session(Score):
         default=None,
         description="Restarts the command when it fails; None: only what ends is restarted.",
     )
+
+    def stopped(self) -> Self:
+        """The same, not to run."""
+        return self if self.state == "stopped" else self.model_copy(update={"state": "stopped"})
 
     @model_validator(mode="after")
     def _holds_together(self) -> Session:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 from pydantic_core import PydanticCustomError
@@ -109,6 +109,15 @@ class SystemdUnit(Score):
         if self.state is not None:
             return self.state
         return "none" if self.is_template or self.masked else "running"
+
+    def stopped(self) -> Self:
+        """The same, not to run and not enabled. What neither is wanted to run nor to stop stays
+        like that.
+        """
+        update: dict[str, object] = {"state": "stopped"} if self.wanted_state == "running" else {}
+        if self.enabled:
+            update["enabled"] = False
+        return self.model_copy(update=update) if update else self
 
     def needs(self) -> tuple[str, ...]:
         """Every key that must be settled before this one."""

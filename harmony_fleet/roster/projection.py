@@ -1,7 +1,7 @@
 """From the roster to manifests: what is to be desired of each device. Pure; the same roster gives
 the same bytes.
 
-`stopped` keeps files and stops units and containers. A device that isn't enabled is stopped too,
+`stopped` keeps files and stops all that runs. A device that isn't enabled is stopped too,
 whatever its `desired_state`, and gets nothing new: its projections are `only_there`, for what it
 has already.
 """
@@ -18,11 +18,9 @@ from harmony_fleet.manifests.faults import refusal
 from harmony_fleet.manifests.variables import fill, uses
 from harmony_fleet.roster.model import Roster, RosterDeployment, RosterDevice
 from harmony_fleet.roster.sources import RawScores
-from scores.container import Container
 from scores.keys import DeploymentKey
 from scores.manifest import FieldError, InvalidManifest, Manifest, validate
 from scores.system_upgrade import SystemUpgrade
-from scores.systemd_unit import SystemdUnit
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,16 +117,5 @@ def _hint(device: RosterDevice, name: str) -> str:
 
 
 def stopped(manifest: Manifest) -> Manifest:
-    """The same with units and containers stopped, and nothing that a boot would start."""
-    scores = []
-    for score in manifest.scores:
-        update: dict[str, Any] = {}
-        if isinstance(score, SystemdUnit):
-            if score.wanted_state == "running":
-                update["state"] = "stopped"
-            if score.enabled:
-                update["enabled"] = False
-        elif isinstance(score, Container) and score.state == "running":
-            update["state"] = "stopped"
-        scores.append(score.model_copy(update=update) if update else score)
-    return manifest.model_copy(update={"scores": scores})
+    """The same with all that runs stopped, and nothing that a boot would start."""
+    return manifest.model_copy(update={"scores": [score.stopped() for score in manifest.scores]})

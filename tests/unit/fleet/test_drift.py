@@ -386,3 +386,12 @@ def test_digests_alone_are_told() -> None:
     )
     assert "s3cret" not in told
     assert DIGEST not in told
+
+
+@pytest.mark.parametrize("stops", [{"desired_state": "stopped"}, {"enabled": False}])
+def test_a_session_is_stopped_with_the_rest(stops: dict[str, Any]) -> None:
+    session = {"kind": "Session", "name": "worker", "command": ["/usr/bin/top"]}
+    made = standing(scores=[MOTD, session], **stops)
+    assert [score.key for score in made.scores if getattr(score, "state", "") == "stopped"] == [
+        "Session/worker"
+    ]

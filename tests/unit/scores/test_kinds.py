@@ -11,9 +11,9 @@ from scores import Container, File, Manifest, Probe, SystemdUnit, TcpProbe
 from scores.canonical import canonical
 from scores.container import in_bytes
 from scores.file import MAX_INLINE
-from scores.manifest import InvalidManifest, decode, validate
+from scores.manifest import SCORE_TYPES, InvalidManifest, decode, validate
 from scores.systemd_unit import MAX_UNIT_FILE
-from tests.unit.scores.values import CONTAINER, FILE, PROBE, UNIT, UPGRADE, manifest
+from tests.unit.scores.values import CONTAINER, EACH, FILE, PROBE, UNIT, UPGRADE, manifest
 
 PLAIN = {"kind": "File", "name": "f", "path": "/srv/f"}
 DIGEST = "sha256:" + "0" * 64
@@ -349,3 +349,16 @@ def test_a_reader_of_what_stands_knows_no_later_rule(score: dict[str, Any]) -> N
         decode(data, device="pi-01", deployment="web")
     kept = decode(data, device="pi-01", deployment="web", accepted=True)
     assert kept.canonical() == data
+
+
+@pytest.mark.parametrize("kind", SCORE_TYPES)
+def test_a_kind_with_a_process_can_be_stopped(kind: str) -> None:
+    """What a fleet stops, or disables, keeps nothing running, whatever the kind."""
+    score = SCORE_TYPES[kind].model_validate(EACH[kind])
+    found = score.stopped()
+    assert found.stopped() is found
+    if not score.restarts:
+        assert found is score
+        return
+    assert json.loads(found.canonical())["state"] == "stopped"
+    assert found.model_dump(exclude={"state"}) == score.model_dump(exclude={"state"})
