@@ -228,7 +228,7 @@ def _check_references(index: int, score: Score, known: set[str]) -> None:
         raise fault(
             (*place, "restart_on"),
             "NotRestartable",
-            "only kinds that run have it: SystemdUnit and Container",
+            "only kinds that run have it: SystemdUnit, Container and Session",
         )
     if all(key in known for key in score.needs()):
         return

@@ -41,7 +41,7 @@ from scores.status import (
 )
 
 SINCE: Final = "2026-11-29T17:00:00.000Z"
-KINDS: Final = ("File", "SystemdUnit", "Container", "SystemUpgrade")
+KINDS: Final = ("File", "SystemdUnit", "Container", "SystemUpgrade", "Session")
 
 
 @dataclass
@@ -114,7 +114,7 @@ class SimFleet:
             boot_id=device.boot,
             os=OsInfo(id="debian", version_id="12", arch="aarch64", kernel="6.1.0-rpi8"),
             kinds=KINDS,
-            capabilities=Capabilities(systemd="252", podman="4.3.1", updater=updater),
+            capabilities=Capabilities(systemd="252", podman="4.3.1", tmux="3.3a", updater=updater),
         )
         await self.client.publish(kv_subject(INFO, info_key(device.name)), info.canonical())
 

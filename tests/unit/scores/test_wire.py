@@ -96,6 +96,7 @@ GOLDEN = {
     "SystemdUnit": "91d090635253d8c62e8346a2f4b16fbac0bf316e91d50d19f167cbd01427513a",
     "Container": "f45fa9dda448764c66f5b06644a0bbbbcca9cd13862e2068d8d25363ae5f5fe2",
     "SystemUpgrade": "a95fd94a5014018cd13c625973adfe9f74d2c36838c9ee3d053e2041cc4bf1f1",
+    "Session": "15e145e317035b73e4563691c9a9ec689592fa3bc5f0e4da46046c5a8b07bf60",
 }
 
 
