@@ -111,6 +111,7 @@ def _together(
             (*actions, *then.actions),
             tuple(dict.fromkeys((*fields, *then.fields))),
             then.is_restart,
+            drift=then.drift or bool(actions),
             for_others=then.for_others and not actions,
         )
     if actions:

@@ -94,28 +94,25 @@ def stop(unit: Unit, *, mine: bool) -> Plan[UnitAction]:
 def _running(goal: Goal, unit: Unit, facts: UnitFacts, mine: bool) -> Plan[UnitAction]:
     never_done = facts.run != "" and facts.run == unit.run
     if goal.is_other(unit, facts):
-        why = (
-            "its files changed"
-            if facts.started != goal.files
-            else "a resource of restart_on changed"
-        )
-        note = goal.noted(unit, facts)
-        return _act(
-            Restart(name=unit.name, reason=why, note=note, is_disruptive=not mine),
-            for_others=facts.started == goal.files,
-        )
+        return _anew(goal, unit, facts, mine)
     if never_done and unit.job:
         return Wait("JobQueued", f"a {unit.job} job for {unit.name} is queued", seconds=SOON)
     if never_done:
-        note = goal.noted(unit, facts)
-        return _act(
-            Restart(
-                name=unit.name, reason="a restart was cut short", note=note, is_disruptive=not mine
-            )
-        )
+        note, why = goal.noted(unit, facts), "a restart was cut short"
+        restart = Restart(name=unit.name, reason=why, note=note, is_disruptive=not mine)
+        return Act((restart,), drift=False)  # what it was for is told already
     if goal.is_reload_due(unit, facts) or (facts.changed and facts.changed == unit.changed):
         return _reload(goal, unit, facts, mine)
     return Converged()
+
+
+def _anew(goal: Goal, unit: Unit, facts: UnitFacts, mine: bool) -> Plan[UnitAction]:
+    """Restart it for other files, or for a resource that it restarts on."""
+    for_others = facts.started == goal.files
+    why = "a resource of restart_on changed" if for_others else "its files changed"
+    note = goal.noted(unit, facts)
+    restart = Restart(name=unit.name, reason=why, note=note, is_disruptive=not mine)
+    return _act(restart, for_others=for_others)
 
 
 def _reload(goal: Goal, unit: Unit, facts: UnitFacts, mine: bool) -> Plan[UnitAction]:
@@ -134,10 +131,7 @@ def _reload(goal: Goal, unit: Unit, facts: UnitFacts, mine: bool) -> Plan[UnitAc
 def _activating(goal: Goal, unit: Unit, facts: UnitFacts, mine: bool) -> Plan[UnitAction]:
     if goal.is_other(unit, facts):
         # What hangs with the old files must not keep the new ones from being tried.
-        note = goal.noted(unit, facts)
-        return _act(
-            Restart(name=unit.name, reason="its files changed", note=note, is_disruptive=not mine)
-        )
+        return _anew(goal, unit, facts, mine)
     if unit.oneshot and facts.completed:
         return Converged("Completed")
     if unit.result != "success":

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from harmony_agent.core.actions import Act, Converged, Wait
+from harmony_agent.core.changes import is_change
 from harmony_agent.core.errors import Terminal, Transient
 from harmony_agent.kinds.systemd_unit.facts import read
 from harmony_agent.topology.units import MASK, OTHER, UNREADABLE, Unit
 from scores.systemd_unit import SystemdUnit
+from tests.fakes.drive import Cut
 from tests.fakes.units import FakeUnits
 from tests.unit.systemd_unit.bench import NAME, ONCE, SLEEP, Bench, system, web
 
@@ -617,3 +619,48 @@ async def test_links_are_put_back_as_they_were(before: str, rebooted: bool) -> N
     lasting = {name for name in marks if name == "enabled" or not rebooted} - {"masked"}
     assert {name for name, among in sets.items() if among} == lasting
     assert units.disk == disk
+
+
+async def _next(bench: Bench, **seen: Any) -> tuple[str, bool]:
+    """The reason of the next step, and if it is a change for those that restart on this unit."""
+    unit = await bench.kind.observe(NAME)
+    assert unit is not None
+    desired, record = bench.store.desired(NAME), bench.store.record(NAME)
+    plan = bench.kind.plan(NAME, desired, record, replace(unit, **seen))
+    assert isinstance(plan, Act)
+    return plan.actions[-1].reason, is_change(plan)
+
+
+async def test_a_restart_that_was_cut_is_no_change_for_others() -> None:
+    bench = Bench()
+    await bench.want(web(), restart_token="1")
+    restart = bench.units.restart
+
+    async def cut(_name: str) -> str:
+        raise Cut
+
+    bench.units.restart = cut  # type: ignore[method-assign]
+    with pytest.raises(Cut):
+        await bench.want(web(), restart_token="2")
+    bench.units.restart = restart  # type: ignore[method-assign]
+    bench.restart_agent()
+    assert await _next(bench) == ("a restart was cut short", False)
+    assert bench.said(await bench.settle()) == READY
+    assert bench.units.calls.count("restart web.service") == 1
+
+
+async def test_what_still_starts_is_restarted_for_others_and_says_so() -> None:
+    bench = Bench()
+    await bench.want(web(), restart_token="1")
+    bench.store.set_desired(web(), restart_token="2")
+    starts = {"active_state": "activating"}
+    assert await _next(bench, **starts) == ("a resource of restart_on changed", False)
+
+
+async def test_that_a_oneshot_has_ended_is_no_change_for_others() -> None:
+    bench = Bench()
+    await bench.want(web(content=HANGS))
+    bench.units.loaded[NAME].job = ""
+    bench.units.held.clear()
+    bench.units.exits(NAME)
+    assert await _next(bench) == ("it ran to its end", False)
