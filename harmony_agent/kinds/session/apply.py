@@ -108,6 +108,7 @@ class Applier:
         kept = old if old.boot == self._boot_id else SessionFacts()
         return SessionFacts(
             token=mark.token,
+            made=mark.spec,
             boot=self._boot_id,
             restarts=kept.restarts,
             ended=kept.ended,

@@ -13,6 +13,7 @@ from harmony_agent.core.resources import Facts, OwnershipRecord
 @dataclass(frozen=True, slots=True)
 class SessionFacts:
     """`token` is the session's own, recorded before it is created; "" where none was ever made.
+    `made` tells what it was made from, "" where an older agent made it.
 
     `boot` is the one in which it was last made or started. `restarts` counts, `ended` and
     `exit_code` are of the run that was counted last. `concluded` is the run that was its last, and
@@ -21,6 +22,7 @@ class SessionFacts:
     """
 
     token: str = ""
+    made: str = ""
     boot: str = ""
     restarts: int = 0
     ended: str = ""

@@ -59,6 +59,12 @@ def run_of(session: SessionState, pane: Pane) -> str:
     return f"{token}/{pane.id}/{pane.started}/{pane.pid}"
 
 
+def start_of(run: str) -> int:
+    """Seconds since 1970 at which this run began; 0 where `run` doesn't tell."""
+    parts = run.split("/")
+    return int(parts[-2]) if len(parts) > 2 and parts[-2].isdecimal() else 0
+
+
 def made_from(spec: Session, env_files: Mapping[str, str | None]) -> str:
     """A digest of what the author set and that goes into the making."""
     made = spec.model_dump(mode="json", exclude_unset=True, include=_MADE_OF)

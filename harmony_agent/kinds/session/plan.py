@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from harmony_agent.core.actions import Act, Converged, Plan, Wait
+from harmony_agent.core.changes import Moment, first_token, is_due
 from harmony_agent.core.resources import Desired, OwnershipRecord
 from harmony_agent.kinds.session.actions import (
     Conclude,
@@ -24,7 +25,7 @@ from harmony_agent.kinds.session.actions import (
     SessionAction,
 )
 from harmony_agent.kinds.session.facts import SessionFacts, read
-from harmony_agent.kinds.session.observed import Observed, made_from, main_pane, run_of
+from harmony_agent.kinds.session.observed import Observed, made_from, main_pane, run_of, start_of
 from harmony_agent.topology.sessions import Pane, SessionState
 from scores.session import Session
 
@@ -101,38 +102,42 @@ class _Case:
             return Act((rename,), ("name",))
         pane = main_pane(main)
         if pane is None:
-            return self._anew(main, "its own terminal was closed", "command")
+            return self._anew(main, "its own terminal was closed", "state")
         return self._over(main, pane) if pane.dead else self._up(main, pane)
 
     def _missing(self) -> SessionPlan:
-        token = self.desired.restart_token
-        due = bool(token) and self.facts.restart_token != token
-        code = self.facts.final_code
-        if self._has_concluded() and not due and not self._runs_again(code):
-            return self._concluded(code)
+        made = made_from(self.desired.spec, self.seen.env_files)
+        label, _, run = self.facts.concluded.partition(" ")
+        concluded = label == made  # a run of this very spec was its last
+        due = concluded and (self._restart_due(start_of(run)) or self._was_cut(run))
+        if concluded and not due and not self._runs_again(self.facts.final_code):
+            return self._concluded(self.facts.final_code)
         rebooted = self.facts.boot not in ("", self.boot_id)
         reason = "the device was restarted" if rebooted else "there is no such session"
-        return Act((Create(name=self.name, reason=reason),), ("name",), drift=not rebooted)
-
-    def _has_concluded(self) -> bool:
-        """Return whether a run of this very spec was its last."""
-        made = made_from(self.desired.spec, self.seen.env_files)
-        return self.facts.concluded.startswith(f"{made} ")
+        # The same again, where somebody ended it: nothing to follow for those that restart on it.
+        again = bool(self.facts.token) and self.facts.made in ("", made)
+        fields = ("state",) if again else ("name",)
+        create = Create(name=self.name, reason=reason)
+        return Act((create,), fields, drift=not rebooted, for_others=due)
 
     def _anew(self, main: SessionState, reason: str, field: str) -> SessionPlan:
         kill = _kill(self.name, self.record, main, reason)
         return Act((kill, Create(name=self.name, reason=reason)), (field,))
 
     def _up(self, main: SessionState, pane: Pane) -> SessionPlan:
-        if not self._restart_due(run_of(main, pane)):
-            return Converged()
-        return Act((self._respawn(main, pane, "what it restarts on has changed"),))
+        if self._restart_due(pane.started or main.created):
+            return self._restart(main, pane)
+        if self._was_cut(run_of(main, pane)):
+            return self._repeat(main, pane)
+        return Converged()
 
     def _over(self, main: SessionState, pane: Pane) -> SessionPlan:
         """Its command has ended. What is not to run again is concluded."""
         run, code = run_of(main, pane), pane.exit_code
-        if self._restart_due(run):
-            return Act((self._respawn(main, pane, "what it restarts on has changed"),))
+        if self._restart_due(pane.started or main.created):
+            return self._restart(main, pane)
+        if self._was_cut(run) and self.facts.ended != run:
+            return self._repeat(main, pane)
         if self._runs_again(code):
             respawn = self._respawn(main, pane, f"it exited with {code}", ended=run)
             return Act((respawn,), is_restart=True)
@@ -151,14 +156,23 @@ class _Case:
             return Converged("Completed")
         return Wait("ExitedNonZero", f"it exited with {code}: look at its logs", "Failed", 60.0)
 
-    def _restart_due(self, run: str) -> bool:
-        """Once for a token: it is another than the recorded one, or recorded and the restart never
-        happened.
-        """
-        token = self.desired.restart_token
-        if not token or self.record is None:
+    def _restart_due(self, started: int) -> bool:
+        """Return whether it was started before the last change of what it restarts on."""
+        if self.record is None:
             return False
-        return self.facts.restart_token != token or self.facts.restart_from_run == run
+        began = Moment(self.boot_id, 0, started * 1_000_000) if started else None
+        return is_due(self.desired.restart_token, self.facts.restart_token, began)
+
+    def _was_cut(self, run: str) -> bool:
+        """Return whether a restart was recorded, and the run that it was to end is still there."""
+        return self.record is not None and self.facts.restart_from_run == run
+
+    def _restart(self, main: SessionState, pane: Pane) -> SessionPlan:
+        respawn = self._respawn(main, pane, "what it restarts on has changed")
+        return Act((respawn,), for_others=True)
+
+    def _repeat(self, main: SessionState, pane: Pane) -> SessionPlan:
+        return Act((self._respawn(main, pane, "its restart was cut short"),), drift=False)
 
     def _respawn(self, main: SessionState, pane: Pane, reason: str, *, ended: str = "") -> Respawn:
         return Respawn(
@@ -180,8 +194,8 @@ def first_facts(
     """The facts to record at a claim: with a session of ours that no record knows, its token."""
     main = observed.main if observed is not None else None
     if not facts.token and main is not None and main.mark is not None:
-        facts = SessionFacts(token=main.mark.token)
+        facts = SessionFacts(token=main.mark.token, made=main.mark.spec)
     if not (facts.restart_token and desired.restart_token):
-        # The first token that is seen comes with the session as it is: no restart.
-        facts = replace(facts, restart_token=desired.restart_token, restart_from_run="")
+        token = first_token("", desired.restart_token)
+        facts = replace(facts, restart_token=token, restart_from_run="")
     return facts

@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from harmony_agent.core.actions import Act, Converged, Wait
+from harmony_agent.core.changes import Moment, is_change
 from harmony_agent.core.errors import Transient
 from harmony_agent.core.reconciler import LogLine
 from harmony_agent.core.resources import Key
@@ -18,6 +19,7 @@ from harmony_agent.engine.state.device_state import DeviceState
 from harmony_agent.engine.state.kind_instance import KindInstance
 from harmony_agent.topology.sessions import SessionMark
 from scores.manifest import FieldError
+from tests.fakes.clock import FakeClock
 from tests.fakes.drive import Cut
 from tests.unit.session.bench import INSTALLATION, Bench, worker
 
@@ -42,7 +44,7 @@ async def test_what_is_killed_by_hand_is_made_again(bench: Bench) -> None:
     await bench.made(worker())
     bench.sessions.kill_by_hand("worker")
     result = await bench.once()
-    assert result.fields == ["name"]
+    assert result.fields == ["state"]
     assert bench.facts()["token"] == "token-2"
     assert bench.sessions.names() == ["worker"]
 
@@ -247,8 +249,86 @@ async def test_a_restart_that_was_cut_is_done(bench: Bench) -> None:
         await bench.once()
     bench.sessions.respawn = respawn  # type: ignore[method-assign]
     bench.restart_agent()
+    plan = await planned(bench)
+    assert (plan.actions[0].reason, is_change(plan)) == ("its restart was cut short", False)
     assert await bench.settle() == Converged()
     assert bench.done() == ["respawn"]
+
+
+def changed(seconds: int, boot: str = "boot-1") -> str:
+    """The token of a change so many seconds after the sessions of these tests are made."""
+    return str(Moment(boot, 0, int((FakeClock().now() + seconds) * 1e6)))
+
+
+async def planned(bench: Bench) -> Act[Any]:
+    record, desired = bench.store.record("worker"), bench.store.desired("worker")
+    plan = bench.kind.plan("worker", desired, record, await bench.kind.observe("worker"))
+    assert isinstance(plan, Act)
+    return plan
+
+
+@pytest.mark.parametrize(
+    ("token", "restarts"),
+    [(changed(-60), 0), (changed(60), 1), (changed(60, "boot-0"), 0)],
+    ids=["before it began", "after it began", "in another boot"],
+)
+@pytest.mark.parametrize("spec", [{}, {"restart": "on-failure"}], ids=["same spec", "new spec"])
+async def test_it_restarts_for_what_changed_after_it_began(
+    bench: Bench, token: str, restarts: int, spec: dict[str, Any]
+) -> None:
+    """Also for the first token, which comes with `restart_on` or with what that names."""
+    await bench.made(worker())
+    bench.want(worker(**spec), restart_token=token)
+    assert await bench.settle() == Converged()
+    assert bench.done() == ["respawn"] * restarts
+    assert (await bench.once()).actions == []
+
+
+async def test_to_restart_on_fewer_is_no_restart(bench: Bench) -> None:
+    await bench.made(worker())
+    bench.want(worker(), restart_token=changed(60))
+    await bench.settle()
+    bench.want(worker(), restart_token=changed(30))
+    assert await bench.settle() == Converged()
+    assert bench.done() == ["respawn"]
+
+
+@pytest.mark.parametrize(("seconds", "runs"), [(-60, 0), (60, 1)])
+async def test_what_concluded_and_is_gone_runs_again_for_a_later_change(
+    bench: Bench, seconds: int, runs: int
+) -> None:
+    await bench.made(worker(restart="never"))
+    bench.sessions.end("worker", 0)
+    await bench.settle()
+    bench.sessions.kill_by_hand("worker")
+    bench.want(worker(restart="never"), restart_token=changed(seconds))
+    await bench.settle()
+    assert bench.done() == ["create"] * runs
+
+
+@pytest.mark.parametrize("ended", [True, False])
+async def test_a_restart_is_no_change_for_others(bench: Bench, ended: bool) -> None:
+    await bench.made(worker(restart="never"))
+    if ended:
+        bench.sessions.end("worker", 0)
+    bench.want(worker(restart="never"), restart_token=changed(60))
+    plan = await planned(bench)
+    assert plan.actions[0].reason == "what it restarts on has changed"
+    assert not is_change(plan)
+
+
+@pytest.mark.parametrize("by_hand", ["kill_by_hand", "close_pane"])
+async def test_what_was_ended_by_hand_is_no_change_for_others(bench: Bench, by_hand: str) -> None:
+    await bench.made(worker())
+    getattr(bench.sessions, by_hand)("worker")
+    assert not is_change(await planned(bench))
+    bench.want(worker(command=["/usr/bin/top", "-b"]))
+    assert is_change(await planned(bench))
+
+
+async def test_a_first_session_is_a_change_for_others(bench: Bench) -> None:
+    bench.want(worker())
+    assert is_change(await planned(bench))
 
 
 async def test_beginning_to_depend_on_others_is_no_restart(bench: Bench) -> None:
