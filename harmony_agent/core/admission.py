@@ -88,19 +88,30 @@ def admit_manifest(
     verdict = _fence(last, manifest, digest)
     if verdict is not None:
         return verdict
-    errors = list(_forbidden(manifest, device))
-    if errors:
+    found = list(_forbidden(manifest, device))
+    if found:
+        errors = [error for error, _ in found]
         codes = {error.code for error in errors}
         reason = codes.pop() if len(codes) == 1 else "Invalid"
         return NotAccepted(
-            "Rejected", reason, _list(errors), tuple(errors[:MAX_ERRORS]), manifest.generation
+            "Rejected",
+            reason,
+            _list([_told(error, owner) for error, owner in found]),
+            tuple(errors[:MAX_ERRORS]),
+            manifest.generation,
         )
     return _prune_guard(manifest, device) or Accept()
 
 
 def rejected(error: InvalidManifest, generation: int | None) -> NotAccepted:
     """The verdict on bytes that are no manifest."""
-    return NotAccepted("Rejected", error.code, _list(error.errors), error.errors, generation)
+    return NotAccepted(
+        "Rejected",
+        error.code,
+        _list([_told(one) for one in error.errors]),
+        error.errors,
+        generation,
+    )
 
 
 def _fence(last: EnforcedVersion | None, manifest: WireManifest, digest: str) -> Admission | None:
@@ -135,26 +146,31 @@ def _fence(last: EnforcedVersion | None, manifest: WireManifest, digest: str) ->
     return None
 
 
-def _forbidden(manifest: WireManifest, device: DeviceView) -> Iterable[FieldError]:
-    """List what this device's configuration forbids, or another deployment owns."""
-    occupied: dict[str, str] = {}
+def _forbidden(manifest: WireManifest, device: DeviceView) -> Iterable[tuple[FieldError, str]]:
+    """List what this device's configuration forbids, and what another deployment owns with the name
+    of that one.
+    """
+    occupied: set[str] = set()
+    ours = manifest.deployment
     for index, score in enumerate(manifest.scores):
         place = f"scores[{index}]"
         kind = device.kinds.get(score.kind)
         if kind is None:
-            yield FieldError(f"{place}.kind", "KindNotAllowed")
+            yield FieldError(f"{place}.kind", "KindNotAllowed"), ""
             continue
-        if device.taken.get(score.key, manifest.deployment) != manifest.deployment:
-            yield FieldError(f"{place}.name", "OwnedByAnotherDeployment")
+        owner = device.taken.get(score.key, ours)
+        if owner != ours:
+            yield FieldError(f"{place}.name", "OwnedByAnotherDeployment"), owner
             continue
         for error in kind.admit(score):
-            yield FieldError(f"{place}.{error.field}" if error.field else place, error.code)
+            yield FieldError(f"{place}.{error.field}" if error.field else place, error.code), ""
         for claim in sorted(kind.claims(score)):
-            if device.taken.get(claim, manifest.deployment) != manifest.deployment:
-                yield FieldError(f"{place}.{_field_of(claim)}", "OwnedByAnotherDeployment")
+            owner = device.taken.get(claim, ours)
+            if owner != ours:
+                yield FieldError(f"{place}.{_field_of(claim)}", "OwnedByAnotherDeployment"), owner
             elif claim in occupied:
-                yield FieldError(f"{place}.{_field_of(claim)}", "DuplicateClaim")
-            occupied[claim] = place
+                yield FieldError(f"{place}.{_field_of(claim)}", "DuplicateClaim"), ""
+            occupied.add(claim)
 
 
 def _field_of(claim: str) -> str:
@@ -184,6 +200,11 @@ def _prune_guard(manifest: WireManifest, device: DeviceView) -> NotAccepted | No
     )
 
 
-def _list(errors: Sequence[FieldError]) -> str:
-    shown = ", ".join(f"{error.field or 'manifest'}: {error.code}" for error in errors[:5])
-    return shown + (f" and {len(errors) - 5} more" if len(errors) > 5 else "")
+def _told(error: FieldError, owner: str = "") -> str:
+    """An error for people; `owner` is the deployment that has what is wanted."""
+    whose = f" (it belongs to the deployment {owner})" if owner else ""
+    return f"{error.field or 'manifest'}: {error.code}{whose}"
+
+
+def _list(told: Sequence[str]) -> str:
+    return ", ".join(told[:5]) + (f" and {len(told) - 5} more" if len(told) > 5 else "")

@@ -206,6 +206,7 @@ async def test_a_name_and_a_path_that_another_deployment_owns(pair: Pair) -> Non
         [("scores[0].name", "OwnedByAnotherDeployment")],
     )
     assert (status["generation"], status["resources"]) == (None, {})
+    assert "belongs to the deployment web" in status["message"]
     await plane.put({**manifest(1, deployment="db"), "scores": [{**FILE, "name": "mine"}]}, "db")
     status = await plane.until(
         lambda status: status["rejected"]["errors"][0]["field"] == "scores[0].path", deployment="db"

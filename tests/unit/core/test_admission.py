@@ -266,6 +266,8 @@ def test_what_this_device_does_not_allow(
     codes = {code for _, code in errors}
     assert found.reason == (codes.pop() if len(codes) == 1 else "Invalid")
     assert all(f"{field}: {code}" in found.message for field, code in errors)
+    owned = "OwnedByAnotherDeployment" in found.message
+    assert ("OwnedByAnotherDeployment (it belongs to the deployment db)" in found.message) is owned
 
 
 def test_of_many_errors_a_few_are_told() -> None:
