@@ -41,6 +41,14 @@ from scores.systemd_unit import SystemdUnit
 ENABLED = frozenset({"enabled", "enabled-runtime"})
 MASKED = frozenset({"masked", "masked-runtime"})
 NOT_ENABLEABLE = frozenset({"static", "generated", "transient", "indirect", "alias"})
+_WAY_ON = {
+    "generated": "a generator made it, as from an init script or fstab: enable it there (for an "
+    "init script `update-rc.d`), or leave enabled out",
+    "transient": "a program made it while it runs: leave enabled out",
+    "alias": "this is another name of a unit: use that unit's own name",
+    "indirect": "its [Install] section only names others by Also=: enable those",
+}
+"""What helps by the state of a unit file that can't be enabled."""
 INVALID = frozenset({"bad-setting", "error"})
 
 
@@ -120,7 +128,8 @@ def _together(
         text = f"cannot disable {unit.name}: {unit.enabled_by} enables it, which isn't the agent's: take that link away"
         return Wait("EnabledElsewhere", text, phase="Blocked", seconds=60.0)
     if isinstance(then, Converged) and spec.enabled and unit.unit_file_state in NOT_ENABLEABLE:
-        text = f"cannot enable {unit.name}: its unit file is {unit.unit_file_state}; give it an [Install] section"
+        way_on = _WAY_ON.get(unit.unit_file_state, "give it an [Install] section")
+        text = f"cannot enable {unit.name}: its unit file is {unit.unit_file_state}; {way_on}"
         return Wait("NotEnableable", text, phase="Failed", seconds=300.0)
     return then
 

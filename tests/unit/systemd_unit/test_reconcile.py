@@ -483,6 +483,23 @@ async def test_not_enableable_is_said_after_all_else() -> None:
     assert bench.units.loaded[NAME].active == "active"
 
 
+@pytest.mark.parametrize(
+    ("state", "way_on"),
+    [("static", "give it an [Install] section"), ("generated", "`update-rc.d`"),
+     ("alias", "own name"), ("indirect", "Also="), ("transient", "leave enabled out")],
+)  # fmt: skip
+async def test_the_way_on_fits_what_cannot_be_enabled(state: str, way_on: str) -> None:
+    bench = Bench()
+    await bench.want(web(enabled=True))
+    unit = await bench.kind.observe(NAME)
+    assert unit is not None
+    seen = replace(unit, unit_file_state=state, loaded_file_state=state)
+    plan = bench.kind.plan(NAME, bench.store.desired(NAME), bench.store.record(NAME), seen)
+    assert isinstance(plan, Wait)
+    assert plan.reason == "NotEnableable"
+    assert way_on in plan.message
+
+
 async def test_content_given_up_shows_the_vendors_again() -> None:
     bench = Bench()
     bench.units.vendor["sys.service"] = SLEEP
