@@ -326,3 +326,15 @@ def init(common: Common) -> int:
     from harmony_fleet.commands import roster
 
     return roster.init(common)
+
+
+@local
+def show(common: Common) -> int:
+    """Show what the roster says, and its generation. Needs no NATS.
+
+    \b
+    harmony fleet show
+    """
+    from harmony_fleet.commands import roster
+
+    return roster.show(common)

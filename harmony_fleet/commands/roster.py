@@ -1,17 +1,18 @@
-"""`harmony fleet init`, `device`, `deployment` and `schedule`: what changes the roster. None of it
-needs NATS.
+"""`harmony fleet init`, `show`, `device`, `deployment` and `schedule`: the roster is read and changed.
+None of it needs NATS.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from harmony_fleet.commands.common import Common, note, write
 from harmony_fleet.errors import ExitCode, InvalidInput
 from harmony_fleet.manifests.load import drafts
 from harmony_fleet.observe.state import check_name, parse_selectors
+from harmony_fleet.output import fleet_tables, render
 from harmony_fleet.output.render import Output
 from harmony_fleet.roster.edit import UNSET, Edit, Section, add, change, remove
 from harmony_fleet.roster.file import RosterFile
@@ -19,6 +20,7 @@ from harmony_fleet.roster.model import Roster
 from harmony_fleet.roster.projection import project
 from harmony_fleet.roster.sources import kept_name, load_scores, load_sources, scores_digest
 
+_HIDDEN: Final = frozenset({"variables", "scores"})
 Values = dict[tuple[str, ...], Any]
 
 
@@ -37,6 +39,22 @@ def init(common: Common) -> ExitCode:
              "--generation 1")  # fmt: skip
     else:
         write(told, common.output)
+    return ExitCode.DONE
+
+
+def show(common: Common) -> ExitCode:
+    """`harmony fleet show`: what the roster says. Variables and inline Scores stay out of it."""
+    roster = roster_file(common).read()
+    if common.output is Output.TABLE:
+        fleet_tables.roster_table(roster, render.out())
+        return ExitCode.DONE
+    told = roster.wire()
+    for section in ("devices", "deployments", "schedules"):
+        told[section] = [
+            {name: value for name, value in item.items() if name not in _HIDDEN}
+            for item in told.get(section, [])
+        ]
+    write(told, common.output)
     return ExitCode.DONE
 
 

@@ -51,6 +51,27 @@ def _deployment_row(tally: DeploymentCounts) -> Row:
     ]
 
 
+def roster_table(roster: Roster, to: Console) -> None:
+    """What the roster says: its generation, and the names of each section."""
+    to.print(f"roster generation {roster.generation}, {len(roster.devices)} devices", style="dim")
+    rows: list[Row] = [
+        [Text("device"), plain(item.name), plain(item.device_class if item.enabled else "disabled")]
+        for item in roster.devices[:MOST]
+    ]
+    rows += [
+        [Text("deployment"), plain(item.name), plain(item.file or "inline", "")]
+        for item in roster.deployments[:MOST]
+    ]
+    rows += [
+        [Text("schedule"), plain(item.name), plain(item.cron if item.enabled else "disabled", "")]
+        for item in roster.schedules[:MOST]
+    ]
+    if rows:
+        grid(["WHAT", "NAME", "SAYS"], rows, to)
+    sections = (roster.devices, roster.deployments, roster.schedules)
+    _more(max(len(section) for section in sections), to)
+
+
 def members_table(
     roster: Roster, devices: Mapping[str, Device], now: datetime, to: Console
 ) -> None:

@@ -20,6 +20,8 @@ COMMANDS = [
         ["fleet", word]
         for word in (
             "init",
+            "show",
+            "remove-key",
             "status",
             "doctor",
             "verify",
@@ -256,3 +258,23 @@ def test_a_mutation_without_a_generation_is_made_to_the_roster_as_it_is(
         told = json.loads(capsys.readouterr().out)
         assert told == {"generation": generation, "changed": True}
     assert main(["fleet", "device", "add", "b", "--class", "web", "-g", "1"]) == 3
+
+
+def test_show_reads_the_roster_without_nats_and_tells_no_values(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["fleet", "init"]) == 0
+    assert main(["fleet", "device", "add", "a", "--class", "c", "--variable", "pw=hunter2"]) == 0
+    given = file(home, value=[{**FILE, "content": "hunter2"}])
+    assert main(["fleet", "deployment", "add", "web", "--file", given, "--inline"]) == 0
+    capsys.readouterr()
+    assert main(["fleet", "show", "-o", "json"]) == 0
+    shown = capsys.readouterr().out
+    told = json.loads(shown)
+    assert (told["generation"], told["devices"]) == (3, [{"name": "a", "class": "c"}])
+    assert (told["deployments"], told["schedules"]) == ([{"name": "web"}], [])
+    assert main(["fleet", "show"]) == 0
+    table = capsys.readouterr().out
+    assert "generation 3" in table
+    assert all(word in table for word in ("device", "a", "web", "inline"))
+    assert "hunter2" not in shown + table
