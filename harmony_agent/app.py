@@ -118,7 +118,13 @@ def _systemd_unit(parts: KindContext) -> ComposedKind:
     keep = f"{settings.agent.state_dir}/units"
     units = SystemdUnits(settings.systemd.scope, unit_dir(settings), keep)
     return ComposedKind(
-        UnitReconciler(units, parts.view(SystemdUnit), settings.systemd.units), units.version
+        UnitReconciler(
+            units,
+            parts.view(SystemdUnit),
+            settings.systemd.units,
+            for_user=settings.systemd.scope == "user",
+        ),
+        units.version,
     )
 
 

@@ -74,9 +74,10 @@ def allowed(name: str, patterns: Sequence[str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class UnitPolicy:
-    """Globs of the unit names that may be touched."""
+    """Globs of the unit names that may be touched, and whether a user's manager keeps them."""
 
     patterns: Sequence[str]
+    for_user: bool = True
 
     def violations(self, spec: SystemdUnit) -> Iterator[FieldError]:
         """Units outside the patterns, our own units, and an empty unit file (which would be a
@@ -102,7 +103,7 @@ def _reaches(spec: SystemdUnit, patterns: Sequence[str]) -> Iterator[FieldError]
     for field, text in (
         texts | {f"dropins.{name}": text for name, text in spec.dropins.items()}
     ).items():
-        found = list(_settings(text))
+        found = list(settings(text))
         if any(
             _may_be_own(unit, spec.name)
             for keys, units in found
@@ -115,7 +116,7 @@ def _reaches(spec: SystemdUnit, patterns: Sequence[str]) -> Iterator[FieldError]
             yield FieldError(field, "UnitNotAllowed")
 
 
-def _settings(text: str) -> Iterator[tuple[frozenset[str], list[str]]]:
+def settings(text: str) -> Iterator[tuple[frozenset[str], list[str]]]:
     """Keys, and the words of their values, without quotes; one key, but where lines are joined by
     backslashes.
 

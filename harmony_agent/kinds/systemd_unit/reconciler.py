@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from harmony_agent.core.actions import Plan, Wait
 from harmony_agent.core.reconciler import KindView, LogLine
 from harmony_agent.core.resources import Desired, Facts, OwnershipRecord
+from harmony_agent.kinds.systemd_unit import boot_target
 from harmony_agent.kinds.systemd_unit.actions import UnitAction
 from harmony_agent.kinds.systemd_unit.apply import Applier
 from harmony_agent.kinds.systemd_unit.facts import at_claim, wanted_files, write
@@ -24,16 +25,23 @@ from scores.systemd_unit import SystemdUnit
 
 
 class UnitReconciler:
-    """Keeps units as their Scores say. `patterns` are globs of the unit names that it may touch."""
+    """Keeps units as their Scores say. `patterns` are globs of the unit names that it may touch;
+    `for_user` is whether a user's manager keeps them.
+    """
 
     kind = "SystemdUnit"
     spec_type = SystemdUnit
 
     def __init__(
-        self, units: Units, store: KindView[SystemdUnit], patterns: Sequence[str] = ("*",)
+        self,
+        units: Units,
+        store: KindView[SystemdUnit],
+        patterns: Sequence[str] = ("*",),
+        *,
+        for_user: bool = True,
     ) -> None:
         self._units = units
-        self._policy = UnitPolicy(tuple(patterns))
+        self._policy = UnitPolicy(tuple(patterns), for_user)
         self._directory = units.directory
         self._boot_id = units.journal_cursor().partition(":")[0]
         self._observer, self._applier = Observer(units, store), Applier(units, store)
@@ -78,7 +86,8 @@ class UnitReconciler:
             return Wait(reason, text, phase="Blocked", seconds=30.0)
         if desired is None:
             return removal(record, observed, name, self._directory, self._boot_id)
-        return plan(desired, record, observed, self._directory, self._boot_id)
+        steps = plan(desired, record, observed, self._directory, self._boot_id)
+        return boot_target.told(desired.spec, steps) if self._policy.for_user else steps
 
     def facts(
         self,
