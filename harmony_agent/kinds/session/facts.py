@@ -34,6 +34,8 @@ class SessionFacts:
 
 
 _NAMES = tuple(field.name for field in fields(SessionFacts))
+_LATER = frozenset({"made"})
+"""Fields that came later: written only where they are set, so that older facts stay as they are."""
 
 
 def read(record: OwnershipRecord | None) -> SessionFacts:
@@ -44,4 +46,4 @@ def read(record: OwnershipRecord | None) -> SessionFacts:
 
 def write(facts: SessionFacts) -> Facts:
     """The facts that `read` reads, as JSON gives them back."""
-    return asdict(facts)
+    return {name: value for name, value in asdict(facts).items() if value or name not in _LATER}

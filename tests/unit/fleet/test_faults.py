@@ -12,6 +12,7 @@ import pytest
 from harmony_fleet.cli import main
 from harmony_fleet.errors import InvalidInput
 from harmony_fleet.manifests.load import drafts, load
+from scores.base import KINDS
 
 HEAD = "deployment: web\nscores:\n"
 FILE = "- kind: File\n  name: motd\n  path: /srv/motd\n  content: hi\n"
@@ -46,8 +47,7 @@ TYPOS = {
     "a kind in lower case": (HEAD + POD.replace("Container", "container"), "mean Container?", []),
     "no kind": (
         HEAD + POD.replace("kind: Container\n  ", ""),
-        "(web): has no kind: one of File, SystemdUnit, Container, SystemUpgrade; "
-        "did you mean kind: Container?",
+        f"(web): has no kind: one of {', '.join(KINDS)}; did you mean kind: Container?",
         ["3 | - name: web", "  |         ^^^"],
     ),
     "a value of several": (
