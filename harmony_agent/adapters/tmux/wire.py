@@ -127,13 +127,16 @@ def _lines(output: bytes, tabs: int) -> Iterator[Sequence[str]]:
 
 
 def _pane(fields: Sequence[str]) -> Pane | None:
-    ident, pid, dead, status, signal, ended, started = fields
+    ident, pid, closed, status, signal, ended, started = fields
     code = _number(status) if status else 128 + _number(signal) if signal else None
+    # tmux sees the closed terminal first and how the process ended a moment later: until then the
+    # pane counts as alive, for nothing can be concluded from it.
+    dead = closed == "1" and code is not None
     return Pane(
         id=ident,
         pid=_number(pid),
-        dead=dead == "1",
-        exit_code=code if dead == "1" else None,
+        dead=dead,
+        exit_code=code if dead else None,
         main=started != "",
         started=_number(started),
         ended=_number(ended),
