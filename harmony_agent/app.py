@@ -129,8 +129,8 @@ def _systemd_unit(parts: KindContext) -> ComposedKind:
 
 
 def _container(parts: KindContext) -> ComposedKind:
+    from harmony_agent.adapters.env_files import LocalEnvFiles
     from harmony_agent.adapters.podman.client import Podman
-    from harmony_agent.adapters.podman.env_files import LocalEnvFiles
     from harmony_agent.kinds.container import ContainerReconciler
 
     settings = parts.settings
@@ -164,7 +164,7 @@ def _system_upgrade(parts: KindContext) -> ComposedKind:
 
 
 def _session(parts: KindContext) -> ComposedKind:
-    from harmony_agent.adapters.podman.env_files import LocalEnvFiles
+    from harmony_agent.adapters.env_files import LocalEnvFiles
     from harmony_agent.adapters.tmux.holder import SystemdHolder
     from harmony_agent.adapters.tmux.sessions import TmuxSessions
     from harmony_agent.kinds.session import SessionReconciler

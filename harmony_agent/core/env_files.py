@@ -1,6 +1,30 @@
-"""Env files: NAME=value, a line each, taken literally. Pure; names lines, never values."""
+"""Env files: NAME=value, a line each, taken literally; and which of them may be read. Pure; names
+lines, never values.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from harmony_agent.core.paths import PathSet
+from scores.manifest import FieldError
+
+
+@dataclass(frozen=True, slots=True)
+class EnvFilePolicy:
+    """Folders under which env files may be read, and what none of them may touch."""
+
+    roots: Sequence[str]
+    closed: PathSet
+
+    def violations(self, paths: Sequence[str]) -> Iterator[FieldError]:
+        """Paths of the field ``env_files`` that are outside the roots, or closed."""
+        for index, path in enumerate(paths):
+            if not any(path.startswith(f"{root.rstrip('/')}/") for root in self.roots):
+                yield FieldError(f"env_files[{index}]", "PathOutsideRoots")
+            elif self.closed.touched_by(path):
+                yield FieldError(f"env_files[{index}]", "PathForbidden")
 
 
 class BadEnvFile(ValueError):

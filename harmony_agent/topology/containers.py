@@ -9,7 +9,7 @@ Its methods raise `EngineRefused` where the engine answered with an error, and
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, Protocol
@@ -193,29 +193,4 @@ class Containers(Protocol):
 
     async def close(self) -> None:
         """Let go of connections and threads."""
-        ...
-
-
-class EnvFiles(Protocol):
-    """Files of NAME=value lines below allowed folders. No symbolic link is followed below them.
-
-    Each method raises Transient if the disk doesn't answer in time.
-    """
-
-    async def digests(self, paths: Collection[str]) -> Mapping[str, str | None]:
-        """Digest each file's content. None if it can't be read. Cheap when nothing changed."""
-        ...
-
-    async def read(self, path: str) -> bytes | None:
-        """Read the content. None if it can't be read."""
-        ...
-
-    async def identify(self, paths: Collection[str]) -> Mapping[str, str | None]:
-        """Name what each path of the device leads to now, as text that is good for comparing; None
-        where that can't be seen.
-        """
-        ...
-
-    async def resolve(self, paths: Collection[str]) -> Mapping[str, str]:
-        """Resolve each path of the device with all its links, as far as it can be read."""
         ...

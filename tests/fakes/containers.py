@@ -357,7 +357,7 @@ class FakeContainers:
 
 
 class FakeEnvFiles:
-    """Implements `topology.containers.EnvFiles`."""
+    """Implements `topology.env_files.EnvFiles`."""
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}

@@ -11,7 +11,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-from harmony_agent.core.env_files import BadEnvFile, parse_env
 from harmony_agent.core.errors import Transient
 from harmony_agent.core.resources import Desired
 from harmony_agent.kinds.container import payload as made_of
@@ -24,9 +23,9 @@ from harmony_agent.topology.containers import (
     Containers,
     ContainerState,
     EngineRefused,
-    EnvFiles,
     Image,
 )
+from harmony_agent.topology.env_files import EnvFiles, read_variables
 from scores.container import Container
 
 
@@ -81,21 +80,7 @@ class Creator:
 
     async def read_env(self, spec: Container) -> tuple[dict[str, str], dict[str, str]]:
         """The digests of the env files by path, and their variables; later files win."""
-        digests: dict[str, str] = {}
-        variables: dict[str, str] = {}
-        for path in spec.env_files:
-            content = await self._env_files.read(path)
-            if content is None:
-                text = f"cannot read {path}: make the file, or take it out of env_files"
-                raise Transient("EnvFileMissing", text, phase="Blocked", delay=5.0)
-            try:
-                variables |= parse_env(path, content)
-            except BadEnvFile as error:
-                raise Transient(
-                    "EnvFileInvalid", f"{error}: mend the file", phase="Blocked", delay=5.0
-                ) from None
-            digests[path] = made_of.content_digest(content)
-        return digests, variables
+        return await read_variables(self._env_files, spec.env_files)
 
     def _labels(self, desired: Desired[Container], label: str) -> dict[str, str]:
         return {

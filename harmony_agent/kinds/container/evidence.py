@@ -14,7 +14,8 @@ from harmony_agent.core.reconciler import KindView
 from harmony_agent.kinds.container.facts import ContainerFacts, read
 from harmony_agent.kinds.container.observed import Observed
 from harmony_agent.kinds.container.policy import bind_sources
-from harmony_agent.topology.containers import Containers, ContainerState, EngineRefused, EnvFiles
+from harmony_agent.topology.containers import Containers, ContainerState, EngineRefused
+from harmony_agent.topology.env_files import EnvFiles
 from scores.container import Container
 
 

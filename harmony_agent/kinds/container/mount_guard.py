@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from harmony_agent.core.errors import Transient
 from harmony_agent.core.paths import PathSet
 from harmony_agent.kinds.container.policy import binds
-from harmony_agent.topology.containers import EnvFiles
+from harmony_agent.topology.env_files import EnvFiles
 from scores.container import Container
 
 

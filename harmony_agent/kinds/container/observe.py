@@ -33,9 +33,9 @@ from harmony_agent.topology.containers import (
     Containers,
     ContainerState,
     EngineRefused,
-    EnvFiles,
     Listed,
 )
+from harmony_agent.topology.env_files import EnvFiles
 from scores.container import Container
 
 SWEEP: Final = 20

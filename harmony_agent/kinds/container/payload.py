@@ -59,11 +59,6 @@ def spec_label(spec: Container, env_files: Mapping[str, str]) -> str:
     return f"{_VERSION}:{digest(canonical(made)).removeprefix('sha256:')}"
 
 
-def content_digest(content: bytes) -> str:
-    """Digest of an env file's content, for `spec_label`."""
-    return digest(content)
-
-
 def init_name(name: str, init: str) -> str:
     """The name of the container that runs the init container `init` of `name`."""
     return f"{name}.init-{init}"

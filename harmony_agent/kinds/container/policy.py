@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from harmony_agent.core.env_files import EnvFilePolicy
 from harmony_agent.core.paths import PathSet
 from harmony_agent.kinds.container.payload import known_signal
 from scores.container import Container
@@ -13,21 +14,16 @@ from scores.manifest import FieldError
 
 @dataclass(frozen=True, slots=True)
 class ContainerPolicy:
-    """Folders under which env files may be read, and what no env file and no bind may touch."""
+    """Which env files may be read, and what no bind may touch."""
 
-    env_roots: Sequence[str]
-    closed_files: PathSet
+    env_files: EnvFilePolicy
     closed_mounts: PathSet
 
     def violations(self, spec: Container) -> Iterator[FieldError]:
         """Env files outside the roots, files and mounts of what is closed, and signals that Linux
         doesn't have.
         """
-        for index, path in enumerate(spec.env_files):
-            if not any(path.startswith(f"{root.rstrip('/')}/") for root in self.env_roots):
-                yield FieldError(f"env_files[{index}]", "PathOutsideRoots")
-            elif self.closed_files.touched_by(path):
-                yield FieldError(f"env_files[{index}]", "PathForbidden")
+        yield from self.env_files.violations(spec.env_files)
         for field, source in binds(spec):
             if self.closed_mounts.touched_by(source):
                 yield FieldError(field, "MountForbidden")

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Final, Literal
 
 from harmony_agent.core.changes import first_token
+from harmony_agent.core.env_files import EnvFilePolicy
 from harmony_agent.core.errors import Transient
 from harmony_agent.core.paths import PathSet
 from harmony_agent.core.reconciler import KindView, LogLine, Mark
@@ -27,7 +28,8 @@ from harmony_agent.kinds.container.plan import plan
 from harmony_agent.kinds.container.policy import ContainerPolicy
 from harmony_agent.kinds.container.records import ContainerRecords
 from harmony_agent.kinds.container.running import ContainerPlan
-from harmony_agent.topology.containers import Containers, EngineRefused, EnvFiles, State
+from harmony_agent.topology.containers import Containers, EngineRefused, State
+from harmony_agent.topology.env_files import EnvFiles
 from scores.container import Container
 from scores.manifest import FieldError
 from scores.names import format_time
@@ -70,7 +72,9 @@ class ContainerReconciler:
     ) -> None:
         self._containers, self._store = containers, store
         self._device, self._boot_id = device, boot_id
-        self._policy = ContainerPolicy(env_roots, PathSet(closed_files), PathSet(closed_mounts))
+        self._policy = ContainerPolicy(
+            EnvFilePolicy(env_roots, PathSet(closed_files)), PathSet(closed_mounts)
+        )
         self._observer = Observer(containers, env_files, store, device, now)
         self._records = ContainerRecords(store)
         guard = MountGuard(env_files, closed_mounts)

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import assert_never
 
-from harmony_agent.core.env_files import BadEnvFile, parse_env
-from harmony_agent.core.errors import Transient
 from harmony_agent.core.reconciler import KindView
 from harmony_agent.core.resources import Desired
 from harmony_agent.kinds.session.actions import (
@@ -23,9 +21,8 @@ from harmony_agent.kinds.session.actions import (
 from harmony_agent.kinds.session.facts import SessionFacts, read, write
 from harmony_agent.kinds.session.observed import made_from
 from harmony_agent.topology import Clock
-from harmony_agent.topology.containers import EnvFiles
+from harmony_agent.topology.env_files import EnvFiles, read_variables
 from harmony_agent.topology.sessions import NewSession, SessionMark, Sessions
-from scores.canonical import digest
 from scores.session import Session
 
 
@@ -82,7 +79,7 @@ class Applier:
         desired = self._view.desired(name)
         if desired is None:
             return
-        digests, variables = await self._read_env(desired.spec)
+        digests, variables = await read_variables(self._env_files, desired.spec.env_files)
         mark = SessionMark(
             self._installation,
             desired.deployment,
@@ -115,23 +112,6 @@ class Applier:
             exit_code=kept.exit_code,
             restart_token=desired.restart_token,
         )
-
-    async def _read_env(self, spec: Session) -> tuple[dict[str, str | None], dict[str, str]]:
-        """The digests of the env files by path, and their variables; later files win."""
-        digests: dict[str, str | None] = {}
-        variables: dict[str, str] = {}
-        for path in spec.env_files:
-            content = await self._env_files.read(path)
-            if content is None:
-                text = f"cannot read {path}: make the file, or take it out of env_files"
-                raise Transient("EnvFileMissing", text, phase="Blocked", delay=5.0)
-            try:
-                variables |= parse_env(path, content)
-            except BadEnvFile as error:
-                text = f"{error}: mend the file"
-                raise Transient("EnvFileInvalid", text, phase="Blocked", delay=5.0) from None
-            digests[path] = digest(content)
-        return digests, variables
 
     async def _respawn(self, action: Respawn) -> None:
         """Note it, then do it: as long as that run is still there, it wasn't done."""

@@ -8,7 +8,7 @@ from harmony_agent.core.reconciler import KindView, Mark
 from harmony_agent.core.resources import Key
 from harmony_agent.kinds.session.facts import read
 from harmony_agent.kinds.session.observed import Observed, sort_out
-from harmony_agent.topology.containers import EnvFiles
+from harmony_agent.topology.env_files import EnvFiles
 from harmony_agent.topology.sessions import Sessions, SessionState
 from scores.session import Session
 

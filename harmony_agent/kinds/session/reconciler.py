@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
+from harmony_agent.core.env_files import EnvFilePolicy
 from harmony_agent.core.errors import Terminal, Transient
 from harmony_agent.core.paths import PathSet
 from harmony_agent.core.reconciler import KindView, LogLine, Mark
@@ -17,9 +18,8 @@ from harmony_agent.kinds.session.facts import read, write
 from harmony_agent.kinds.session.observe import Observer
 from harmony_agent.kinds.session.observed import Observed, main_pane, run_of
 from harmony_agent.kinds.session.plan import SessionPlan, first_facts, plan
-from harmony_agent.kinds.session.policy import SessionPolicy
 from harmony_agent.topology import Clock
-from harmony_agent.topology.containers import EnvFiles
+from harmony_agent.topology.env_files import EnvFiles
 from harmony_agent.topology.sessions import Pane, Sessions, SessionState
 from scores.manifest import FieldError
 from scores.names import format_time
@@ -50,7 +50,7 @@ class SessionReconciler:
         closed_files: Sequence[str] = (),
     ) -> None:
         self._sessions, self._boot_id = sessions, boot_id
-        self._policy = SessionPolicy(tuple(env_roots), PathSet(closed_files))
+        self._policy = EnvFilePolicy(env_roots, PathSet(closed_files))
         self._observer = Observer(sessions, env_files, store, installation)
         self._applier = Applier(
             sessions,
@@ -64,7 +64,7 @@ class SessionReconciler:
 
     def admit(self, spec: Session) -> Iterable[FieldError]:
         """List what the configuration forbids."""
-        return self._policy.violations(spec)
+        return self._policy.violations(spec.env_files)
 
     def claims(self, spec: Session) -> frozenset[str]:
         """Its name on the socket."""

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from harmony_agent.adapters.podman import env_files
-from harmony_agent.adapters.podman.env_files import MOST_BYTES, LocalEnvFiles
+from harmony_agent.adapters import env_files
+from harmony_agent.adapters.env_files import MOST_BYTES, LocalEnvFiles
 from harmony_agent.adapters.posix import stat_cache
 from harmony_agent.core.errors import Transient
 

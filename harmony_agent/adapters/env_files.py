@@ -1,4 +1,4 @@
-"""`topology.containers.EnvFiles` on the file system: files of NAME=value lines, below roots only.
+"""`topology.env_files.EnvFiles` on the file system: files of NAME=value lines, below roots only.
 
 No part of a path below a root may be a link, whatever is swapped meanwhile. Must not keep or log
 content: only digests are remembered.
