@@ -23,7 +23,7 @@ from scores.container_surroundings import (
 )
 from scores.file import Path, normal_path
 from scores.names import MAX_GENERATION, Text
-from scores.probes import Period, Port, Probe, Seconds, Threshold
+from scores.probes import Liveness, Period, Port, Readiness, Seconds, Threshold
 
 _NAME: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]*")
 _QUANTITY: Final = re.compile(r"(?P<number>[1-9][0-9]{0,15})(?P<unit>|Ki|Mi|Gi)")
@@ -409,15 +409,8 @@ class Container(Score):
     no_healthcheck: bool = Field(
         default=False, description="The health check that the image brings is not run."
     )
-    readiness: Probe | None = Field(
-        default=None,
-        description="Tells when this is Ready, and what comes after it may begin; "
-        "None: when it runs.",
-    )
-    liveness: Probe | None = Field(
-        default=None,
-        description="Restarts this when it fails; None: only what ends is restarted.",
-    )
+    readiness: Readiness = None
+    liveness: Liveness = None
 
     def stopped(self) -> Self:
         """The same, not to run."""

@@ -78,3 +78,16 @@ class Probe(Model):
         if sum(way is not None for way in (self.http, self.tcp, self.exec)) != 1:
             raise PydanticCustomError("ExactlyOneOf", "needs exactly one of http, tcp, exec")
         return self
+
+
+Readiness = Annotated[
+    Probe | None,
+    Field(
+        description="Tells when this is Ready, and what comes after it may begin; "
+        "None: when it runs."
+    ),
+]
+Liveness = Annotated[
+    Probe | None,
+    Field(description="Restarts this when it fails; None: only what ends is restarted."),
+]

@@ -13,7 +13,7 @@ from scores.base import Score, fault
 from scores.container import Env
 from scores.file import Path, normal_path
 from scores.names import Text
-from scores.probes import Probe
+from scores.probes import Liveness, Readiness
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
 
@@ -74,15 +74,8 @@ class Session(Score):
     state: Literal["running", "stopped"] = Field(
         default="running", description="Whether there is to be such a session."
     )
-    readiness: Probe | None = Field(
-        default=None,
-        description="Tells when this is Ready, and what comes after it may begin; "
-        "None: when it runs.",
-    )
-    liveness: Probe | None = Field(
-        default=None,
-        description="Restarts the command when it fails; None: only what ends is restarted.",
-    )
+    readiness: Readiness = None
+    liveness: Liveness = None
 
     def stopped(self) -> Self:
         """The same, not to run."""

@@ -13,7 +13,7 @@ from pydantic_core import PydanticCustomError
 
 from scores.base import ResourceKey, Score, fault, is_new
 from scores.names import Text
-from scores.probes import Probe
+from scores.probes import Liveness, Readiness
 
 _UNIT: Final = re.compile(
     r"(?P<stem>[A-Za-z0-9:_.\\-]+)(?P<at>@[A-Za-z0-9:_.\\-]*)?"
@@ -87,15 +87,8 @@ class SystemdUnit(Score):
         "is reloaded once after it.",
         examples=[["File/config"]],
     )
-    readiness: Probe | None = Field(
-        default=None,
-        description="Tells when this is Ready, and what comes after it may begin; "
-        "None: when it runs.",
-    )
-    liveness: Probe | None = Field(
-        default=None,
-        description="Restarts this when it fails; None: only what ends is restarted.",
-    )
+    readiness: Readiness = None
+    liveness: Liveness = None
 
     @property
     def is_template(self) -> bool:

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harmony_fleet.cli import complete
-from harmony_fleet.cli.options import Deployment, Select, Timeout, Variables, reaching, seconds_of
+from harmony_fleet.cli.options import (
+    Deployment,
+    Follow,
+    Select,
+    Timeout,
+    Variables,
+    reaching,
+    seconds_of,
+)
 
 if TYPE_CHECKING:
     from harmony_fleet.commands.common import Common
@@ -47,13 +55,6 @@ AllowPrune = Annotated[
         max=1000,
         metavar="N",
         help="How many resources may be removed at once.",
-    ),
-]
-Follow = Annotated[
-    bool,
-    typer.Option(
-        "--follow-generation",
-        help="Go on from the generation that a device tells, however far ahead.",
     ),
 ]
 Leave = Annotated[

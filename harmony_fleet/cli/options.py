@@ -52,6 +52,13 @@ Select = Annotated[
     list[str] | None,
     typer.Option("--select", "-l", metavar="LABEL=VALUE", help="At devices with all these labels."),
 ]
+Follow = Annotated[
+    bool,
+    typer.Option(
+        "--follow-generation",
+        help="Go on from the generation that a device tells, however far ahead.",
+    ),
+]
 Timeout = Annotated[str, typer.Option(metavar="TIME", help="How long to wait: 60s, 2m, 1m30s.")]
 
 Variables = Annotated[

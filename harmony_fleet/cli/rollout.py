@@ -13,6 +13,7 @@ import typer
 
 from harmony_fleet.cli.options import (
     Creds,
+    Follow,
     Insecure,
     Server,
     Timeout,
@@ -56,15 +57,6 @@ AllowRemovals = Annotated[
     int | None,
     typer.Option(
         "--allow-removals", min=0, metavar="N", help="How many devices may lose a whole deployment."
-    ),
-]
-
-
-Follow = Annotated[
-    bool,
-    typer.Option(
-        "--follow-generation",
-        help="Go on from the generation that a device tells, however far ahead.",
     ),
 ]
 
