@@ -4,9 +4,10 @@ lines, never values.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from harmony_agent.core.actions import Wait
 from harmony_agent.core.paths import PathSet
 from scores.manifest import FieldError
 
@@ -25,6 +26,13 @@ class EnvFilePolicy:
                 yield FieldError(f"env_files[{index}]", "PathOutsideRoots")
             elif self.closed.touched_by(path):
                 yield FieldError(f"env_files[{index}]", "PathForbidden")
+
+
+def missing(paths: Sequence[str], digests: Mapping[str, str | None]) -> Wait | None:
+    """Wait for the first of `paths` that couldn't be read. None if all could."""
+    path = next((path for path in paths if not digests.get(path)), None)
+    text = f"cannot read {path}: make the file, or take it out"
+    return None if path is None else Wait("EnvFileMissing", text, "Blocked", 5.0)
 
 
 class BadEnvFile(ValueError):

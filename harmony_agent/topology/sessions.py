@@ -55,6 +55,11 @@ class SessionState:
     mark: SessionMark | None = None
     panes: tuple[Pane, ...] = ()
 
+    @property
+    def token(self) -> str:
+        """The token of its mark; "" where it has none."""
+        return self.mark.token if self.mark is not None else ""
+
 
 @dataclass(frozen=True, slots=True)
 class NewSession:

@@ -6,7 +6,7 @@ Asked only where an answer could change something. Must change nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ from harmony_agent.core.reconciler import KindView
 from harmony_agent.kinds.container.facts import ContainerFacts, read
 from harmony_agent.kinds.container.observed import Observed
 from harmony_agent.kinds.container.policy import bind_sources
-from harmony_agent.topology.containers import Containers, ContainerState, EngineRefused
+from harmony_agent.topology.containers import Containers, ContainerState, EngineRefused, Image
 from harmony_agent.topology.env_files import EnvFiles
 from scores.container import Container
 
@@ -27,32 +27,59 @@ class Evidence:
     ) -> None:
         self._containers, self._env_files, self._store = containers, env_files, store
 
-    async def complete(self, name: str, found: Observed | None) -> Observed | None:
-        """Add what more is to be known of `found`."""
+    async def complete(self, found: Mapping[str, Observed]) -> dict[str, Observed]:
+        """Add what more is to be known. Each bind is identified and each image is asked for once."""
+        bound = {name: self._bound(name) for name, seen in found.items() if seen.main is not None}
+        paths = {path for of_one in bound.values() for path in of_one}
+        inodes = await self._env_files.identify(paths) if paths else {}
+        images = await self._images(bound)
+        return {
+            name: self._completed(name, seen, bound.get(name, ()), inodes, images)
+            for name, seen in found.items()
+        }
+
+    def _completed(
+        self,
+        name: str,
+        seen: Observed,
+        bound: Sequence[str],
+        inodes: Mapping[str, str | None],
+        images: Mapping[str, Image | None],
+    ) -> Observed:
         desired = self._store.desired(name)
-        if found is None or found.main is None or desired is None:
-            return found
+        if seen.main is None or desired is None:
+            return seen
         spec, facts = desired.spec, read(self._store.record(name))
         return replace(
-            found,
-            stale=await self._stale(spec, facts),
-            moved=spec.pull == "never" and await self._moved(spec.image, found.main),
-            stopped=spec.drift == "report" and _stopped(found.main, facts),
+            seen,
+            stale=stale(facts.binds or {}, inodes, bound),
+            moved=spec.pull == "never" and _moved(seen.main, images.get(spec.image)),
+            stopped=spec.drift == "report" and _stopped(seen.main, facts),
         )
 
-    async def _stale(self, spec: Container, facts: ContainerFacts) -> tuple[str, ...]:
-        """The bound Files of ours that were replaced since the start."""
-        bound = [path for path in bind_sources(spec) if self._store.claimed(f"path:{path}")]
-        if not bound or not facts.binds:
-            return ()
-        return stale(facts.binds, await self._env_files.identify(bound), bound)
+    def _bound(self, name: str) -> list[str]:
+        """The bound Files of ours whose start is on record."""
+        desired = self._store.desired(name)
+        if desired is None or not read(self._store.record(name)).binds:
+            return []
+        sources = bind_sources(desired.spec)
+        return [path for path in sources if self._store.claimed(f"path:{path}")]
 
-    async def _moved(self, image: str, main: ContainerState) -> bool:
-        """Tell if the image's name is another image's by now."""
-        with suppress(EngineRefused):
-            found = await self._containers.image(image)
-            return found is not None and main.image_id not in ("", found.id)
-        return False
+    async def _images(self, names: Iterable[str]) -> dict[str, Image | None]:
+        """The images by name that nothing pulls; one that podman refuses is left out."""
+        wanted = [self._store.desired(name) for name in names]
+        images: dict[str, Image | None] = {}
+        for name in dict.fromkeys(
+            one.spec.image for one in wanted if one is not None and one.spec.pull == "never"
+        ):
+            with suppress(EngineRefused):
+                images[name] = await self._containers.image(name)
+        return images
+
+
+def _moved(main: ContainerState, image: Image | None) -> bool:
+    """Tell if the image's name is another image's by now."""
+    return image is not None and main.image_id not in ("", image.id)
 
 
 def _stopped(main: ContainerState, facts: ContainerFacts) -> bool:

@@ -99,7 +99,10 @@ class Observer:
         desired = self._store.desired(name)
         paths = desired.spec.env_files if desired is not None else ()
         digests = await self._env_files.digests(paths) if paths else {}
-        return await self._evidence.complete(name, self._observed(name, states, digests))
+        observed = self._observed(name, states, digests)
+        if observed is None:
+            return None
+        return (await self._evidence.complete({name: observed}))[name]
 
     async def relist(self) -> dict[str, Observed]:
         """All that is wanted or owned and exists. Containers that aren't ours don't show here."""
@@ -116,10 +119,9 @@ class Observer:
         for name, group in groups.items():
             states = await self._states(group, again, patient=True)
             observed = self._observed(name, states, digests)
-            observed = await self._evidence.complete(name, observed)
             if observed is not None:
                 found[name] = observed
-        return found
+        return await self._evidence.complete(found)
 
     def _sweep(self, groups: Mapping[str, Collection[Listed]]) -> set[str]:
         """Choose containers to inspect though the list shows no change."""

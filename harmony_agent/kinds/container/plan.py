@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Final
 
 from harmony_agent.core.actions import Act, Converged, Wait
+from harmony_agent.core.env_files import missing
 from harmony_agent.core.resources import Desired, OwnershipRecord
 from harmony_agent.kinds.container.actions import (
     ContainerAction,
@@ -32,7 +33,7 @@ from harmony_agent.kinds.container.limits import remedy
 from harmony_agent.kinds.container.observed import Observed
 from harmony_agent.kinds.container.payload import SPEC
 from harmony_agent.kinds.container.removal import removal
-from harmony_agent.kinds.container.running import Case, ContainerPlan, finished, run
+from harmony_agent.kinds.container.running import Case, ContainerPlan, act, finished, run
 from harmony_agent.topology.containers import ContainerState
 from scores.container import Container
 
@@ -63,22 +64,14 @@ def _wanted(case: Case) -> ContainerPlan:  # noqa: PLR0911  # one return a quest
         return _unlimited(case)
     if main is None:
         return over or _make(case, "there is no such container", ("name",))
-    missing = next(
-        (path for path in case.spec.env_files if not case.seen.env_files.get(path)), None
-    )
-    if missing is not None:
-        return Wait(
-            "EnvFileMissing",
-            f"cannot read {missing}: make the file, or take it out",
-            "Blocked",
-            5.0,
-        )
+    if (unread := missing(case.spec.env_files, case.seen.env_files)) is not None:
+        return unread
     if over is not None and _broken(main):
         return over
     if over is None and (differs := _differs(case, main)):
         return _make(case, differs[0], differs[1], main)
     if main.name != case.name:
-        return _act(
+        return act(
             Rename(
                 name=case.name, reason="it was renamed", is_disruptive=not case.ours, id=main.id
             ),
@@ -218,7 +211,3 @@ def _differs(case: Case, main: ContainerState) -> tuple[str, tuple[str, ...]] | 
 
 def _broken(main: ContainerState) -> bool:
     return main.broken or main.state in ("removing", "unknown")
-
-
-def _act(action: ContainerAction, *fields: str) -> ContainerPlan:
-    return Act((action,), fields)

@@ -8,6 +8,7 @@ from datetime import datetime
 from harmony_agent.core.actions import Act, Converged, Plan, Wait
 from harmony_agent.core.changes import Moment, is_due
 from harmony_agent.core.resources import Desired, OwnershipRecord
+from harmony_agent.core.runs import final_end, runs_again
 from harmony_agent.kinds.container.actions import (
     Conclude,
     ContainerAction,
@@ -105,9 +106,9 @@ def finished(case: Case, main: ContainerState | None) -> ContainerPlan | None:
         return None
     if main is not None and not _ended_as(facts.concluded, main):
         return None
-    if case.restart_due(facts.concluded) or _runs_again(case.spec, code):
+    if case.restart_due(facts.concluded) or runs_again(case.spec.restart, code):
         return None
-    return Converged() if case.spec.state == "stopped" else _over(code)
+    return Converged() if case.spec.state == "stopped" else final_end(code)
 
 
 def _ended_as(run: str, main: ContainerState) -> bool:
@@ -117,22 +118,12 @@ def _ended_as(run: str, main: ContainerState) -> bool:
     return main.run == run and main.state not in ("running", "paused", "stopping")
 
 
-def _runs_again(spec: Container, code: int | None) -> bool:
-    return spec.restart == "always" or (spec.restart == "on-failure" and code != 0)
-
-
-def _over(code: int | None) -> ContainerPlan:
-    if code == 0:
-        return Converged("Completed")
-    return Wait("ExitedNonZero", f"it exited with {code}: look at its logs", "Failed", 60.0)
-
-
 def _stopped(case: Case, main: ContainerState) -> ContainerPlan:
     if main.state in ("created", "exited"):
         return Converged()
     paused = main.state == "paused"
     reason = "it is to be stopped"
-    return _act(
+    return act(
         Stop(
             name=case.name,
             reason=reason,
@@ -150,13 +141,13 @@ def _running(case: Case, main: ContainerState) -> ContainerPlan:
             return _up(case, main)
         case "paused":
             reason = "it is paused"
-            return _act(
+            return act(
                 Unpause(name=case.name, reason=reason, is_disruptive=not case.ours, id=main.id),
                 "state",
             )
         case "stopping":
             reason = "it is being stopped"
-            return _act(
+            return act(
                 Stop(name=case.name, reason=reason, is_disruptive=not case.ours, id=main.id),
                 "state",
             )
@@ -175,7 +166,7 @@ def _up(case: Case, main: ContainerState) -> ContainerPlan:
     if case.seen.stale:
         replaced = ", ".join(case.seen.stale)
         reason = f"{replaced} was replaced, and it still has the old one"
-        return _act(_restart(case, main, reason), "mounts")
+        return act(_restart(case, main, reason), "mounts")
     if case.spec.healthcheck is not None and main.health == "starting":
         return Wait("HealthStarting", "its health check hasn't passed yet", "Progressing", 1.0)
     if case.spec.healthcheck is not None and main.health == "unhealthy":
@@ -218,7 +209,7 @@ def _init(case: Case, name: str, number: int, main: ContainerState) -> Container
     one = case.seen.inits.get(name)
     if one is None or one.state == "created":
         ident = "" if one is None else one.id
-        return _act(
+        return act(
             RunInit(
                 name=case.name,
                 reason=f"run {name} first",
@@ -243,7 +234,7 @@ def _init(case: Case, name: str, number: int, main: ContainerState) -> Container
         main=main.id,
         done=number, failure=failure,
     )  # fmt: skip
-    return _act(end)
+    return act(end)
 
 
 def _ended(case: Case, main: ContainerState) -> ContainerPlan:
@@ -256,7 +247,7 @@ def _ended(case: Case, main: ContainerState) -> ContainerPlan:
         return _start(case, main, "the device was restarted", drift=False)
     if case.restart_due(main.run):
         return _start(case, main, "what it restarts on has changed", for_others=True)
-    if _runs_again(case.spec, main.exit_code):
+    if runs_again(case.spec.restart, main.exit_code):
         if case.seen.stopped:
             return _start(case, main, "it was stopped by hand", fields=("state",))
         return _start(case, main, f"it exited with {main.exit_code}", counted=True)
@@ -269,8 +260,9 @@ def _ended(case: Case, main: ContainerState) -> ContainerPlan:
             exit_code=main.exit_code or 0,
         )
         return Act((conclude,), drift=False)
-    return _over(main.exit_code)
+    return final_end(main.exit_code)
 
 
-def _act(action: ContainerAction, *fields: str) -> ContainerPlan:
+def act(action: ContainerAction, *fields: str) -> ContainerPlan:
+    """Plan one step; `fields` are what differs."""
     return Act((action,), fields)

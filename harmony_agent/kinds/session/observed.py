@@ -55,8 +55,7 @@ def main_pane(session: SessionState) -> Pane | None:
 
 def run_of(session: SessionState, pane: Pane) -> str:
     """Tell one run of the command from another."""
-    token = session.mark.token if session.mark is not None else ""
-    return f"{token}/{pane.id}/{pane.started}/{pane.pid}"
+    return f"{session.token}/{pane.id}/{pane.started}/{pane.pid}"
 
 
 def start_of(run: str) -> int:

@@ -15,7 +15,9 @@ from dataclasses import dataclass, replace
 
 from harmony_agent.core.actions import Act, Converged, Plan, Wait
 from harmony_agent.core.changes import Moment, first_token, is_due
+from harmony_agent.core.env_files import missing
 from harmony_agent.core.resources import Desired, OwnershipRecord
+from harmony_agent.core.runs import final_end, runs_again
 from harmony_agent.kinds.session.actions import (
     Conclude,
     Create,
@@ -48,7 +50,8 @@ def plan(
         return _ended(name, record, seen, "no longer wanted")
     if desired.spec.state == "stopped":
         return _ended(name, record, seen, "it is to be stopped")
-    return _Case(name, desired, record, facts, seen, boot_id).plan()
+    made = made_from(desired.spec, seen.env_files)
+    return _Case(name, desired, record, facts, seen, boot_id, made).plan()
 
 
 def _is_ours(name: str, record: OwnershipRecord | None) -> bool:
@@ -56,9 +59,8 @@ def _is_ours(name: str, record: OwnershipRecord | None) -> bool:
 
 
 def _kill(name: str, record: OwnershipRecord | None, main: SessionState, reason: str) -> Kill:
-    token = main.mark.token if main.mark is not None else ""
     disruptive = not _is_ours(name, record)
-    return Kill(name=name, reason=reason, is_disruptive=disruptive, id=main.id, token=token)
+    return Kill(name=name, reason=reason, is_disruptive=disruptive, id=main.id, token=main.token)
 
 
 def _ended(name: str, record: OwnershipRecord | None, seen: Observed, reason: str) -> SessionPlan:
@@ -75,29 +77,26 @@ class _Case:
     facts: SessionFacts
     seen: Observed
     boot_id: str
+    made: str
 
     def plan(self) -> SessionPlan:  # noqa: PLR0911  # one return a question, in their order
         main, spec = self.seen.main, self.desired.spec
         if self.seen.holder is not None:
             text = f"a session {self.name} that isn't ours is there already: end or rename it"
             return Wait("OwnershipConflict", text, "Blocked", 10.0)
-        missing = next((path for path in spec.env_files if not self.seen.env_files.get(path)), None)
-        if missing is not None:
-            text = f"cannot read {missing}: make the file, or take it out"
-            return Wait("EnvFileMissing", text, "Blocked", 5.0)
+        if (unread := missing(spec.env_files, self.seen.env_files)) is not None:
+            return unread
         if main is None:
             return self._missing()
-        made = main.mark.spec if main.mark is not None else ""
-        if made != made_from(spec, self.seen.env_files):
+        if main.mark is None or main.mark.spec != self.made:
             return self._anew(main, "it was made from another spec", "command")
         if main.name != self.name:
-            token = main.mark.token if main.mark is not None else ""
             rename = Rename(
                 name=self.name,
                 reason="it was renamed",
                 is_disruptive=not _is_ours(self.name, self.record),
                 id=main.id,
-                token=token,
+                token=main.token,
             )
             return Act((rename,), ("name",))
         pane = main_pane(main)
@@ -106,16 +105,19 @@ class _Case:
         return self._over(main, pane) if pane.dead else self._up(main, pane)
 
     def _missing(self) -> SessionPlan:
-        made = made_from(self.desired.spec, self.seen.env_files)
         label, _, run = self.facts.concluded.partition(" ")
-        concluded = label == made  # a run of this very spec was its last
+        concluded = label == self.made  # a run of this very spec was its last
         due = concluded and (self._restart_due(start_of(run)) or self._was_cut(run))
-        if concluded and not due and not self._runs_again(self.facts.final_code):
-            return self._concluded(self.facts.final_code)
+        if (
+            concluded
+            and not due
+            and not runs_again(self.desired.spec.restart, self.facts.final_code)
+        ):
+            return final_end(self.facts.final_code)
         rebooted = self.facts.boot not in ("", self.boot_id)
         reason = "the device was restarted" if rebooted else "there is no such session"
         # The same again, where somebody ended it: nothing to follow for those that restart on it.
-        again = bool(self.facts.token) and self.facts.made in ("", made)
+        again = bool(self.facts.token) and self.facts.made in ("", self.made)
         fields = ("state",) if again else ("name",)
         create = Create(name=self.name, reason=reason)
         return Act((create,), fields, drift=not rebooted, for_others=due)
@@ -138,23 +140,14 @@ class _Case:
             return self._restart(main, pane)
         if self._was_cut(run) and self.facts.ended != run:
             return self._repeat(main, pane)
-        if self._runs_again(code):
+        if runs_again(self.desired.spec.restart, code):
             respawn = self._respawn(main, pane, f"it exited with {code}", ended=run)
             return Act((respawn,), is_restart=True)
-        concluded = f"{made_from(self.desired.spec, self.seen.env_files)} {run}"
+        concluded = f"{self.made} {run}"
         if self.facts.concluded != concluded and self.record is not None:
             step = Conclude(name=self.name, reason="it has ended", run=concluded, exit_code=code)
             return Act((step,), drift=False)
-        return self._concluded(code)
-
-    def _runs_again(self, code: int | None) -> bool:
-        restart = self.desired.spec.restart
-        return restart == "always" or (restart == "on-failure" and code != 0)
-
-    def _concluded(self, code: int | None) -> SessionPlan:
-        if code == 0:
-            return Converged("Completed")
-        return Wait("ExitedNonZero", f"it exited with {code}: look at its logs", "Failed", 60.0)
+        return final_end(code)
 
     def _restart_due(self, started: int) -> bool:
         """Return whether it was started before the last change of what it restarts on."""
@@ -180,7 +173,7 @@ class _Case:
             reason=reason,
             is_disruptive=not _is_ours(self.name, self.record),
             id=main.id,
-            token=main.mark.token if main.mark is not None else "",
+            token=main.token,
             pane=pane.id,
             run=run_of(main, pane),
             ended=ended,

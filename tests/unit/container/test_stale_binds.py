@@ -4,14 +4,17 @@ is taken up by one restart, or told.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import pytest
 
 from harmony_agent.core.actions import Act, Converged
 from harmony_agent.kinds.container.actions import Restart
+from harmony_agent.topology.containers import Image
+from scores.container import Container
 from tests.fakes.drive import Cut
-from tests.unit.container.bench import Bench, web
+from tests.unit.container.bench import IMAGE, Bench, web
 
 CONF = "/srv/web.conf"
 BOUND: dict[str, Any] = {"mounts": [{"type": "bind", "source": CONF, "target": "/etc/web.conf"}]}
@@ -122,3 +125,25 @@ async def test_it_is_drift_which_is_paced_and_may_only_be_told() -> None:
     (action,) = plan.actions
     assert isinstance(action, Restart)
     assert CONF in action.reason
+
+
+async def test_a_look_over_all_identifies_binds_and_asks_for_images_once() -> None:
+    bench = await bench_with()
+    for name in ("web", "b", "c"):
+        await bench.made(Container(name=name, image=IMAGE, pull="never", **BOUND))
+    asked: list[str] = []
+    identified: list[Collection[str]] = []
+    look, identify = bench.containers.image, bench.env_files.identify
+
+    async def image_of(name: str) -> Image | None:
+        asked.append(name)
+        return await look(name)
+
+    async def identify_all(paths: Collection[str]) -> Mapping[str, str | None]:
+        identified.append(set(paths))
+        return await identify(paths)
+
+    bench.containers.image = image_of  # type: ignore[method-assign]
+    bench.env_files.identify = identify_all  # type: ignore[method-assign]
+    assert set(await bench.kind.relist()) == {"web", "b", "c"}
+    assert (asked, identified) == ([IMAGE], [{CONF}])
