@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
 
 from harmony_agent.core import claims, decide
 from harmony_agent.core.actions import Act, Action
@@ -19,12 +18,9 @@ from harmony_agent.engine.reconcile.context import ReconcileContext
 from harmony_agent.engine.reconcile.judge_health import HealthJudge
 from harmony_agent.engine.reconcile.pacing import Pacing
 from harmony_agent.engine.reconcile.record_status import StatusRecorder
-from harmony_agent.engine.reconcile.steps import Steps, held
+from harmony_agent.engine.reconcile.steps import ROUNDS, Steps, held
 from harmony_agent.engine.reconcile.work_queue import WorkQueue
 from harmony_agent.engine.state.device_state import DeviceState
-
-ROUNDS: Final = 6
-"""Number of rounds of one pass before it gives way to others."""
 
 
 class Convergence:

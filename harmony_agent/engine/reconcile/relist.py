@@ -67,24 +67,25 @@ class Relister:
         """List once, and queue what differs. A failed list is reported; the next comes with the period."""
         self._asking = True
         try:
-            return await self._relist()
+            await self._relist()
         finally:
             self._asking, self._turned = False, self._times.clock.monotonic()
+        return True
 
-    async def _relist(self) -> bool:
+    async def _relist(self) -> None:
         if not self._view.names():
             self._at = self._times.clock.monotonic()
-            return True
+            return
         before = dict(self._seen)
         try:
             found = await self._reconciler.relist()
         except ResourceError as error:
             self._unknown(error.reason, str(error))
-            return True
+            return
         except Exception as error:  # it must not stop the other kinds
             name = defect(f"the relist of {self.kind}", error)
             self._unknown("InternalError", f"a defect of the agent ({name}): see its log")
-            return True
+            return
         self._at = self._times.clock.monotonic()
         names = events(before, found)
         # what a pass observed while this look was under way is newer than the look
@@ -95,7 +96,6 @@ class Relister:
             self._failing = ""
             log.info("%s can be looked at again", self.kind)
             self._known_again()
-        return True
 
     async def watch(self) -> None:
         """Queue a name whenever an event says that it may differ; until cancelled."""

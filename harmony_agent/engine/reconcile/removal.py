@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
 
 from harmony_agent.core import decide
 from harmony_agent.core.decide import RetryState
@@ -12,12 +11,9 @@ from harmony_agent.core.status import Outcome
 from harmony_agent.core.steps import Execute, Gone, Hold, Release, Step
 from harmony_agent.engine.reconcile import cases
 from harmony_agent.engine.reconcile.pacing import Pacing
-from harmony_agent.engine.reconcile.steps import Steps, held
+from harmony_agent.engine.reconcile.steps import ROUNDS, Steps, held
 from harmony_agent.engine.state.device_state import DeviceState
 from harmony_agent.engine.state.kind_instance import KindInstance
-
-ROUNDS: Final = 6
-"""Number of rounds of one pass before it gives way to others."""
 
 
 class Removal:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from typing import Final
 
 import anyio
 
@@ -22,6 +23,9 @@ from scores.base import Score
 from scores.status import Detail, Drift
 
 log = logging.getLogger(__name__)
+
+ROUNDS: Final = 6
+"""Number of rounds of one pass before it gives way to others."""
 
 
 class Interrupted(Exception):

@@ -56,18 +56,8 @@ class Deployment:
         """For the fold: what a status shows never goes back, also where the device's own memory was
         lost.
         """
-        if self.stored is None or self.behind:
-            removed = self.stored is not None and self.removed
-            return (
-                Enforced(
-                    self.last_known_version.lineage,
-                    self.last_known_version.generation,
-                    self.last_known_version.digest,
-                    removed,
-                )
-                if self.last_known_version
-                else None
-            )
-        return Enforced(
-            self.stored.lineage, self.stored.generation, self.stored.digest, self.removed
-        )
+        last = self.last
+        if last is None:
+            return None
+        removed = self.stored is not None and self.removed
+        return Enforced(last.lineage, last.generation, last.digest, removed)

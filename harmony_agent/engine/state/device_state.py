@@ -9,12 +9,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from harmony_agent.core.admission import NotAccepted
-from harmony_agent.core.changes import Moment
+from harmony_agent.core.changes import Moment, newest
 from harmony_agent.core.manifests import (
     DesiredDigests,
     desired_of,
     followers_of,
-    last_change,
     reloads_on,
 )
 from harmony_agent.core.resources import Desired, Key, OwnershipRecord
@@ -214,14 +213,15 @@ class DeviceState:
             self.records.write_later(record)
             return ()
         await self.records.write(record)
-        followers = self._followers(record.key)
+        followers, key = self._followers(record.key), str(record.key)
         for follower in followers:
             old = self.desired[follower]
-            self.desired[follower] = replace(
-                old,
-                restart_token=last_change(old.spec.restart_on, self.records),
-                reload_token=last_change(reloads_on(old.spec), self.records),
-            )
+            token, reload = old.restart_token, old.reload_token
+            if key in old.spec.restart_on:
+                token = newest((token, moment))
+            if key in reloads_on(old.spec):
+                reload = newest((reload, moment))
+            self.desired[follower] = replace(old, restart_token=token, reload_token=reload)
         self.enforced += 1
         self._not_yet(set(), set(followers))
         self.changes.tell(record.deployment)

@@ -174,9 +174,7 @@ class Records(Mapping[Key, OwnershipRecord]):
             yield
         finally:
             self.taking.discard(bare.key)
-            self._records.pop(bare.key)
-            self.unwanted.pop(bare.key, None)
-            self.revision += 1
+            self._discard(bare.key)
             if old is not None:
                 self._remember(old)
 
@@ -192,10 +190,13 @@ class Records(Mapping[Key, OwnershipRecord]):
         async with self._writing:
             await self._ledger.forget(*keys)
             for key in keys:
-                self.holders.change(self._records.pop(key, None), None)
-                self.revision += 1
-                self.unwanted.pop(key, None)
+                self._discard(key)
             self._unwritten.difference_update(keys)
+
+    def _discard(self, key: Key) -> None:
+        self.holders.change(self._records.pop(key, None), None)
+        self.unwanted.pop(key, None)
+        self.revision += 1
 
     def _remember(self, record: OwnershipRecord) -> None:
         self.holders.change(self._records.get(record.key), record)

@@ -176,3 +176,20 @@ def test_a_token_is_the_last_change_of_what_is_named() -> None:
     assert found[KEY].restart_token == ""
     records = {Key("File", name): record(name, changed=f"b:1:{name}") for name in "12"}
     assert last_change(["File/1", "File/2", "File/3"], records) == "b:1:2"
+
+
+async def test_a_record_that_was_seen_for_a_moment_leaves_no_claim_and_gives_back_the_old_one() -> (
+    None
+):
+    kept = book(FakeLedger())
+    with kept.records.taken_back(record("a", "path:/srv/a")):
+        assert kept.records.holders.of("path:/srv/a") == {KEY}
+    assert kept.records == {}
+    assert kept.records.holders.of("path:/srv/a") == ()
+    old = record("a", "path:/srv/old")
+    await kept.records.write(old)
+    with kept.records.taken_back(record("a", "path:/srv/new")):
+        assert kept.records.holders.of("path:/srv/old") == ()
+    assert kept.records == {KEY: old}
+    assert kept.records.holders.of("path:/srv/old") == {KEY}
+    assert kept.records.holders.of("path:/srv/new") == ()
