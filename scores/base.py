@@ -118,6 +118,15 @@ def repeated(values: Sequence[object]) -> int | None:
     return None
 
 
+def check_distinct(
+    values: Sequence[object], place: str, part: str, code: str, sentence: str
+) -> None:
+    """Refuse what stands twice in `values`, at ``place[index].part``."""
+    twice = repeated(values)
+    if twice is not None:
+        raise fault((place, twice, part), code, sentence)
+
+
 KINDS: Final = ("File", "SystemdUnit", "Container", "SystemUpgrade", "Session")
 
 

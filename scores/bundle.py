@@ -18,7 +18,7 @@ from scores.base import KINDS, Model
 from scores.canonical import NotCanonical, read
 from scores.file import Path
 from scores.manifest import FieldError, InvalidManifest, validate
-from scores.names import DeviceName, Text, Time
+from scores.names import DeviceName, Text, Time, matches
 from scores.signatures import read_key
 
 MAX_BYTES: Final = 256 * 1024
@@ -43,15 +43,6 @@ class InvalidBundle(ValueError):
         self.errors = tuple(errors)
 
 
-def _pattern(pattern: re.Pattern[str], what: str, code: str) -> AfterValidator:
-    def check(value: str) -> str:
-        if not pattern.fullmatch(value):
-            raise PydanticCustomError(code, what)
-        return value
-
-    return AfterValidator(check)
-
-
 def _trusted(value: str) -> str:
     try:
         read_key(value)
@@ -73,17 +64,17 @@ class Bundle(Model):
         Sequence[
             Annotated[
                 str,
-                _pattern(_SERVER, "must be tls://host:port or nats://host:port", "InvalidServer"),
+                matches(_SERVER, "must be tls://host:port or nats://host:port", "InvalidServer"),
             ]
         ],
         Field(min_length=1, max_length=16),
     ]
     tls_ca: (
-        Annotated[str, _pattern(_CERTIFICATES, "must be certificates as PEM", "InvalidCertificate")]
+        Annotated[str, matches(_CERTIFICATES, "must be certificates as PEM", "InvalidCertificate")]
         | None
     ) = None
     credentials: Annotated[
-        str, _pattern(_CREDENTIALS, "must be a NATS .creds file's text", "InvalidCredentials")
+        str, matches(_CREDENTIALS, "must be a NATS .creds file's text", "InvalidCredentials")
     ] = Field(repr=False)
     trusted_keys: Annotated[
         Sequence[Annotated[str, AfterValidator(_trusted)]], Field(max_length=16)

@@ -9,7 +9,7 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, model_validator
 from pydantic_core import PydanticCustomError
 
-from scores.base import WHOLE, Model, Score, fault, is_new, repeated
+from scores.base import WHOLE, Model, Score, check_distinct, fault, is_new
 from scores.container_surroundings import (
     Annotations,
     Dns,
@@ -426,21 +426,14 @@ class Container(Score):
             raise fault(
                 ("name",), "InvalidContainerName", "must be of A-Z a-z 0-9 . _ - for podman"
             )
-        twice = repeated([mount.target for mount in self.mounts])
-        if twice is not None:
-            raise fault(
-                ("mounts", twice, "target"), "DuplicateMount", "another mount has this target"
-            )
-        twice = repeated([(port.host_ip, port.host_port, port.protocol) for port in self.ports])
-        if twice is not None:
-            raise fault(
-                ("ports", twice, "host_port"),
-                "DuplicatePort",
-                "another port has this port of the device",
-            )
-        twice = repeated([init.name for init in self.init_containers])
-        if twice is not None:
-            raise fault(
-                ("init_containers", twice, "name"), "DuplicateResource", "another one has this name"
-            )
+        targets = [mount.target for mount in self.mounts]
+        check_distinct(
+            targets, "mounts", "target", "DuplicateMount", "another mount has this target"
+        )
+        ports = [(port.host_ip, port.host_port, port.protocol) for port in self.ports]
+        another = "another port has this port of the device"
+        check_distinct(ports, "ports", "host_port", "DuplicatePort", another)
+        names = [init.name for init in self.init_containers]
+        another = "another one has this name"
+        check_distinct(names, "init_containers", "name", "DuplicateResource", another)
         return self

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar
 from pydantic import Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
-from scores.base import ACCEPTED, Model, Score, fault, repeated
+from scores.base import ACCEPTED, Model, Score, check_distinct, fault
 from scores.canonical import NotCanonical, canonical, read
 from scores.container import Container
 from scores.file import File
@@ -144,35 +144,18 @@ class Manifest(Model):
                 ("scores",), "RemovedWithScores", "a manifest with removed: true has no scores"
             )
         keys = [score.key for score in self.scores]
-        twice = repeated(keys)
-        if twice is not None:
-            raise fault(
-                ("scores", twice, "name"),
-                "DuplicateResource",
-                "another resource has this kind and name",
-            )
-        twice = repeated(
-            [
-                score.path if isinstance(score, File) else index
-                for index, score in enumerate(self.scores)
-            ]
-        )
-        if twice is not None:
-            raise fault(("scores", twice, "path"), "DuplicatePath", "another File has this path")
-        twice = repeated([signature.key for signature in self.signatures or ()])
-        if twice is not None:
-            raise fault(
-                ("signatures", twice, "key"),
-                "DuplicateSignature",
-                "another signature is by this key",
-            )
-        twice = repeated([score.key for score in self.remains or ()])
-        if twice is not None:
-            raise fault(
-                ("remains", twice, "name"),
-                "DuplicateResource",
-                "another resource has this kind and name",
-            )
+        another = "another resource has this kind and name"
+        check_distinct(keys, "scores", "name", "DuplicateResource", another)
+        paths = [
+            score.path if isinstance(score, File) else index
+            for index, score in enumerate(self.scores)
+        ]
+        check_distinct(paths, "scores", "path", "DuplicatePath", "another File has this path")
+        signers = [signature.key for signature in self.signatures or ()]
+        by_key = "another signature is by this key"
+        check_distinct(signers, "signatures", "key", "DuplicateSignature", by_key)
+        remains = [score.key for score in self.remains or ()]
+        check_distinct(remains, "remains", "name", "DuplicateResource", another)
         known = set(keys)
         for index, score in enumerate(self.scores):
             _check_references(index, score, known)

@@ -21,7 +21,8 @@ MAX_GENERATION: Final = 2**53 - 1
 """The largest integer that every JSON reader keeps exact."""
 
 
-def _pattern(pattern: str, what: str, code: str) -> AfterValidator:
+def matches(pattern: str | re.Pattern[str], what: str, code: str) -> AfterValidator:
+    """Refuse text that isn't of this form as a whole, with `code`; `what` says the form."""
     compiled = re.compile(pattern)
 
     def check(value: str) -> str:
@@ -67,25 +68,25 @@ Text = Annotated[str, AfterValidator(unicode_text), AfterValidator(_no_nul)]
 DeviceName = Annotated[
     str,
     StringConstraints(max_length=63),
-    _pattern(_LABEL, "must be 1 to 63 of a-z 0-9 and -, not at its ends", "InvalidName"),
+    matches(_LABEL, "must be 1 to 63 of a-z 0-9 and -, not at its ends", "InvalidName"),
 ]
 DeploymentName = DeviceName
 ResourceName = Annotated[
     str,
     StringConstraints(min_length=1, max_length=253),
-    _pattern(
+    matches(
         _RESOURCE,
         "must be 1 to 253 of A-Z a-z 0-9 . _ @ : \\ -, not starting with . or -",
         "InvalidName",
     ),
 ]
-Lineage = Annotated[str, _pattern(_UUID, "must be a lower-case UUID", "InvalidLineage")]
+Lineage = Annotated[str, matches(_UUID, "must be a lower-case UUID", "InvalidLineage")]
 Digest = Annotated[
-    str, _pattern(r"sha256:[0-9a-f]{64}", "must be sha256: and 64 hex digits", "InvalidDigest")
+    str, matches(r"sha256:[0-9a-f]{64}", "must be sha256: and 64 hex digits", "InvalidDigest")
 ]
 Identifier = Annotated[
     str,
-    _pattern(
+    matches(
         r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}",
         "must be 1 to 128 of A-Z a-z 0-9 . _ -",
         "InvalidIdentifier",

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from scores.base import WHOLE, Model
+from scores.base import WHOLE, Model, fault
 from scores.names import Text
 
 Port = Annotated[int, Field(ge=1, le=65535)]
@@ -91,3 +91,10 @@ Liveness = Annotated[
     Probe | None,
     Field(description="Restarts this when it fails; None: only what ends is restarted."),
 ]
+
+
+def refuse_exec(code: str, **probes: Probe | None) -> None:
+    """Refuse a probe by its field's name that runs a command, for a kind that has no inside."""
+    for name, probe in probes.items():
+        if probe is not None and probe.exec is not None:
+            raise fault((name, "exec"), code, "only a container's probe has exec: use http or tcp")

@@ -13,7 +13,7 @@ from scores.base import Score, fault
 from scores.container import Env
 from scores.file import Path, normal_path
 from scores.names import Text
-from scores.probes import Liveness, Readiness
+from scores.probes import Liveness, Readiness, refuse_exec
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
 
@@ -91,11 +91,5 @@ class Session(Score):
             raise fault(
                 ("adopt",), "SessionNotAdopted", "a session that isn't ours is never taken over"
             )
-        for name, probe in (("readiness", self.readiness), ("liveness", self.liveness)):
-            if probe is not None and probe.exec is not None:
-                raise fault(
-                    (name, "exec"),
-                    "ExecProbeNotForSession",
-                    "only a container's probe has exec: use http or tcp",
-                )
+        refuse_exec("ExecProbeNotForSession", readiness=self.readiness, liveness=self.liveness)
         return self

@@ -13,7 +13,7 @@ from pydantic_core import PydanticCustomError
 
 from scores.base import ResourceKey, Score, fault, is_new
 from scores.names import Text
-from scores.probes import Liveness, Readiness
+from scores.probes import Liveness, Readiness, refuse_exec
 
 _UNIT: Final = re.compile(
     r"(?P<stem>[A-Za-z0-9:_.\\-]+)(?P<at>@[A-Za-z0-9:_.\\-]*)?"
@@ -138,11 +138,5 @@ class SystemdUnit(Score):
             )
         if self.masked and self.enabled:
             raise PydanticCustomError("MaskedNotEnabled", "a masked unit can't be enabled")
-        for name, probe in (("readiness", self.readiness), ("liveness", self.liveness)):
-            if probe is not None and probe.exec is not None:
-                raise fault(
-                    (name, "exec"),
-                    "ExecProbeNotForUnit",
-                    "only a container's probe has exec: use http or tcp",
-                )
+        refuse_exec("ExecProbeNotForUnit", readiness=self.readiness, liveness=self.liveness)
         return self

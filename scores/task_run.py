@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from scores.base import fault, repeated
+from scores.base import check_distinct
 from scores.names import DeploymentName, DeviceName, Identifier, Lineage, Time
 from scores.status import Reported
 
@@ -85,9 +85,8 @@ class TaskRun(Reported):
     @model_validator(mode="after")
     def _distinct(self) -> TaskRun:
         for name in ("device", "attempt_id"):
-            twice = repeated([getattr(target, name) for target in self.targets])
-            if twice is not None:
-                raise fault(("targets", twice, name), "DuplicateTarget", "another target has it")
+            values = [getattr(target, name) for target in self.targets]
+            check_distinct(values, "targets", name, "DuplicateTarget", "another target has it")
         waves = {target.wave for target in self.targets}
         if waves != set(range(1, len(waves) + 1)):
             raise PydanticCustomError("WaveMissing", "waves are numbered from 1 without a gap")
