@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from harmony_fleet.cli.options import local
+from harmony_fleet.cli.options import Variables, local
 
 if TYPE_CHECKING:
     from harmony_fleet.commands.common import Common
@@ -45,10 +45,6 @@ Labels = Annotated[
 ]
 NoLabels = Annotated[
     list[str] | None, typer.Option("--no-label", metavar="LABEL", help="Take this label away.")
-]
-Variables = Annotated[
-    list[str] | None,
-    typer.Option("--variable", metavar="NAME=VALUE", help="8080 is a number, '\"8080\"' is text."),
 ]
 NoVariables = Annotated[
     list[str] | None, typer.Option("--no-variable", metavar="NAME", help="Take it away.")

@@ -169,10 +169,7 @@ def _show_results(common: Common, under_way: Run, *, dry_run: bool) -> None:
     else:
         tables.results_table(results, render.out())
     hints = {item.error.hint for item in refused}
-    hints |= {
-        result.error.hint if result.error else result.verdict.hint if result.verdict else ""
-        for result in results
-    }
+    hints |= {result.hint for result in results}
     for words in sorted(hints):
         hint(words)
 

@@ -116,8 +116,10 @@ def _end_when_interrupted(task: asyncio.Task[Any] | None) -> None:
 def remember_names(common: Common, devices: Iterable[str], deployments: Iterable[str]) -> None:
     """Keep names for the shell's completion; those of before stay. Nothing depends on it."""
     path = common.home() / "names.json"
-    with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+    with contextlib.suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
         known = json.loads(path.read_bytes()) if path.exists() else {}
+        if not isinstance(known, dict):
+            return
         made = {
             "devices": sorted({*known.get("devices", ()), *devices})[:_NAMES],
             "deployments": sorted({*known.get("deployments", ()), *deployments})[:_NAMES],

@@ -241,10 +241,7 @@ def _show_results(common: Common, under_way: Run, told: dict[str, Any]) -> None:
         note(f"{len(results) - len(lost)} of {len(results)} were written; the roster stays at generation "
              f"{told.get('generation')}: go on with: harmony fleet apply")  # fmt: skip
     hints = {item.error.hint for item in under_way.refused}
-    hints |= {
-        result.error.hint if result.error else result.verdict.hint if result.verdict else ""
-        for result in results
-    }
+    hints |= {result.hint for result in results}
     for words in sorted(hints)[:_FEW]:
         hint(words)
 

@@ -9,12 +9,13 @@ what it prints sent to standard error.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from harmony_fleet.errors import InvalidInput, Line
 from harmony_fleet.manifests.draft import Draft
+from harmony_fleet.manifests.faults import Find
 from harmony_fleet.manifests.files import MAX_FILE, read_bytes, read_json
 from harmony_fleet.manifests.places import Places
 from harmony_fleet.manifests.python_file import run_python
@@ -80,14 +81,25 @@ def _from_text(data: bytes, where: str, stem: str, json: bool | None) -> list[Dr
         )
     if json is None:
         json = data.lstrip()[:1] in (b"{", b"[")
-    values = [read_json(data, where)] if json else read_yaml(data, where)
-    values = [each for value in values for each in (value if _of_manifests(value) else [value])]
-    many = len(values) > 1
+    documents = [read_json(data, where)] if json else read_yaml(data, where)
     text = data.decode("utf-8-sig")
+    placed: list[tuple[Any, Find]] = []
+    for document, value in enumerate(documents):
+        places = Places(text, document)
+        if _of_manifests(value):
+            placed += [(each, _within(places.line, at)) for at, each in enumerate(value)]
+        else:
+            placed.append((value, places.line))
+    many = len(placed) > 1
     return [
-        _draft(value, f"{where}, document {at + 1}" if many else where, stem, Places(text, at))
-        for at, value in enumerate(values)
+        _draft(value, f"{where}, document {at}" if many else where, stem, find)
+        for at, (value, find) in enumerate(placed, 1)
     ]
+
+
+def _within(find: Find, at: int) -> Find:
+    """Find in the item `at` of a list."""
+    return lambda place, code: find((at, *place), code)
 
 
 def _of_manifests(value: Any) -> bool:
@@ -99,10 +111,10 @@ def _of_manifests(value: Any) -> bool:
     )
 
 
-def _draft(value: Any, where: str, stem: str, places: Places | None = None) -> Draft:
+def _draft(value: Any, where: str, stem: str, find: Find) -> Draft:
     """`value` is a manifest, or a list of Scores."""
     if not isinstance(value, list):
-        return Draft(where, value, places.line) if places else Draft(where, value)
+        return Draft(where, value, find)
     if not value:
         raise InvalidInput(
             "UnknownFormat",
@@ -116,12 +128,10 @@ def _draft(value: Any, where: str, stem: str, places: Places | None = None) -> D
             _NAMED,
         )
 
-    def find(place: Any, code: str) -> Line | None:
-        return (
-            places.line(place[1:] if place[:1] == ["scores"] else place, code) if places else None
-        )
+    def among(place: Sequence[int | str], code: str) -> Line | None:
+        return find(place[1:] if place[:1] == ["scores"] else place, code)
 
-    return Draft(where, {"deployment": stem, "scores": value}, find)
+    return Draft(where, {"deployment": stem, "scores": value}, among)
 
 
 def _from_python(path: Path, data: bytes) -> list[Draft]:

@@ -10,9 +10,10 @@ import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from harmony_fleet.errors import Conflict, InvalidInput, Refused
+from harmony_fleet.manifests.signing import Key, Signing, State
 from harmony_fleet.storage import durable, secret
 from harmony_fleet.storage.lock import LOCK_SECONDS, alone
 from scores.signatures import (
@@ -23,14 +24,12 @@ from scores.signatures import (
     strict_base64,
 )
 
-if TYPE_CHECKING:
-    pass
-
-from harmony_fleet.manifests.signing import Key, Signing, State
-
 FOLDER: Final = "keys"
 
 
+_RESTORE: Final = (
+    "restore it from a backup; or remove it, make another, and put that into each device's trust"
+)
 _PREFIX: Final = "ed25519-private:"
 
 
@@ -189,8 +188,3 @@ def _read(path: Path, name: str, state: State) -> Key:
             "KeyInvalid", f"cannot use {path}: it isn't the key that its name says", _RESTORE
         )
     return Key(name, bytes(private.verify_key), state, private)
-
-
-_RESTORE: Final = (
-    "restore it from a backup; or remove it, make another, and put that into each device's trust"
-)

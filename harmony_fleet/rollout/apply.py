@@ -83,6 +83,12 @@ class Result:
             else self.verdict.exit_code
         )
 
+    @property
+    def hint(self) -> str:
+        """What to do next; "" where nothing is to be done."""
+        told = self.error or self.verdict
+        return told.hint if told is not None else ""
+
     def as_json(self) -> dict[str, Any]:
         """The value that ``-o json`` shows."""
         wire, verdict, error = self.plan.wire, self.verdict, self.error

@@ -2,7 +2,7 @@
 generation.
 
 The lock is the kernel's (flock on the folder) and goes with its holder. Beside the roster lies its
-seal: see `fence`.
+seal: see `seal`.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from harmony_fleet.storage.regular import read_regular
 from scores.canonical import digest
 
 Check = Callable[[Roster], None]
+_Read = tuple[Roster, bytes, RosterSeal | None]
 
 
 class RosterFile:
@@ -41,6 +42,8 @@ class RosterFile:
         self.folder = home / "fleet"
         self.path = self.folder / "roster.yaml"
         self.seal_path = self.folder / "roster.seal"
+        self._last: tuple[bytes | None, bytes, _Read] | None = None
+        """the bytes that were read last, and what they are: a large roster takes long to parse"""
 
     def read(self) -> Roster:
         """Read the roster. Raises InvalidInput, or Conflict if it may not follow the last one."""
@@ -149,7 +152,7 @@ class RosterFile:
             self._write(self.seal_path, to_bytes(seal_of(roster, data, history)), lock)
         return roster
 
-    def _read(self) -> tuple[Roster, bytes, RosterSeal | None]:
+    def _read(self) -> _Read:
         for path in (self.path, self.seal_path):
             secret.check_writers(path)
         sealed = _bytes(
@@ -162,9 +165,12 @@ class RosterFile:
                 f"cannot find the roster {self.path}",
                 "make one with: harmony fleet init",
             )
+        if self._last is not None and self._last[:2] == (sealed, data):
+            return self._last[2]
         seal = None if sealed is None else from_bytes(sealed, str(self.seal_path), text.MAX_ROSTER)
         roster = text.parse(data, str(self.path))
         admit(seal, roster)
+        self._last = (sealed, data, (roster, data, seal))
         return roster, data, seal
 
     def _seal(self, roster: Roster, data: bytes, seal: RosterSeal | None, lock: int) -> None:

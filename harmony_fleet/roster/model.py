@@ -17,7 +17,8 @@ from pydantic_core import PydanticCustomError
 
 from harmony_fleet.errors import InvalidInput
 from harmony_fleet.manifests import duration
-from scores.base import Model, fault, repeated
+from harmony_fleet.manifests.variables import Scalar
+from scores.base import Model, check_distinct
 from scores.canonical import canonical, digest
 from scores.manifest import MAX_SCORES, Generation, InvalidManifest, validate
 from scores.names import DeploymentName, DeviceName, Digest, Lineage, Text
@@ -74,7 +75,6 @@ LabelName = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9_./-]{0,61}[A-
 LabelValue = Annotated[str, Field(pattern=r"^([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?$")]
 Labels = Mapping[LabelName, LabelValue]
 VariableName = Annotated[str, AfterValidator(_variable)]
-Scalar = str | int | float | bool
 RosterName = Annotated[DeploymentName, AfterValidator(_not_a_run)]
 Budget = Annotated[int, Field(ge=1, le=100_000)]
 
@@ -168,11 +168,10 @@ class Roster(Model):
     @model_validator(mode="after")
     def _distinct(self) -> Roster:
         for section in ("devices", "deployments", "schedules"):
-            twice = repeated([item.name for item in getattr(self, section)])
-            if twice is not None:
-                raise fault(
-                    (section, twice, "name"), "DuplicateName", "another one here has this name"
-                )
+            names = [item.name for item in getattr(self, section)]
+            check_distinct(
+                names, section, "name", "DuplicateName", "another one here has this name"
+            )
         return self
 
     def wire(self) -> dict[str, Any]:

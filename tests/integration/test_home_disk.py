@@ -163,7 +163,6 @@ async def test_a_running_controller_waits_until_the_home_can_be_written(
             "2",
         )
         assert (await operator(*added)).code == 0
-        (home / "fleet" / "seal.json").unlink(missing_ok=True)
         roster.write_bytes(roster.read_bytes() + b"# by hand\n")
         await said(b"cannot")
         assert controller.returncode is None
@@ -197,7 +196,7 @@ READ = {
     "authority/ca.pem": ("status",),
     "fleet/roster.yaml": ("fleet", "status"),
     "plan.json": ("fleet", "apply", "{home}/plan.json"),
-    "bundle.json": ("device", "setup", "pi-01", "{home}/bundle.json", "--host", "nowhere"),
+    "bundle.json": ("device", "setup", "pi@nowhere.invalid", "{home}/bundle.json"),
     "web.yaml": ("apply", "{home}/web.yaml", "-d", "pi-01"),
 }
 

@@ -191,6 +191,9 @@ def test_completion_knows_the_roster_and_the_last_answers(
     (tmp_path / "names.json").write_text("[")
     remember_names(Common(), ["pi-04"], [])
     assert complete.devices("") == ["pi-01", "pi-02"]
+    for damaged in ("[]", "null", '{"devices": 1}', "[" * 100_000):
+        (tmp_path / "names.json").write_text(damaged)
+        remember_names(Common(), ["pi-05"], [])
 
 
 @pytest.mark.parametrize(

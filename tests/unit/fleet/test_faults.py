@@ -90,6 +90,20 @@ def test_the_same_in_json(tmp_path: Path) -> None:
     assert '2 | … "pth": …' in drawn(error)
 
 
+WHOLE = "- deployment: a\n  scores: []\n- deployment: web\n  scores:\n"
+WRONG = "  " + FILE.replace("\n  ", "\n    ").replace("content", "contnet")
+
+
+def test_the_same_in_a_list_of_manifests(tmp_path: Path) -> None:
+    """Each has the lines of its own place, also behind another document."""
+    line = 1 + WHOLE.count("\n") + 3
+    error = refused(tmp_path, WHOLE + WRONG)
+    assert f"line {line}, column 5: scores[0].contnet (File/motd)" in " ".join(error.details)
+    assert drawn(error) == [f"{line} |     contnet: …", "  |     ^^^^^^^"]
+    error = refused(tmp_path, "deployment: b\nscores: []\n---\n" + WHOLE + WRONG)
+    assert f"line {line + 3}, column 5: " in " ".join(error.details)
+
+
 PYTHON = """
 from scores import Container, Manifest
 
