@@ -15,7 +15,7 @@ from nats.aio.client import Client
 
 from harmony_fleet.authority import enroll, setup
 from harmony_fleet.authority.authority_store import Authority
-from harmony_fleet.authority.enroll import EnrollOptions
+from harmony_fleet.authority.enrolled import EnrollOptions
 from harmony_fleet.authority.setup import ServerRequest
 from harmony_fleet.context import Context, load_context
 from harmony_fleet.manifests import signing_keys

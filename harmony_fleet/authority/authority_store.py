@@ -27,6 +27,7 @@ from harmony_fleet.authority.claims import (
     Identity,
     credentials,
 )
+from harmony_fleet.authority.enrolled import Enrolled
 from harmony_fleet.context import ANEW, AUTHORITY
 from harmony_fleet.errors import InvalidInput, Refused
 from harmony_fleet.storage import durable, secret
@@ -40,7 +41,9 @@ FOLDER: Final = AUTHORITY
 FOREVER: Final = 2**53 - 1
 """A key is given once, so it stays withdrawn. A time would depend on a clock that may have gone ahead."""
 _STATE: Final = "authority.json"
-_VERSION: Final = 1
+_VERSION: Final = 2
+_READ: Final = (1, 2)
+"""Version 1 remembers nothing of what a device was enrolled with."""
 _RESTORE: Final = "restore it from a backup"
 _SEEDS: Final = {
     "operator": OPERATOR,
@@ -52,16 +55,19 @@ _SEEDS: Final = {
 
 
 class Issued(Model):
-    """A device's present credentials, by their public key, and the ones before that still hold."""
+    """A device's present credentials, by their public key, the ones before that still hold, and
+    the settings that it was enrolled with (None: by a version that didn't remember them).
+    """
 
     user: str
     before: tuple[str, ...] = ()
+    settings: Enrolled | None = None
 
 
 class State(Model):
     """Decisions, and users that were issued. Holds no secret."""
 
-    version: Literal[1] = _VERSION
+    version: Literal[1, 2] = _VERSION
     name: str
     servers: Annotated[tuple[str, ...], Field(min_length=1)]
     replicas: int = 1
@@ -101,7 +107,7 @@ def _must_be_known(path: Path, data: bytes) -> None:
     except ValueError:
         return  # no version at all: the model says so
     version = value.get("version", _VERSION) if isinstance(value, dict) else _VERSION
-    if version != _VERSION:
+    if version not in _READ or isinstance(version, bool):
         raise InvalidInput(
             "AuthorityVersion",
             f"cannot use {path}: it is of version {version!r:.20}, and this program knows {_VERSION}",
@@ -197,7 +203,7 @@ class Authority:
 
     def save(self, **changes: Any) -> None:
         """Write the state, changed."""
-        self.state = self.state.model_copy(update=changes)
+        self.state = self.state.model_copy(update={**changes, "version": _VERSION})
         whole = self.state.model_dump_json(indent=2).encode() + b"\n"
         self.put(_STATE, whole)
 

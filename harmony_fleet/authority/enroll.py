@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from harmony_fleet.authority.authority_store import FOREVER, Authority, Issued
+from harmony_fleet.authority.enrolled import Enrolled, EnrollOptions, changed
 from harmony_fleet.errors import Conflict, InvalidInput, Refused
 from harmony_fleet.manifests import signing_keys
 from harmony_fleet.storage import durable
@@ -22,21 +22,6 @@ from scores.bundle import Bundle
 from scores.canonical import canonical
 from scores.manifest import InvalidManifest, validate
 from scores.names import format_time, is_name
-
-
-@dataclass(frozen=True, slots=True)
-class EnrollOptions:
-    """Settings for a device besides its credentials.
-
-    None keeps the present ones, or the agent's defaults.
-    """
-
-    servers: Sequence[str] = ()
-    labels: Mapping[str, str] | None = None
-    roots: Sequence[str] | None = None
-    units: Sequence[str] | None = None
-    kinds: Sequence[str] | None = None
-    profile: str | None = None
 
 
 def enroll(authority: Authority, home: Path, device: str, asked: EnrollOptions) -> Bundle:
@@ -54,8 +39,10 @@ def enroll(authority: Authority, home: Path, device: str, asked: EnrollOptions) 
 def rotate(
     authority: Authority, home: Path, device: str, asked: EnrollOptions, *, at_once: bool
 ) -> Bundle:
-    """New credentials; the ones before hold until `settle`, or are withdrawn at once."""
-    issued = _known(authority, device)
+    """New credentials, with the settings of before where nothing else is asked for; the
+    credentials before hold until `settle`, or are withdrawn at once.
+    """
+    issued = known(authority, device)
     before = (*issued.before, issued.user)
     if at_once:
         return _issue(authority, home, device, asked, before=(), **_withdrawn(authority, before))
@@ -67,21 +54,22 @@ def settle(authority: Authority, device: str, user: str) -> int:
 
     Raises Conflict where `user` was replaced in turn: to withdraw it would cut the device off.
     """
-    issued = _known(authority, device)
+    issued = known(authority, device)
     if issued.user != user:
         raise Conflict(
             "RotatedMeanwhile",
             f"cannot finish: {device} was given newer credentials meanwhile, which it doesn't use yet",
             f"join it with the newest bundle, then: harmony device finish {device}",
         )
-    devices = {**authority.state.devices, device: Issued(user=user)}
+    settled = issued.model_copy(update={"before": ()})
+    devices = {**authority.state.devices, device: settled}
     authority.save(devices=devices, **_withdrawn(authority, issued.before))
     return len(issued.before)
 
 
 def revoke(authority: Authority, device: str) -> None:
     """Withdraw all that the device has. It may be enrolled again."""
-    issued = _known(authority, device)
+    issued = known(authority, device)
     devices = {name: one for name, one in authority.state.devices.items() if name != device}
     authority.save(devices=devices, **_withdrawn(authority, (*issued.before, issued.user)))
 
@@ -121,7 +109,8 @@ def _must_be_name(device: str) -> None:
         )
 
 
-def _known(authority: Authority, device: str) -> Issued:
+def known(authority: Authority, device: str) -> Issued:
+    """The credentials of a device. Raises InvalidInput where it has no credentials."""
     _must_be_name(device)
     issued = authority.state.devices.get(device)
     if issued is None:
@@ -162,20 +151,19 @@ def _issue(
 ) -> Bundle:
     """Save nothing, and withdraw nothing (`changes`), before the bundle is known to be good."""
     public, text = authority.device(device)
+    issued = authority.state.devices.get(device)
+    settings = changed(device, issued.settings if issued is not None else Enrolled(), asked)
     fields: dict[str, Any] = {
         "api": "harmony/v1",
         "type": "DeviceBundle",
         "device": device,
         "issued": format_time(datetime.fromtimestamp(time.time(), UTC)),
-        "servers": list(asked.servers or authority.state.servers),
+        "servers": list(authority.state.servers),
         "tls_ca": authority.ca(),
         "credentials": text,
         "trusted_keys": _trusted(home),
+        **(settings.said() if settings is not None else {}),
     }
-    for name in ("labels", "roots", "units", "kinds", "profile"):
-        value = getattr(asked, name)
-        if value is not None:
-            fields[name] = value
     try:
         bundle = validate(Bundle, fields)
     except InvalidManifest as error:
@@ -183,7 +171,6 @@ def _issue(
         raise InvalidInput(
             error.code, f"cannot make the bundle: {error}", hint, error.errors
         ) from None
-    authority.save(
-        devices={**authority.state.devices, device: Issued(user=public, before=before)}, **changes
-    )
+    now = Issued(user=public, before=before, settings=settings)
+    authority.save(devices={**authority.state.devices, device: now}, **changes)
     return bundle

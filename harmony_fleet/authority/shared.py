@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from harmony_fleet.authority.authority_store import FOREVER, Authority, Issued
 from harmony_fleet.authority.claims import Identity
+from harmony_fleet.authority.enrolled import Enrolled
 from harmony_fleet.authority.live import as_system
 from harmony_fleet.context import Context
 from harmony_fleet.errors import Conflict, Unreachable
@@ -37,17 +38,31 @@ _TRIES: Final = 5
 
 
 class Record(Model):
-    """A device's credentials by their public keys: those that hold, and all that were withdrawn."""
+    """A device's credentials by their public keys: those that hold, and all that were withdrawn;
+    and what it was enrolled with.
+    """
 
     device: DeviceName
     user: str | None = None
     before: Sequence[str] = ()
     revoked: Sequence[str] = ()
+    settings: Enrolled | None = None
 
     @property
     def issued(self) -> Issued | None:
         """Return the decision that holds. None if there is none."""
-        return Issued(user=self.user, before=tuple(self.before)) if self.user is not None else None
+        if self.user is None:
+            return None
+        return Issued(user=self.user, before=tuple(self.before), settings=self.settings)
+
+    def value(self) -> dict[str, Any]:
+        """The JSON value. A field that came later is left out where it says nothing, so that
+        signatures of before hold.
+        """
+        value = self.model_dump(mode="json", exclude={"settings"})
+        if self.settings is not None:
+            value["settings"] = self.settings.said()
+        return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +102,10 @@ def merged(
     ):
         user = local.user
     before = [one for one in holding if one != user]
-    return Record(device=device, user=user, before=before, revoked=sorted(ended))
+    settings = next(
+        (one.settings for one in (local, there) if one and one.user == user and one.settings), None
+    )
+    return Record(device=device, user=user, before=before, revoked=sorted(ended), settings=settings)
 
 
 async def agree(authority: Authority, store: Store, told: Told) -> None:
@@ -174,13 +192,11 @@ async def _write(
 
 
 def _encode(operator: Identity, record: Record) -> bytes:
-    return canonical(
-        {"record": record.model_dump(mode="json"), "signature": operator.signed(_said(record))}
-    )
+    return canonical({"record": record.value(), "signature": operator.signed(_said(record))})
 
 
 def _said(record: Record) -> bytes:
-    return b"harmony/v1/device-record\n" + canonical(record.model_dump(mode="json"))
+    return b"harmony/v1/device-record\n" + canonical(record.value())
 
 
 def _decode(operator: Identity, entry: Entry) -> Record | None:

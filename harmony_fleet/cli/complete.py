@@ -1,4 +1,5 @@
-"""Names that the shell completes: those of the roster, and those that the last answers showed.
+"""Names that the shell completes: those of the roster, those that were enrolled, and those that the
+last answers showed.
 
 Imports nothing of the work, so that a key press is quick; whatever goes wrong, there is nothing to
 complete.
@@ -27,6 +28,7 @@ def deployments(incomplete: str) -> list[str]:
 def _known(what: str, incomplete: str) -> list[str]:
     home = Path(os.environ.get("HARMONY_HOME") or "~/.config/harmony").expanduser()
     names = {*_of_the_roster(home, what), *_of_the_last_answers(home, what)}
+    names |= set(_enrolled(home)) if what == "devices" else set()
     return sorted(name for name in names if name.startswith(incomplete))
 
 
@@ -34,6 +36,13 @@ def _of_the_last_answers(home: Path, what: str) -> Iterable[str]:
     try:
         known = json.loads((home / "names.json").read_bytes())[what]
         return [name for name in known if isinstance(name, str)]
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return []
+
+
+def _enrolled(home: Path) -> Iterable[str]:
+    try:
+        return list(json.loads((home / "authority" / "authority.json").read_bytes())["devices"])
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return []
 

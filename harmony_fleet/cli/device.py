@@ -9,15 +9,19 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from harmony_fleet.cli import complete
 from harmony_fleet.cli.options import connecting, local, reaching, seconds_of
 
 if TYPE_CHECKING:
-    from harmony_fleet.authority.enroll import EnrollOptions
+    from harmony_fleet.authority.enrolled import EnrollOptions
     from harmony_fleet.commands.common import Common
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
-Device = Annotated[str, typer.Argument(metavar="DEVICE", help="As pi-01.")]
+Device = Annotated[
+    str,
+    typer.Argument(metavar="DEVICE", help="As pi-01.", autocompletion=complete.devices),
+]
 BundleFile = Annotated[
     Path | None,
     typer.Option(
@@ -26,6 +30,9 @@ BundleFile = Annotated[
 ]
 Label = Annotated[
     list[str] | None, typer.Option("--label", metavar="NAME=VALUE", help="May be repeated.")
+]
+NoLabel = Annotated[
+    list[str] | None, typer.Option("--no-label", metavar="NAME", help="Take this label away.")
 ]
 Root = Annotated[
     list[str] | None,
@@ -56,6 +63,7 @@ def _device() -> None:
     \b
     harmony device enroll pi-01 --label site=home
     harmony device setup pi@raspberrypi.local pi-01.bundle --package harmony-agent.deb
+    harmony device show pi-01
     harmony device rotate pi-01
     harmony device revoke pi-01
     """
@@ -67,13 +75,17 @@ def _asked(
     root: list[str] | None,
     unit: list[str] | None,
     profile: str | None,
+    *,
+    no_label: list[str] | None = None,
 ) -> EnrollOptions:
-    from harmony_fleet.authority.enroll import EnrollOptions
+    from harmony_fleet.authority.enrolled import EnrollOptions
 
     labels = dict(one.partition("=")[::2] for one in label or ())
     if any("=" not in one for one in label or ()):
         raise typer.BadParameter("write it as NAME=VALUE")
-    return EnrollOptions(tuple(reach or ()), labels if label else None, root, unit, None, profile)
+    return EnrollOptions(
+        tuple(reach or ()), labels or None, root, unit, None, profile, tuple(no_label or ())
+    )
 
 
 @app.command()
@@ -118,6 +130,7 @@ def rotate(
         ),
     ] = None,
     label: Label = None,
+    no_label: NoLabel = None,
     root: Root = None,
     unit: Unit = None,
     profile: Profile = None,
@@ -125,18 +138,22 @@ def rotate(
 ) -> int:
     """Make new credentials for a device, in a new bundle.
 
-    Without --at-once or --wait both hold until harmony device finish.
+    Without --at-once or --wait both hold until harmony device finish. What it was enrolled with
+    (harmony device show) is in the new bundle as well. A label is set beside the others; --root,
+    --unit and --reach take the place of all that were.
 
     \b
     harmony device rotate pi-01 --wait 10m
     harmony device rotate pi-01 --at-once
+    harmony device rotate pi-01 --label site=away --no-label rack
     """
     from harmony_fleet.commands import device as work
 
     if at_once and wait:
         raise typer.BadParameter("--at-once and --wait exclude one another")
     old = work.OldCredentials(at_once, seconds_of(wait) if wait else None)
-    asked, path = _asked(reach, label, root, unit, profile), bundle or Path(f"{device}.bundle")
+    asked = _asked(reach, label, root, unit, profile, no_label=no_label)
+    path = bundle or Path(f"{device}.bundle")
     return work.rotate(common, device, asked, path, old)
 
 
@@ -172,6 +189,19 @@ def revoke(common: Common, *, device: Device) -> int:
     from harmony_fleet.commands import device as work
 
     return work.revoke(common, device)
+
+
+@app.command()
+@local
+def show(common: Common, *, device: Device) -> int:
+    """Show what a device was enrolled with. Needs no NATS.
+
+    \b
+    harmony device show pi-01
+    """
+    from harmony_fleet.commands import device as work
+
+    return work.show(common, device)
 
 
 @app.command("list")

@@ -8,20 +8,23 @@ import asyncio
 import contextlib
 import shlex
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from harmony_fleet.authority import device_setup, enroll, live, sync
 from harmony_fleet.authority.device_setup import Setup
-from harmony_fleet.authority.enroll import EnrollOptions
+from harmony_fleet.authority.enrolled import FIELDS, Enrolled, EnrollOptions
 from harmony_fleet.commands.common import Common, note, write
 from harmony_fleet.commands.server import authority_of
-from harmony_fleet.errors import ExitCode, HarmonyError, InvalidInput, Unreachable
+from harmony_fleet.errors import ExitCode, HarmonyError, Unreachable
 from harmony_fleet.output import render
 from harmony_fleet.output.render import Output, plain
 
 _POLL_SECONDS: Final = 1.0
+_UNSAID: Final = "as the device has it"
+_FORGOTTEN: Final = "it was enrolled by a version that remembered no settings"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,9 @@ def rotate(
             sync.told(lambda: asyncio.run(sync.push(authority, context)))
         else:
             sync.told(lambda: asyncio.run(sync.learn(authority, context)), needed=False)
+        issued = authority.state.devices.get(device)
+    if issued is not None:
+        _say_kept(device, issued.settings)
     _say_next(device, path)
     if old.at_once:
         note(f"what {device} had before is refused")
@@ -81,11 +87,7 @@ def finish(common: Common, device: str, seconds: float) -> ExitCode:
     If they aren't in use: exit code 1 after one look, 4 after waiting.
     """
     context, authority = authority_of(common)
-    issued = authority.state.devices.get(device)
-    if issued is None:
-        raise InvalidInput(
-            "NotEnrolled", f"{device} has no credentials", f"harmony device enroll {device}"
-        )
+    issued = enroll.known(authority, device)
     until = time.monotonic() + seconds
     while issued.user not in asyncio.run(live.connected(authority, context)):
         if time.monotonic() > until:
@@ -138,6 +140,44 @@ def list_devices(common: Common) -> ExitCode:
     else:
         note("no device has credentials: harmony device enroll pi-01")
     return ExitCode.DONE
+
+
+def show(common: Common, device: str) -> ExitCode:
+    """`harmony device show`: what it was enrolled with."""
+    _context, authority = authority_of(common)
+    issued = enroll.known(authority, device)
+    settings = issued.settings
+    if common.output is not Output.TABLE:
+        said = settings.said() if settings is not None else {}
+        values = {name: said.get(name) for name in FIELDS}
+        told = {"device": device, "remembered": settings is not None, **values}
+        write({**told, "replaced": len(issued.before)}, common.output)
+        return ExitCode.DONE
+    rows = [[plain(name), plain(words, "")] for name, words in _settings(settings)]
+    render.grid(["ENROLLED WITH", device], rows, render.out())
+    if settings is None:
+        note(f"{_FORGOTTEN}; say them once: harmony device rotate {device} --label NAME=VALUE")
+    return ExitCode.DONE
+
+
+def _settings(settings: Enrolled | None) -> Iterator[tuple[str, str]]:
+    """Each setting as a word and what was said."""
+    said = settings.said() if settings is not None else {}
+    for name in FIELDS:
+        value = said.get(name)
+        if isinstance(value, dict):
+            value = [f"{key}={text}" for key, text in value.items()] or ["-"]
+        yield name, " ".join(value) if isinstance(value, list) else str(value or _UNSAID)
+
+
+def _say_kept(device: str, settings: Enrolled | None) -> None:
+    """Tell what the new bundle has of the enrolment."""
+    if settings is None:
+        note(f"{device}: {_FORGOTTEN}, and the bundle has none of it: a wiped device joins bare")
+        return
+    words = [f"{name} {words}" for name, words in _settings(settings) if words != _UNSAID]
+    if words:
+        note(f"{device} is enrolled with {', '.join(words)}")
 
 
 def _say_next(device: str, path: Path) -> None:

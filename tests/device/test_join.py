@@ -131,8 +131,12 @@ def again_another_and_a_rotated_one(site: Installed, authority: Authority, bundl
     assert modes(site) == ["root:harmony-agent 640"]
     give(site, authority.bundle("pi-02"))
     assert "--replace" in join(site, code=5)
-    give(site, authority.bundle(PI, "rotate", "--root", "/srv", "--root", "/data/files"))
+    give(site, authority.bundle(PI, "rotate"))
+    site.device.run(["rm", f"{CONFIG}/agent.toml"])
     join(site)
+    wiped = tomllib.loads(site.device.read_text(f"{CONFIG}/agent.toml"))
+    assert wiped["labels"] == {"site": "home"}, "what was enrolled is remembered"
+    assert wiped["files"]["roots"] == ["/srv", "/data/files"]
     authority("device", "finish", PI, "--wait", "60s")
     authority("wait", "web", "--device", PI, "--timeout", "60s")
     assert secrets(bundle)[0] not in site.device.read_text(f"{CONFIG}/nats.creds")

@@ -142,6 +142,28 @@ async def test_what_was_rotated_elsewhere_stays_so(guarded: GuardedServer) -> No
     assert Authority.load(stale.home).state.devices == Authority.load(first.home).state.devices
 
 
+async def test_another_copy_rotates_with_what_the_first_one_enrolled(
+    guarded: GuardedServer,
+) -> None:
+    first = Command(guarded, guarded.home)
+    await first.ok("server", "push")
+    other = first.copy("other")
+    words = ("--label", "site=home", "--root", "/opt/app", "--unit", "web-*")
+    await first.bundle("pi-01", "enroll", *words)
+    creds = await other.bundle("pi-01", "rotate")
+    bundle = decode(creds.with_suffix(".bundle").read_bytes())
+    assert (bundle.labels, bundle.roots, bundle.units) == (
+        {"site": "home"},
+        ["/opt/app"],
+        ["web-*"],
+    )
+    assert await let_in(guarded, creds)
+    await first.ok("server", "push")
+    assert Authority.load(first.home).state.devices == Authority.load(other.home).state.devices
+    await first.ok("device", "rotate", "pi-01", "-o", str(first.home / "x"), "--label", "rack=1")
+    assert decode((first.home / "x").read_bytes()).labels == {"site": "home", "rack": "1"}
+
+
 async def test_what_two_decide_while_the_servers_are_away_holds_of_both(
     guarded: GuardedServer,
 ) -> None:

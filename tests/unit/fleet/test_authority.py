@@ -19,7 +19,7 @@ import pytest
 
 from harmony_fleet.authority import enroll, live, setup
 from harmony_fleet.authority.authority_store import Authority
-from harmony_fleet.authority.enroll import EnrollOptions
+from harmony_fleet.authority.enrolled import EnrollOptions
 from harmony_fleet.authority.setup import ServerRequest
 from harmony_fleet.cli import main
 from harmony_fleet.commands import device as commands
@@ -137,7 +137,7 @@ def test_a_key_that_cannot_be_read_is_named_and_not_told(home: Path) -> None:
         assert right[4:20] not in str(caught.value) + str(caught.value.__cause__)
 
 
-@pytest.mark.parametrize("version", [2, 0, "1", None])
+@pytest.mark.parametrize("version", [3, 0, "1", None])
 def test_a_state_of_another_version_is_refused_and_stays(home: Path, version: Any) -> None:
     path = home / "authority" / "authority.json"
     told = {**json.loads(path.read_text()), "version": version, "invented": "later"}
