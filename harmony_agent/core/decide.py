@@ -14,7 +14,7 @@ from typing import Final
 from harmony_agent.core import drift
 from harmony_agent.core.actions import Act, Action, Converged, Plan, Wait
 from harmony_agent.core.backoff import CrashLoop
-from harmony_agent.core.dependencies import in_the_way, outlives, unmet
+from harmony_agent.core.dependencies import Leaving, in_the_way, outlives, unmet
 from harmony_agent.core.resources import Desired, Key, OwnershipRecord
 from harmony_agent.core.status import Outcome
 from harmony_agent.core.steps import (
@@ -59,7 +59,7 @@ class Others:
 
     digests: Mapping[Key, str]
     statuses: Mapping[Key, ResourceStatus]
-    leaving: Sequence[OwnershipRecord] = ()
+    leaving: Leaving = field(default_factory=Leaving)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,9 +184,8 @@ def _wait_for_others(case: DecisionInput, desired: Desired[Score]) -> Hold | Non
         return None
     waits = unmet(desired.spec.needs(), case.others.digests, case.others.statuses)
     if case.others.leaving:
-        taken = {record.key for record in case.taken}
-        leaving = [record for record in case.others.leaving if record.key not in taken]
-        waits += in_the_way(case.claims, case.key, leaving)
+        taken = [record.key for record in case.taken]
+        waits += in_the_way(case.claims, case.key, case.others.leaving, taken)
     return _waits_for(waits, "Pending") if waits else None
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import overload
 
 from harmony_agent.core.resources import Key, OwnershipRecord
 from scores.status import SETTLED, ResourceStatus
@@ -21,48 +23,92 @@ def unmet(
     return waiting
 
 
-def in_the_way(claims: frozenset[str], key: Key, leaving: Iterable[OwnershipRecord]) -> list[str]:
-    """Resources on their way out that still occupy what `key` claims."""
-    return [str(record.key) for record in leaving if record.key != key and record.claims & claims]
+class Leaving(Sequence[OwnershipRecord]):
+    """The records being removed, found by what an order among them asks for."""
+
+    def __init__(self, records: Iterable[OwnershipRecord] = ()) -> None:
+        self._records = list(records)
+
+    @overload
+    def __getitem__(self, index: int) -> OwnershipRecord: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[OwnershipRecord]: ...
+    def __getitem__(self, index: int | slice) -> OwnershipRecord | Sequence[OwnershipRecord]:
+        return self._records[index]
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    @cached_property
+    def by_key(self) -> Mapping[str, OwnershipRecord]:
+        """The records by their keys."""
+        return {str(record.key): record for record in self._records}
+
+    @cached_property
+    def users(self) -> Mapping[str, Sequence[str]]:
+        """By key, those that need it."""
+        return _index((need, record) for record in self._records for need in record.needs)
+
+    @cached_property
+    def holders(self) -> Mapping[str, Sequence[str]]:
+        """By claim, those that have it."""
+        return _index((claim, record) for record in self._records for claim in record.claims)
+
+    @cached_property
+    def inside(self) -> Mapping[str, Sequence[str]]:
+        """By the claim of a directory, those with a path below it."""
+        return _index(
+            (folder, record)
+            for record in self._records
+            for folder in {folder for claim in record.claims for folder in _folders(claim)}
+        )
 
 
-def outlives(record: OwnershipRecord, leaving: Iterable[OwnershipRecord]) -> list[str]:
+def _index(pairs: Iterable[tuple[str, OwnershipRecord]]) -> Mapping[str, Sequence[str]]:
+    found: dict[str, list[str]] = {}
+    for name, record in pairs:
+        found.setdefault(name, []).append(str(record.key))
+    return found
+
+
+def in_the_way(
+    claims: frozenset[str], key: Key, leaving: Leaving, taken: Collection[Key] = ()
+) -> list[str]:
+    """Resources on their way out that still occupy what `key` claims, but for those that are
+    `taken`.
+    """
+    ours = {str(key), *map(str, taken)}
+    holders = (other for claim in sorted(claims) for other in leaving.holders.get(claim, ()))
+    return [other for other in dict.fromkeys(holders) if other not in ours]
+
+
+def outlives(record: OwnershipRecord, leaving: Leaving) -> list[str]:
     """List the resources being removed that must go before `record`: they need it, or lie inside
     its directory.
 
     A directory may have come after a file inside it. Then both would wait for each other, so only
     the place counts: the inner one goes first.
     """
-    others = [other for other in leaving if other.key != record.key]
-    inside = [str(other.key) for other in others if _inside(other.claims, record.claims)]
-    users = [str(other.key) for other in others if str(record.key) in other.needs]
-    if users and _waits_for_itself(record, others):
-        users = []
-    return list(dict.fromkeys(inside + users))
+    inside = [other for claim in sorted(record.claims) for other in leaving.inside.get(claim, ())]
+    users = leaving.users.get(str(record.key), ())
+    if users and _waits_for_itself(record, leaving):
+        users = ()
+    return [other for other in dict.fromkeys([*inside, *users]) if other != str(record.key)]
 
 
-def _inside(inner: frozenset[str], outer: frozenset[str]) -> bool:
-    """Return whether a path of `inner` lies below one of `outer`."""
-    folders = tuple(claim + "/" for claim in outer if claim.startswith("path:"))
-    return bool(folders) and any(claim.startswith(folders) for claim in inner)
-
-
-def _waits_for_itself(record: OwnershipRecord, others: Iterable[OwnershipRecord]) -> bool:
+def _waits_for_itself(record: OwnershipRecord, leaving: Leaving) -> bool:
     """Return whether `record` waits, directly or through others, for itself."""
-    known = {str(other.key): other for other in (record, *others)}
-    owners = {
-        claim: key
-        for key, other in known.items()
-        for claim in other.claims
-        if claim.startswith("path:")
-    }
+    known = {**leaving.by_key, str(record.key): record}
     seen: set[str] = set()
     todo = [str(record.key)]
     while todo:
         one = known[todo.pop()]
         waiting = {need for need in one.needs if need in known}
         waiting |= {
-            owners[folder] for claim in one.claims for folder in _folders(claim) if folder in owners
+            owner
+            for claim in one.claims
+            for folder in _folders(claim)
+            for owner in leaving.holders.get(folder, ())
         }
         if str(record.key) in waiting:
             return True

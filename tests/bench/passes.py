@@ -99,7 +99,7 @@ class Inside:
     def read_all(self) -> float:
         """Processor seconds of reading and hashing every file, as each is at least once an hour."""
         sights, reconciler = self.files._cache, self.engine.kinds["File"]
-        spots = reconciler._surveys.all()[2]  # type: ignore[attr-defined]
+        spots = reconciler._index.all()[2]  # type: ignore[attr-defined]
         begun = time.process_time()
         for spot in spots:
             sights.stat_exact(spot, Job())

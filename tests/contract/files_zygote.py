@@ -1,5 +1,5 @@
-"""Forks agents that do one File's pass on a real directory, so that a test can have each of them
-killed somewhere.
+"""Forks agents that do a pass over one File, or over a set, on a real directory, so that a test can
+have each of them killed somewhere.
 
 Run as a program with a socket as standard output: reads one JSON scenario a line, forks, and tells
 of the child's pid, its ledger after each change, how the pass ended, and the exit status. The child
@@ -92,8 +92,19 @@ class Agent:
         is below the root.
         """
         self.want(fields)
+        return await self._one("a")
+
+    async def reach_all(self, files: dict[str, dict[str, Any]]) -> dict[str, str]:
+        """Want all of these, by name, in passes side by side; each reason that isn't "", by name."""
+        for name, fields in files.items():
+            path = f"{self.root}/{fields['path']}"
+            self.store.set_desired(File(name=name, **{**fields, "path": path}))
+        found = await asyncio.gather(*map(self._one, files))
+        return {name: reason for name, reason in zip(files, found, strict=True) if reason}
+
+    async def _one(self, name: str) -> str:
         try:
-            result = await drive.run(self.kind, self.store, "a")
+            result = await drive.run(self.kind, self.store, name)
         except ResourceError as error:
             return error.reason
         return "" if result.plan == Converged() else getattr(result.plan, "reason", "StillActing")
@@ -107,10 +118,9 @@ class Agent:
             )
 
 
-def unpack(record: str) -> OwnershipRecord | None:
-    """The record that a child told of."""
-    found: OwnershipRecord | None = pickle.loads(base64.b64decode(record))
-    return found
+def unpack(record: str) -> Any:
+    """The record that a child told of, or the records that it is given."""
+    return pickle.loads(base64.b64decode(record))
 
 
 def _child(out: socket.socket, scenario: dict[str, Any]) -> None:
@@ -119,12 +129,12 @@ def _child(out: socket.socket, scenario: dict[str, Any]) -> None:
 
     ctypes.CDLL(None).prctl(_PR_SET_PTRACER, ctypes.c_ulong(-1), 0, 0, 0)
     agent = Agent(scenario["directory"], tell)
-    record = unpack(scenario["record"])
-    if record is not None:
+    for record in unpack(scenario["records"]):
         agent.store.put(record)
     _send(out, "pid", os.getpid())
     signal.sigwait([signal.SIGUSR1])
-    _send(out, "ended", asyncio.run(agent.reach(scenario["wanted"])))
+    reach = agent.reach_all if scenario["many"] else agent.reach
+    _send(out, "ended", asyncio.run(reach(scenario["wanted"])))
 
 
 def _send(out: socket.socket, what: str, value: object) -> None:

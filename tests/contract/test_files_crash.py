@@ -17,7 +17,7 @@ import socket
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ pytestmark = [
 ]
 
 CALLS = (
-    "openat,write,ftruncate,fsync,fdatasync,fchmod,chmod,fchmodat,fchown,chown,fchownat,"
+    "openat,write,ftruncate,fsync,fdatasync,syncfs,fchmod,chmod,fchmodat,fchown,chown,fchownat,"
     "rename,renameat,renameat2,link,linkat,unlink,unlinkat,rmdir,mkdir,mkdirat,symlink,symlinkat"
 )
 OLD, NEW = "old\n" * 2000, "new\0" * 3000
@@ -94,9 +94,29 @@ class Zygote:
         self, directory: Path, record: OwnershipRecord | None, case: Case, fault: str = ""
     ) -> Run:
         """One agent's pass, with `fault` as strace's inject takes it."""
+        run = self.run_all(directory, [record] if record else [], case.wanted, fault, many=False)
+        if not run.told:
+            run.record = record
+        return run
+
+    def run_all(
+        self,
+        directory: Path,
+        records: Sequence[OwnershipRecord],
+        wanted: dict[str, Any] | None,
+        fault: str = "",
+        *,
+        many: bool = True,
+    ) -> Run:
+        """The passes of one agent over a set of Files side by side, or over one."""
         assert self._process.stdin is not None
-        packed = base64.b64encode(pickle.dumps(record)).decode()
-        scenario = {"directory": str(directory), "wanted": case.wanted, "record": packed}
+        packed = base64.b64encode(pickle.dumps(records)).decode()
+        scenario = {
+            "directory": str(directory),
+            "wanted": wanted,
+            "records": packed,
+            "many": many,
+        }
         self._process.stdin.write(json.dumps(scenario) + "\n")
         self._process.stdin.flush()
         pid = int(self._answer("pid")[-1][1])
@@ -112,12 +132,10 @@ class Zygote:
         os.kill(pid, signal.SIGUSR1)
         told = self._answer("status")
         strace.communicate(timeout=10)
-        records = [unpack(value) for what, value in told if what == "record"]
+        heard = [unpack(value) for what, value in told if what == "record"]
         ended = [value for what, value in told if what == "ended"]
         killed = os.WIFSIGNALED(told[-1][1])
-        return Run(
-            records[-1] if records else record, ended[0] if ended else None, killed, log.read_text()
-        )
+        return Run(heard, ended[0] if ended else None, killed, log.read_text())
 
     def _answer(self, until: str) -> list[Any]:
         found: list[Any] = []
@@ -126,14 +144,26 @@ class Zygote:
         return found
 
 
-@dataclass(frozen=True)
+@dataclass
 class Run:
-    """The ledger as it was left, how the pass ended (None: it didn't), and the trace."""
+    """The records that were told of, in order, how the pass ended (None: it didn't), and the trace.
 
-    record: OwnershipRecord | None
-    ended: str | None
+    `record` is that of the one File at the end.
+    """
+
+    told: list[OwnershipRecord | None]
+    ended: Any
     killed: bool
     log: str
+    record: OwnershipRecord | None = None
+
+    def __post_init__(self) -> None:
+        self.record = self.told[-1] if self.told else None
+
+    def records(self, before: Sequence[OwnershipRecord]) -> list[OwnershipRecord]:
+        """The ledger of a set as it was left."""
+        found = {record.name: record for record in [*before, *self.told] if record is not None}
+        return list(found.values())
 
     def points(self) -> list[tuple[str, int]]:
         """Each call that may change something, with its number among those of its thread."""
@@ -293,3 +323,98 @@ async def adopted(
         agent.store.put(record)
     assert await agent.reach(case.before) == ""
     return agent.store.record("a")
+
+
+SET = 6
+"""More Files than are synced one by one, in two folders."""
+
+
+def many(content: str) -> dict[str, Any]:
+    """What a set of Files is to be, by name."""
+    files: dict[str, Any] = {
+        f"f{at}": {"path": f"{'ab'[at % 2]}/f{at}", "content": f"{at} {content}", "parents": True}
+        for at in range(SET)
+    }
+    files["link"] = {"path": "a/link", "type": "symlink", "target": content[:3]}
+    files["folder"] = {"path": "b/folder", "type": "directory", "mode": "0750"}
+    return files
+
+
+async def prepare_many(directory: Path, content: str | None) -> list[OwnershipRecord]:
+    """The device with the set, or without it but for its folders, and the ledger."""
+    shutil.rmtree(directory, ignore_errors=True)
+    for folder in ("root/a", "root/b", "state"):
+        (directory / folder).mkdir(parents=True)
+    if content is None:
+        return []
+    agent = Agent(str(directory))
+    assert await agent.reach_all(many(content)) == {}
+    return [record for name in many(content) if (record := agent.store.record(name))]
+
+
+async def settle_many(directory: Path, records: Sequence[OwnershipRecord]) -> None:
+    """The next agent."""
+    agent = Agent(str(directory))
+    for record in records:
+        agent.store.put(record)
+    assert await agent.reach_all(many(NEW)) == {}
+
+
+@pytest.mark.parametrize("old", [None, OLD], ids=["new", "replaced"])
+async def test_a_set_is_killed_at_each_call(
+    zygote: Zygote, tmp_path: Path, old: str | None
+) -> None:
+    directory = tmp_path / "device"
+    records = await prepare_many(directory, old)
+    before = tree(directory)
+    run = zygote.run_all(directory, records, many(NEW))
+    assert (run.ended, run.killed) == ({}, False)
+    after = tree(directory)
+    assert "syncfs(" in run.log
+    points = run.points()
+    assert len(points) > 2 * SET
+    for call, number in points:
+        records = await prepare_many(directory, old)
+        run = zygote.run_all(directory, records, many(NEW), f"{call}:signal=KILL:when={number}")
+        assert run.killed, (call, number, run.log)
+        assert is_whole(directory, before, after), (call, number)
+        await settle_many(directory, run.records(records))
+        assert tree(directory) == after, (call, number)
+
+
+async def test_what_fails_for_one_of_a_set_fails_for_that_one_alone(
+    zygote: Zygote, tmp_path: Path
+) -> None:
+    directory = tmp_path / "device"
+    records = await prepare_many(directory, None)
+    points = zygote.run_all(directory, records, many(NEW)).points()
+    after = tree(directory)
+    for call, number in points:
+        records = await prepare_many(directory, None)
+        run = zygote.run_all(directory, records, many(NEW), f"{call}:error=ENOSPC:when={number}")
+        assert "(INJECTED)" in run.log
+        assert set(run.ended.values()) <= {"NoSpace"}, (call, number, run.ended)
+        whole = call in ("fsync", "fdatasync")  # of a folder: all in it aren't durable
+        assert len(run.ended) <= (SET + 2 if whole else 1), (call, number, run.ended)
+        assert is_whole(directory, {}, after), (call, number)
+        await settle_many(directory, run.records(records))
+        assert tree(directory) == after, (call, number)
+
+
+async def test_no_name_of_a_set_leads_to_content_that_is_not_on_the_disk(
+    zygote: Zygote, tmp_path: Path
+) -> None:
+    """One sync of the file system lies between the last write and the first rename, and each folder
+    is synced after its last rename.
+    """
+    directory = tmp_path / "device"
+    run = zygote.run_all(directory, await prepare_many(directory, None), many(NEW))
+    calls = [match[1] for match in re.finditer(r"^\d+ +(\w+)\(", run.log, re.MULTILINE)]
+    synced = calls.index("syncfs")
+    renames = [at for at, call in enumerate(calls) if call == "renameat2"]
+    writes = [at for at, call in enumerate(calls) if call == "write"]
+    assert len(renames) == SET + 2
+    assert synced < renames[0]
+    assert max(at for at in writes if at < renames[0]) < synced
+    assert calls[renames[-1] :].count("fsync") == 2
+    assert calls[: renames[0]].count("fsync") <= 2  # the folders, at the first look

@@ -7,7 +7,6 @@ a path.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -16,8 +15,9 @@ from typing import Final, TypeVar
 import anyio
 
 from harmony_agent.adapters.files.backups import Backups
-from harmony_agent.adapters.files.node_write import NodeWrite
 from harmony_agent.adapters.files.path_cache import PathCache
+from harmony_agent.adapters.files.path_sets import Look, PathSets, Put, Removal
+from harmony_agent.adapters.files.stream import fill
 from harmony_agent.adapters.files.write import Writer
 from harmony_agent.adapters.posix import syscalls
 from harmony_agent.adapters.posix.atomic import Rename
@@ -26,10 +26,10 @@ from harmony_agent.adapters.posix.inotify import Watcher
 from harmony_agent.adapters.posix.listeners import Listeners
 from harmony_agent.adapters.posix.path_errors import transient
 from harmony_agent.adapters.posix.safe_path import RootedPaths
+from harmony_agent.adapters.posix.together import Batch, Together
 from harmony_agent.core.errors import Transient
 from harmony_agent.topology import Clock
 from harmony_agent.topology.files import (
-    MAX_READ,
     Attributes,
     Fetch,
     FileSpec,
@@ -42,11 +42,9 @@ from harmony_agent.topology.files import (
 T = TypeVar("T")
 _LOOK_SECONDS: Final = 30.0
 _WORK_SECONDS: Final = 120.0
-_FRESH: Final = 0.05
-"""Seconds for which the look that ends a put counts as a new one."""
-_PIECE: Final = 1 << 20
-_MISMATCH_SECONDS: Final = 60.0
-"""Seconds until an object with wrong content is fetched again: somebody has to replace it first."""
+_FRESH: Final = 0.5
+"""Seconds for which the look that ends a put counts as a new one, if no event comes: a pass comes
+to the last file of a large set that late."""
 
 
 class LocalFiles:
@@ -70,6 +68,10 @@ class LocalFiles:
         self._cache = PathCache(self._paths, self._backups, self._watcher, clock)
         self._writer = Writer(self._paths, self._backups, self._cache, rename, parents_owner)
         self._threads = BoundedExecutor(transient)
+        sets = PathSets(self._paths, self._writer, self._cache, clock)
+        self._puts = Together(self._threads, sets.put, sets.close_put)
+        self._removals = Together(self._threads, sets.remove, sets.close_removal)
+        self._looks = Together(self._threads, self._look)
         self._clock = clock
         self._putting: set[str] = set()
         self._heard: dict[str, float] = {}
@@ -89,11 +91,13 @@ class LocalFiles:
         ):
             return fresh
         try:
-            return await self._run_in_thread(
-                "look at", query.path, lambda job: self._cache.stat_exact(query, job), _LOOK_SECONDS
-            )
+            root, doing = self._paths.root_of(query.path) or "", f"look at {query.path}"
+            return await self._looks.run(root, query.path, doing, _LOOK_SECONDS, query)
         except Transient as error:  # it hangs
             return PathState(query.path, error=PathError(error.reason, str(error), error.phase))
+
+    def _look(self, batch: Batch[PathQuery, PathState]) -> None:
+        batch.each(self._cache.stat_exact)
 
     async def stat_cached(self, queries: Sequence[PathQuery]) -> Sequence[PathState]:
         """Implement `Files.stat_cached`.
@@ -142,12 +146,16 @@ class LocalFiles:
         else:
             self._putting.add(path)
             try:
-                await self._run_in_thread(
-                    "write", path, lambda job: self._put(path, node, expect, job)
-                )
+                look = await self._put(Put(path, expect, node=node))
+                if look is not None:
+                    self._fresh[path] = look
             finally:
                 self._putting.discard(path)
                 self._tell_what_came_later(path)
+
+    async def _put(self, put: Put) -> Look | None:
+        root, doing = self._paths.root_of(put.path) or "", f"write {put.path}"
+        return await self._puts.run(root, put.path, doing, _WORK_SECONDS, put)
 
     def _tell_what_came_later(self, path: str) -> None:
         """Pass on an event that came during a put, if it may be of somebody else.
@@ -165,13 +173,6 @@ class LocalFiles:
         self._fresh.pop(path, None)
         self._listeners.tell(path)
 
-    def _put(self, path: str, node: FileSpec, expect: StatFingerprint | None, job: Job) -> None:
-        self._writer.put(path, node, expect, job)
-        query = self._cache.query(path)
-        if query is not None:
-            began = self._clock.monotonic()
-            self._fresh[path] = (began, self._cache.stat_exact(query, job))
-
     async def _put_stream(
         self, path: str, node: FileSpec, fetch: Fetch, expect: StatFingerprint | None
     ) -> None:
@@ -179,41 +180,13 @@ class LocalFiles:
             "write", path, lambda _job: self._writer.draft(path, node)
         )
         try:
-            await self._fill_from_stream(draft, path, node, fetch)
-            await self._run_in_thread(
-                "write", path, lambda job: self._writer.finish(draft, path, node, expect, job)
-            )
+            await fill(draft, path, node, fetch, partial(self._run_in_thread, "write", path))
+            await self._put(Put(path, expect, node=node, draft=draft))
         finally:
             # It may hang: the next start sweeps it.
             with anyio.CancelScope(shield=True), suppress(Transient):
                 await self._run_in_thread("write", path, lambda _job: draft.close())
             self._cache.swept(path, clean=not draft.left_over)
-
-    async def _fill_from_stream(
-        self, draft: NodeWrite, path: str, node: FileSpec, fetch: Fetch
-    ) -> None:
-        hashed = hashlib.sha256()
-        held = bytearray()
-        left = MAX_READ
-
-        def flush() -> None:
-            hashed.update(held)
-            draft.write(bytes(held))
-            held.clear()
-
-        async def write(data: bytes) -> None:
-            nonlocal left
-            left -= len(data)
-            if left < 0:
-                raise _mismatch(path, "is larger than 64 MiB")
-            held.extend(data)
-            if len(held) >= _PIECE:
-                await self._run_in_thread("write", path, lambda _job: flush())
-
-        await fetch(write)
-        await self._run_in_thread("write", path, lambda _job: flush())
-        if "sha256:" + hashed.hexdigest() != node.digest:
-            raise _mismatch(path, "hasn't the digest that the Score says")
 
     async def set_attributes(
         self, path: str, attributes: Attributes, expect: StatFingerprint
@@ -227,7 +200,8 @@ class LocalFiles:
 
     async def remove(self, path: str, expect: StatFingerprint) -> None:
         """Implement `Files.remove`."""
-        await self._run_in_thread("remove", path, lambda _job: self._writer.remove(path, expect))
+        root, removal = self._paths.root_of(path) or "", Removal(path, expect)
+        await self._removals.run(root, path, f"remove {path}", _WORK_SECONDS, removal)
 
     async def sweep(self, path: str) -> None:
         """Implement `Files.sweep`."""
@@ -297,11 +271,3 @@ def _in_order(
 ) -> list[PathState]:
     by_path = {path_state.path: path_state for group in found for path_state in group}
     return [by_path[query.path] for query in queries]
-
-
-def _mismatch(path: str, how: str) -> Transient:
-    return Transient(
-        "DigestMismatch",
-        f"cannot write {path}: the object {how}; put the right one into the object store",
-        delay=_MISMATCH_SECONDS,
-    )

@@ -45,14 +45,25 @@ class NodeWrite(AtomicWrite):
 
         Raises Changed if something else stands there than `expect`.
         """
+        self.prepare(expect)
+        self.sync()
+        self.move(expect, job)
+        sync(self.folder)
+
+    # The steps of `finish`, for a caller that takes many through each of them.
+
+    def prepare(self, expect: StatFingerprint | None) -> None:
+        """Set owner and mode."""
         old = check(self._place, expect)
         self._set_owner(old)
         if self._node.type != "symlink":
             self._set_mode(old)
-            self.sync()
+
+    def move(self, expect: StatFingerprint | None, job: Job) -> None:
+        """Move it to its path. Durable once its folder is."""
         job.check()
         self._move(check(self._place, expect))
-        self.settle()
+        self.landed()
 
     def _set_owner(self, old: os.stat_result | None) -> None:
         """Set the owner of the node; else the owner of the old object, if the agent may.

@@ -15,7 +15,7 @@ from harmony_agent.adapters.files.backups import Backups
 from harmony_agent.adapters.files.node_write import NodeWrite, check, set_attributes
 from harmony_agent.adapters.files.path_cache import PathCache
 from harmony_agent.adapters.files.read import open_file, read_digest
-from harmony_agent.adapters.posix.atomic import Rename, discard, remove
+from harmony_agent.adapters.posix.atomic import Rename, discard
 from harmony_agent.adapters.posix.executor import Job
 from harmony_agent.adapters.posix.path_errors import Changed, MissingParents, PathRefused
 from harmony_agent.adapters.posix.safe_path import ParentDir, RootedPaths
@@ -42,38 +42,16 @@ class Writer:
         self._rename = rename
         self._parents_owner = parents_owner
 
-    def put(self, path: str, node: FileSpec, expect: StatFingerprint | None, job: Job) -> None:
-        """Put the node there, with the content that it holds or that was kept."""
-        with self._drafting(path, node) as draft:
-            if node.backup:
-                self._fill_from_backup(draft, path, node, job)
-            elif node.content is not None:
-                draft.write(node.content)
-            self.finish(draft, path, node, expect, job)
-
     def draft(self, path: str, node: FileSpec) -> NodeWrite:
-        """Begin a write whose content comes in pieces.
-
-        `finish` puts it at the path. The caller closes it in any case.
-        """
+        """Begin a write. The caller closes it in any case."""
         return NodeWrite(self._paths, path, node, self._rename)
 
-    def finish(
-        self,
-        draft: NodeWrite,
-        path: str,
-        node: FileSpec,
-        expect: StatFingerprint | None,
-        job: Job,
-    ) -> None:
-        """Put what was drafted at its path."""
-        try:
-            draft.finish(expect, job)
-        except OSError:
-            self._cache.unsynced(path)
-            raise
-        if node.type == "file" and draft.status is not None:
-            self._cache.learn(path, draft.status, node.digest)
+    def fill(self, draft: NodeWrite, path: str, node: FileSpec, job: Job) -> None:
+        """Write the content that the node holds or that was kept."""
+        if node.backup:
+            self._fill_from_backup(draft, path, node, job)
+        elif node.content is not None:
+            draft.write(node.content)
 
     @contextmanager
     def _drafting(self, path: str, node: FileSpec) -> Generator[NodeWrite, None, None]:
@@ -128,13 +106,6 @@ class Writer:
                 draft.finish(expect, job)
         finally:
             os.close(source)
-
-    def remove(self, path: str, expect: StatFingerprint) -> None:
-        """Remove the object; a directory only when it is empty."""
-        with suppress(MissingParents), self._changing(path) as place:
-            status = check(place, expect)
-            if status is not None:
-                remove(place.fd, place.name, status)
 
     def sweep(self, path: str) -> None:
         """Remove an unfinished object beside it."""

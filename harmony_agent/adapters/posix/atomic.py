@@ -198,10 +198,14 @@ class AtomicWrite:
 
     def settle(self) -> None:
         """Make the move durable."""
+        self.landed()
+        sync(self.folder)
+
+    def landed(self) -> None:
+        """Note what stands at the path now."""
         self.left_over = False
         self.status = status_of(self.folder, self.name) if self.fd < 0 else os.fstat(self.fd)
-        self._close_object()  # before the sync: its event is over then when this returns
-        sync(self.folder)
+        self._close_object()  # before the sync: its event is over then when that returns
 
     def close(self) -> None:
         """Remove an unfinished object, if possible, and close its descriptor."""

@@ -68,6 +68,25 @@ class BoundedExecutor:
         self, pool: str, key: str, doing: str, seconds: float, work: Callable[[Job], T]
     ) -> T:
         """Run `work` in a thread of `pool`, within `seconds`. `doing` is as ``write /srv/a``."""
+
+        def start(job: Job) -> asyncio.Future[T]:
+            def run() -> T:
+                job.running = True
+                try:
+                    job.check()
+                    return work(job)
+                finally:
+                    job.running = False
+                    self.ended(key)
+
+            return self.threads(pool).start(run)
+
+        return await self.bounded(key, doing, seconds, start)
+
+    async def bounded(
+        self, key: str, doing: str, seconds: float, start: Callable[[Job], asyncio.Future[T]]
+    ) -> T:
+        """Wait for what `start` starts, within `seconds`, once nothing else is under way for `key`."""
         turn = self._turns.setdefault(key, _Turn())
         turn.waiting += 1
         until = time.monotonic() + seconds
@@ -75,7 +94,7 @@ class BoundedExecutor:
             with anyio.fail_after(seconds) if turn.waiting > 1 else nullcontext():
                 await turn.lock.acquire()
             try:
-                return await self._in_thread(pool, key, until, work)
+                return await self._wait(key, until, start)
             finally:
                 turn.lock.release()
         except TimeoutError as error:
@@ -91,6 +110,17 @@ class BoundedExecutor:
             if not turn.waiting:
                 del self._turns[key]
 
+    def threads(self, pool: str) -> ThreadPool:
+        """Return the threads of a pool."""
+        threads = self._pools.get(pool)
+        if threads is None:
+            threads = self._pools[pool] = ThreadPool(_THREADS)
+        return threads
+
+    def ended(self, key: str) -> None:
+        """Note that no thread works on `key` any more. Called by that thread."""
+        self._stuck.discard(key)
+
     async def _leave(self, job: Job) -> None:
         """Let cancelled work come to its next check, so that its key is free for what comes now."""
         job.abandoned = True
@@ -98,24 +128,11 @@ class BoundedExecutor:
             while job.running:  # noqa: ASYNC110  # a thread tells it, which has no event loop
                 await anyio.sleep(_LEAVE_SECONDS / 100)
 
-    async def _in_thread(self, pool: str, key: str, until: float, work: Callable[[Job], T]) -> T:
+    async def _wait(self, key: str, until: float, start: Callable[[Job], asyncio.Future[T]]) -> T:
         if key in self._stuck:
             raise TimedOut("an earlier attempt still hangs")
         job = Job()
-
-        def run() -> T:
-            job.running = True
-            try:
-                job.check()
-                return work(job)
-            finally:
-                job.running = False
-                self._stuck.discard(key)
-
-        threads = self._pools.get(pool)
-        if threads is None:
-            threads = self._pools[pool] = ThreadPool(_THREADS)
-        done = threads.start(run)
+        done = start(job)
         # A timer on the future itself: a cancel scope for each hop costs as much as the hop.
         timer = asyncio.get_running_loop().call_later(until - time.monotonic(), _expire, done)
         try:

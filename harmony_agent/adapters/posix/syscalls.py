@@ -1,5 +1,5 @@
-"""System calls that Python's `os` lacks, through the C library: renameat2, openat2, inotify,
-prctl, ioprio. Decides nothing.
+"""System calls that Python's `os` lacks, through the C library: renameat2, openat2, syncfs,
+fstatfs, inotify, prctl, ioprio. Decides nothing.
 """
 
 from __future__ import annotations
@@ -54,6 +54,18 @@ def renameat2(old: str, new: str, dir_fd: int, flags: int) -> bool:
             return False
         raise
     return True
+
+
+def syncfs(fd: int) -> None:
+    """Make all durable that was written to the file system of `fd`."""
+    _check(_libc.syncfs(fd))
+
+
+def file_system(fd: int) -> int:
+    """The magic number of the type of a file system, as statfs(2) lists them."""
+    buffer = ctypes.create_string_buffer(256)  # more than any struct statfs; the type is first
+    _check(_libc.fstatfs(fd, buffer))
+    return ctypes.c_ulong.from_buffer(buffer).value & 0xFFFFFFFF
 
 
 class _How(ctypes.Structure):

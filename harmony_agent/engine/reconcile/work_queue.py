@@ -16,7 +16,7 @@ import anyio.abc
 from harmony_agent.core.resources import Key
 from harmony_agent.topology import Clock
 
-WORKERS: Final = 32
+WORKERS: Final = 128
 """Keys of one kind that are worked on side by side; each waits mostly for others. However many of
 one kind hang, the other kinds go on."""
 

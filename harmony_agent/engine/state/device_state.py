@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from harmony_agent.core.admission import NotAccepted
 from harmony_agent.core.changes import Moment, newest
+from harmony_agent.core.dependencies import Leaving
 from harmony_agent.core.manifests import (
     DesiredDigests,
     desired_of,
@@ -46,6 +47,8 @@ class DeviceState:
         self.enforced = 0
         """another one whenever `desired` changed"""
         self._last_wall = max(map(_wall, self.records.values()), default=0)
+        self._leaving: dict[str, Leaving] = {}
+        self._leaving_as_of = self.revision
         self._phased = 0
         """another one whenever the phase of a resource changed"""
         self._phases: dict[str, tuple[object, set[ResourcePhase]]] = {}
@@ -176,13 +179,18 @@ class DeviceState:
         }
         return {str(key): "delete" for key in self.lost.of(deployment)} | owned | wanted
 
-    def being_removed(self, deployment: str) -> list[OwnershipRecord]:
-        """Records of a deployment that are on their way out."""
-        return [
-            self.records[key]
-            for key in self.records.unwanted
-            if self.records[key].deployment == deployment and self.is_being_removed(key)
-        ]
+    def being_removed(self, deployment: str) -> Leaving:
+        """Records of a deployment that are on their way out; listed once while nothing changes."""
+        if self._leaving_as_of != self.revision:
+            self._leaving_as_of, self._leaving = self.revision, {}
+        known = self._leaving.get(deployment)
+        if known is None:
+            known = self._leaving[deployment] = Leaving(
+                self.records[key]
+                for key in self.records.unwanted
+                if self.records[key].deployment == deployment and self.is_being_removed(key)
+            )
+        return known
 
     # -- what remains of an earlier life
 
@@ -239,6 +247,7 @@ class DeviceState:
         """Persist a manifest; `enforce` it next."""
         await self.records.accept(stored)
         self.deployment(stored.deployment).stored = stored
+        self._leaving.clear()
 
     async def rebuild(self) -> None:
         """Write the ledger anew from memory, all of it."""

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harmony_agent.core.dependencies import in_the_way, outlives, unmet
+from harmony_agent.core.dependencies import Leaving, in_the_way, outlives, unmet
 from harmony_agent.core.resources import Key, OwnershipRecord
 from scores.status import ResourcePhase, ResourceStatus
 from tests.unit.core.make import DIGEST, OTHER, record, resource
@@ -55,11 +55,14 @@ def test_unmet_needs_keep_their_order() -> None:
 
 
 def test_what_leaves_is_in_the_way_of_what_claims_the_same() -> None:
-    leaving = [record("a", "path:/srv/x"), record("b", "path:/srv/y"), record("new", "path:/srv/x")]
+    leaving = Leaving(
+        [record("a", "path:/srv/x"), record("b", "path:/srv/y"), record("new", "path:/srv/x")]
+    )
     assert in_the_way(frozenset({"path:/srv/x", "unit:a"}), Key("File", "new"), leaving) == [
         "File/a"
     ]
     assert in_the_way(frozenset(), Key("File", "new"), leaving) == []
+    assert in_the_way(frozenset({"path:/srv/x"}), Key("File", "new"), leaving, [A]) == []
 
 
 TABLE: dict[str, tuple[list[OwnershipRecord], dict[str, list[str]]]] = {
@@ -105,7 +108,7 @@ def test_what_must_be_gone_first(
     leaving: list[OwnershipRecord], first: dict[str, list[str]]
 ) -> None:
     by_name = {entry.name: entry for entry in leaving}
-    assert {name: outlives(by_name[name], leaving) for name in first} == first
+    assert {name: outlives(by_name[name], Leaving(leaving)) for name in first} == first
 
 
 PATHS = st.sampled_from(["/d", "/d/e", "/d/e/f", "/g", "/g/h", "/de"])
@@ -131,7 +134,7 @@ def test_everything_that_leaves_is_gone_in_the_end(
             record(name, *claims, needs=tuple(f"File/{need}" for need in needs if need != name))
         )
     while leaving:
-        free = [entry for entry in leaving if not outlives(entry, leaving)]
+        free = [entry for entry in leaving if not outlives(entry, Leaving(leaving))]
         assert free
         for entry in free:
             for claim in entry.claims:

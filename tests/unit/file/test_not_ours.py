@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from harmony_agent.core.actions import Converged, Wait
-from harmony_agent.core.dependencies import in_the_way
+from harmony_agent.core.dependencies import Leaving, in_the_way
 from harmony_agent.core.resources import Key
 from tests.fakes.drive import Cut
 from tests.unit.file.world import World
@@ -102,7 +102,7 @@ async def ends(world: World) -> None:
     observed = await world.kind.observe("b")
     taken = world.kind.taken("b", desired, observed)
     leaving = [] if "a" in taken else [record]
-    assert in_the_way(world.kind.claims(desired.spec), Key("File", "b"), leaving) == []
+    assert in_the_way(world.kind.claims(desired.spec), Key("File", "b"), Leaving(leaving)) == []
     for name in ("b", "a"):
         assert (await world.settle(name)).plan == Converged()
     assert world.store.record("a") is None
