@@ -13,16 +13,30 @@ from scores.file import File, ObjectRef
 from scores.manifest import FieldError, InvalidManifest, Manifest, WireManifest
 from scores.probes import HttpProbe, Probe, TcpProbe
 from scores.session import Session
-from scores.status import DeploymentStatus, DeviceInfo, Heartbeat, ResourceStatus
+from scores.status import (
+    ContainerDetail,
+    DeploymentStatus,
+    Detail,
+    DeviceInfo,
+    FileDetail,
+    Heartbeat,
+    ResourceStatus,
+    SessionDetail,
+    UnitDetail,
+    UpgradeDetail,
+)
 from scores.system_upgrade import SystemUpgrade
 from scores.systemd_unit import SystemdUnit
 
 __all__ = [
     "Container",
+    "ContainerDetail",
     "DeploymentStatus",
+    "Detail",
     "DeviceInfo",
     "FieldError",
     "File",
+    "FileDetail",
     "Healthcheck",
     "Heartbeat",
     "HttpProbe",
@@ -35,8 +49,11 @@ __all__ = [
     "Probe",
     "ResourceStatus",
     "Session",
+    "SessionDetail",
     "SystemUpgrade",
     "SystemdUnit",
     "TcpProbe",
+    "UnitDetail",
+    "UpgradeDetail",
     "WireManifest",
 ]

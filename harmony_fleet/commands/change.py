@@ -6,24 +6,20 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from harmony_fleet.commands.common import Common, hint, note, run, write
-from harmony_fleet.context import load_lineage
+from harmony_fleet.client.client import Client, Source
+from harmony_fleet.commands.common import Common, hint, note, run_client, write
 from harmony_fleet.errors import ExitCode, HarmonyError, InvalidInput, worst
 from harmony_fleet.manifests.draft import Draft
 from harmony_fleet.manifests.load import drafts
-from harmony_fleet.manifests.signing_keys import load as load_signing
 from harmony_fleet.manifests.variables import Scalar
-from harmony_fleet.nats.kv import Store
-from harmony_fleet.observe.state import Device, check_name, choose_devices
+from harmony_fleet.observe.state import Device, check_name, parse_selectors
 from harmony_fleet.output import render, tables
 from harmony_fleet.output.progress import Progress
 from harmony_fleet.output.render import Output
-from harmony_fleet.rollout.apply import Options, Pair, Result, Run, Show, measured, plan_all
-from harmony_fleet.rollout.apply import apply as apply_manifests
-from harmony_fleet.rollout.apply import delete as delete_deployment
+from harmony_fleet.rollout.apply import Options, Result, Run, Show
 from harmony_fleet.rollout.plan import Plan
-from harmony_fleet.rollout.remains import adopt as take_back
 from scores.keys import DeploymentKey, parse_deployment_key
+from scores.manifest import Manifest
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +36,14 @@ class Choice:
 
     devices: Sequence[str]
     selectors: Sequence[str]
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The labels. Raises InvalidInput."""
+        return parse_selectors(self.selectors)
+
+
+Work = Callable[[Client, Options, Run], Awaitable[Run]]
 
 
 def _show(common: Common, progress: Progress) -> Show:
@@ -58,14 +62,13 @@ def apply(
 ) -> ExitCode:
     """`harmony apply`."""
     found = drafts(wanted.file)
+    chosen = _chosen(choice, found)
+    names, labels = chosen.devices, chosen.labels
+    source = _source(found, wanted.variables)
     return _change(
         common,
-        _chosen(choice, found),
-        options,
-        lineage,
-        lambda store, devices, made, run: apply_manifests(
-            store, _pairs(found, devices, wanted.variables), made, run
-        ),
+        replace(options, lineage=lineage or ""),
+        lambda client, made, run: client.apply(source, names, labels, made, run),
     )
 
 
@@ -76,17 +79,16 @@ def _chosen(choice: Choice, found: Sequence[Draft]) -> Choice:
     return replace(choice, devices=sorted({draft.device for draft in found if draft.device}))
 
 
-def _pairs(
-    found: Sequence[Draft], devices: Sequence[Device], variables: Mapping[str, Scalar]
-) -> list[Pair]:
-    """Each manifest for each device, with the device's name and labels among its variables."""
-    pairs: list[Pair] = []
-    for device in devices:
+def _source(found: Sequence[Draft], variables: Mapping[str, Scalar]) -> Source:
+    """Each manifest for a device, with the device's name and labels among its variables."""
+
+    def manifests(device: Device) -> list[Manifest]:
         told = device.info.labels if device.info is not None else {}
         labels = {f"labels.{name}": value for name, value in told.items()}
         known = {**labels, "device": device.name, **variables}
-        pairs += [(draft.manifest(known, device.name), device) for draft in found]
-    return pairs
+        return [draft.manifest(known, device.name) for draft in found]
+
+    return manifests
 
 
 def adopt(common: Common, place: str, options: Options, lineage: str | None) -> ExitCode:
@@ -98,10 +100,8 @@ def adopt(common: Common, place: str, options: Options, lineage: str | None) -> 
     check_name("deployment", key.deployment)
     return _change(
         common,
-        Choice([key.device], []),
-        options,
-        lineage,
-        lambda store, devices, made, run: take_back(store, key, devices, made, run),
+        replace(options, lineage=lineage or ""),
+        lambda client, made, run: client.adopt(key, made, run),
     )
 
 
@@ -110,38 +110,25 @@ def delete(
 ) -> ExitCode:
     """`harmony delete`."""
     check_name("deployment", deployment)
+    names, labels = choice.devices, choice.labels
     return _change(
         common,
-        choice,
-        options,
-        lineage,
-        lambda store, devices, made, run: delete_deployment(store, deployment, devices, made, run),
+        replace(options, lineage=lineage or ""),
+        lambda client, made, run: client.delete(deployment, names, labels, made, run),
     )
 
 
-def _change(
-    common: Common,
-    choice: Choice,
-    options: Options,
-    lineage: str | None,
-    work: Callable[..., Awaitable[ExitCode]],
-) -> ExitCode:
-    """Choose the devices, do the work with progress, show the results; an interrupt says what
-    stays.
-    """
-    context = common.context()
+def _change(common: Common, options: Options, work: Work) -> ExitCode:
+    """Do the work with progress, show the results; an interrupt says what stays."""
     progress = Progress(render.err(), live=common.output is Output.TABLE)
-    lineage, signing = load_lineage(context, lineage), load_signing(context.home)
-    made = replace(options, lineage=lineage, replicas=context.replicas, signing=signing)
     under_way = Run(_show(common, progress))
 
-    async def connected(store: Store) -> ExitCode:
-        devices = await choose_devices(store, choice.devices, choice.selectors)
+    async def connected(client: Client) -> ExitCode:
         with progress:
-            return await work(store, devices, made, under_way)
+            return (await work(client, options, under_way)).exit_code
 
     try:
-        code = run(common, connected, options.wait_seconds)
+        code = run_client(common, connected, options.wait_seconds)
     except KeyboardInterrupt:
         told = (
             "stopped waiting: what was applied stays applied, and the devices go on"
@@ -188,18 +175,15 @@ def diff(
 ) -> ExitCode:
     """`harmony diff`: 1 where an apply would write."""
     found = drafts(wanted.file)
-    choice = _chosen(choice, found)
-    context = common.context()
-    made = replace(
-        options, lineage=load_lineage(context, lineage), signing=load_signing(context.home)
-    )
+    chosen = _chosen(choice, found)
+    names, labels = chosen.devices, chosen.labels
+    made = replace(options, lineage=lineage or "")
 
-    async def work(store: Store) -> ExitCode:
-        devices = await choose_devices(store, choice.devices, choice.selectors)
-        plans, refused = await plan_all(store, _pairs(found, devices, wanted.variables), made)
-        results = measured(store, plans)
+    async def work(client: Client) -> ExitCode:
+        planned = await client.plan(_source(found, wanted.variables), names, labels, made)
+        results, refused = planned.results, planned.refused
         if common.output is Output.TABLE:
-            tables.plans_table(plans, render.out())
+            tables.plans_table([result.plan for result in results], render.out())
             tables.refusals(
                 [*((item.key, item.error) for item in refused), *_failed(results)], render.out()
             )
@@ -208,7 +192,7 @@ def diff(
             write({"dry_run": True, "results": told}, common.output)
         if any(item.error for item in results):
             return worst(item.exit_code for item in results)
-        same = not refused and all(plan.action == "unchanged" for plan in plans)
+        same = not refused and all(item.plan.action == "unchanged" for item in results)
         return ExitCode.DONE if same else ExitCode.NOT_CONVERGED
 
-    return run(common, work)
+    return run_client(common, work)

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from rich.text import Text
 
+from harmony_fleet.client.client import Client
 from harmony_fleet.context import Context, home_of, load_context
 from harmony_fleet.errors import ExitCode, HarmonyError
 from harmony_fleet.nats import connection
@@ -49,22 +50,28 @@ class Common:
         return home_of(os.environ)
 
 
-def run(
-    common: Common, work: Callable[[Store], Awaitable[ExitCode]], seconds: float | None = None
+def run_client(
+    common: Common, work: Callable[[Client], Awaitable[ExitCode]], seconds: float | None = None
 ) -> ExitCode:
     """Connect, for at most `seconds`, and work."""
-
     most = connection.CONNECT_SECONDS
 
     async def main() -> ExitCode:
         _end_when_interrupted(asyncio.current_task())
-        async with Store(common.context(), min(most, seconds) if seconds else most) as store:
-            return await work(store)
+        async with Client(common.context(), min(most, seconds) if seconds else most) as client:
+            return await work(client)
 
     try:
         return asyncio.run(main())
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
+
+
+def run(
+    common: Common, work: Callable[[Store], Awaitable[ExitCode]], seconds: float | None = None
+) -> ExitCode:
+    """The same for work on the buckets themselves."""
+    return run_client(common, lambda client: work(client.store), seconds)
 
 
 def run_on(common: Common, work: Callable[[Store], Coroutine[Any, Any, None]]) -> ExitCode:

@@ -10,23 +10,15 @@ from typing import Any
 
 from rich.text import Text
 
-from harmony_fleet.commands.common import Common, hint, note, remember_names, run, write
+from harmony_fleet.client.client import Client
+from harmony_fleet.commands.common import Common, hint, note, remember_names, run_client, write
 from harmony_fleet.errors import ExitCode, InvalidInput
-from harmony_fleet.nats.kv import Store
-from harmony_fleet.observe.state import (
-    Deployment,
-    check_name,
-    list_deployments,
-    list_devices,
-    parse_selectors,
-    read_deployment,
-)
-from harmony_fleet.observe.status import Row, device_json, masked, rows
-from harmony_fleet.observe.wait import Target, Verdict, target_of, wait_for
+from harmony_fleet.observe.state import Deployment, check_name, parse_selectors
+from harmony_fleet.observe.status import Row, device_json, masked
+from harmony_fleet.observe.wait import Verdict
 from harmony_fleet.output import render, tables
 from harmony_fleet.output.progress import Progress
 from harmony_fleet.output.render import Output
-from harmony_fleet.rollout.apply import gone
 from scores.author_schema import author_schema
 from scores.keys import DeploymentKey
 from scores.manifest import SCORE_TYPES
@@ -37,23 +29,26 @@ def get(
 ) -> ExitCode:
     """`harmony get`."""
 
-    async def work(store: Store) -> ExitCode:
+    async def work(client: Client) -> ExitCode:
         found = [
             item
-            for item in await _find(common, store, device, deployment)
+            for item in await client.deployments(device, deployment)
             if item.desired.manifest or item.desired.problem
         ]
+        remember_names(
+            common, {item.key.device for item in found}, {item.key.deployment for item in found}
+        )
         _must_exist(found, deployment, "desired-state")
         if common.output is Output.TABLE:
             if found:
-                tables.desired_table(found, await store.now(), render.out())
+                tables.desired_table(found, await client.now(), render.out())
             else:
                 note("no deployments are desired: harmony apply writes the first")
         else:
             write([_manifest_json(item, show_values=show_values) for item in found], common.output)
         return ExitCode.DONE
 
-    return run(common, work)
+    return run_client(common, work)
 
 
 def _manifest_json(found: Deployment, *, show_values: bool) -> dict[str, Any]:
@@ -65,19 +60,6 @@ def _manifest_json(found: Deployment, *, show_values: bool) -> dict[str, Any]:
             "problem": found.desired.problem,
         }
     return manifest.wire() if show_values else masked(manifest)
-
-
-async def _find(
-    common: Common, store: Store, device: str | None, deployment: str | None
-) -> list[Deployment]:
-    for what, name in (("device", device), ("deployment", deployment)):
-        if name is not None:
-            check_name(what, name)
-    found = await list_deployments(store, device, deployment)
-    remember_names(
-        common, {item.key.device for item in found}, {item.key.deployment for item in found}
-    )
-    return found
 
 
 def _must_exist(found: Sequence[object], deployment: str | None, where: str) -> None:
@@ -102,23 +84,20 @@ def status(
 ) -> ExitCode:
     """`harmony status`: 0 where all that is shown is converged."""
 
-    async def work(store: Store) -> ExitCode:
-        found = await _find(common, store, device, deployment)
+    async def work(client: Client) -> ExitCode:
+        found = await client.status(device, deployment)
+        remember_names(common, {row.device for row in found}, {row.deployment for row in found})
         _must_exist(found, deployment, "desired-state or actual-state")
         if not found:
             note("no deployments yet: harmony apply writes the first")
             if common.output is not Output.TABLE:
                 write([], common.output)
             return ExitCode.DONE
-        shown = [
-            row
-            for row in rows(found, await list_devices(store), await store.now())
-            if view.removed or not row.hidden
-        ]
+        shown = [row for row in found if view.removed or not row.hidden]
         _show_rows(common, shown, view)
         return ExitCode.DONE if all(row.converged for row in shown) else ExitCode.NOT_CONVERGED
 
-    return run(common, work)
+    return run_client(common, work)
 
 
 def _show_rows(common: Common, shown: Sequence[Row], view: StatusView) -> None:
@@ -136,14 +115,14 @@ def devices(common: Common, selectors: Sequence[str]) -> ExitCode:
     """`harmony devices`."""
     labels = parse_selectors(selectors)
 
-    async def work(store: Store) -> ExitCode:
-        found = await list_devices(store, labels)
+    async def work(client: Client) -> ExitCode:
+        found = await client.devices(labels)
         remember_names(common, [device.name for device in found], ())
         if common.output is not Output.TABLE:
-            now = await store.now() if found else None
+            now = await client.now() if found else None
             write([device_json(device, now) for device in found if now], common.output)
         elif found:
-            tables.devices_table(found, await store.now(), render.out())
+            tables.devices_table(found, await client.now(), render.out())
         else:
             what = (
                 "carries these labels"
@@ -153,7 +132,7 @@ def devices(common: Common, selectors: Sequence[str]) -> ExitCode:
             note(f"no device {what}")
         return ExitCode.DONE
 
-    return run(common, work)
+    return run_client(common, work)
 
 
 def schema(kind: str | None, output: Output) -> ExitCode:
@@ -174,44 +153,17 @@ def wait(common: Common, key: DeploymentKey, seconds: float, *, removed: bool) -
     check_name("deployment", key.deployment)
     progress = Progress(render.err(), live=common.output is Output.TABLE)
 
-    async def work(store: Store) -> ExitCode:
-        target = _target(await read_deployment(store, key), removed=removed)
-        if target is None:
-            verdict = Verdict(ExitCode.DONE, "Removed")
-        else:
-            progress.expect([target])
-            with progress:
-                verdict = (await wait_for(store, [target], seconds, progress.observe))[key]
+    async def work(client: Client) -> ExitCode:
+        with progress:
+            verdict = await client.wait(*key, seconds, removed=removed, observe=progress.observe)
         _show_verdict(common, key, verdict)
         return verdict.exit_code or ExitCode.DONE
 
     try:
-        return run(common, work, seconds)
+        return run_client(common, work, seconds)
     except KeyboardInterrupt:
         note("stopped waiting: what was applied stays applied")
         return ExitCode.INTERRUPTED
-
-
-def _target(found: Deployment, *, removed: bool) -> Target | None:
-    """Return the target to wait for. None if it is removed already."""
-    standing = found.desired.manifest
-    if removed:
-        if gone(found):
-            return None
-        return (
-            target_of(standing)
-            if standing and standing.removed
-            else Target(found.key, "", 0, removed=True)
-        )
-    if standing is None:
-        raise InvalidInput(
-            "NotFound", f"cannot wait for {found.key}: it isn't desired", "harmony apply writes it"
-        )
-    if standing.removed:
-        raise InvalidInput(
-            "BeingRemoved", f"cannot wait for {found.key}: it is to be removed", "use --for removed"
-        )
-    return target_of(standing)
 
 
 def _show_verdict(common: Common, key: DeploymentKey, verdict: Verdict) -> None:

@@ -10,18 +10,14 @@ from typing import Any, Final
 
 from rich.text import Text
 
-from harmony_fleet.commands.common import Common, note, run, write
+from harmony_fleet.client.client import Client
+from harmony_fleet.commands.common import Common, note, run_client, write
 from harmony_fleet.commands.roster import roster_file, selector
 from harmony_fleet.errors import ExitCode, InvalidInput
-from harmony_fleet.manifests.signing_keys import load as load_signing
-from harmony_fleet.nats.kv import Store
-from harmony_fleet.observe.state import Device, check_name, list_devices
+from harmony_fleet.observe.state import check_name
 from harmony_fleet.output import render
 from harmony_fleet.output.render import Output, plain
-from harmony_fleet.rollout.runs import store as kept_runs
-from harmony_fleet.rollout.runs.claims import begun
-from harmony_fleet.rollout.runs.follow import follow, take_back
-from harmony_fleet.rollout.runs.plan import Request, freeze
+from harmony_fleet.rollout.runs.plan import Request
 from harmony_fleet.roster.model import Roster, RosterDevice, Selector
 from scores.task_run import TaskRun, TaskTarget
 
@@ -55,10 +51,9 @@ def start(common: Common, how: Start) -> ExitCode:
     roster = roster_file(common).read()
     chosen = _choose(roster, how)
 
-    async def work(store: Store) -> ExitCode:
+    async def work(client: Client) -> ExitCode:
         if not how.dry_run:
-            await store.ensure_buckets(common.context().replicas)
-        devices = {device.name: device for device in await list_devices(store)}
+            await client.store.ensure_buckets(client.context.replicas)
         request = Request(
             str(uuid.uuid4()),
             roster.lineage,
@@ -66,12 +61,11 @@ def start(common: Common, how: Start) -> ExitCode:
             how.max_unavailable,
             how.canary,
         )
-        told = [devices.get(member.name) or Device(member.name, None) for member in chosen]
-        made = freeze(request, told, await kept_runs.all_runs(store), await store.now())
+        made = await client.upgrades.plan([member.name for member in chosen], request)
         if how.dry_run:
             _show(common, made)
             return ExitCode.DONE
-        await begun(store, await kept_runs.create(store, made))
+        await client.upgrades.start(made)
         if not how.watch:
             _show(common, made)
             note(f"carry it on with: harmony upgrade watch {made.run_uid[:8]}")
@@ -79,7 +73,7 @@ def start(common: Common, how: Start) -> ExitCode:
         note(
             f"run {made.run_uid[:8]} has begun; should this end early: harmony upgrade watch {made.run_uid[:8]}"
         )
-        return await _carry_on(common, store, made.run_uid)
+        return await _carry_on(common, client, made.run_uid)
 
     return _interruptible(common, work)
 
@@ -108,15 +102,15 @@ def _choose(roster: Roster, how: Start) -> list[RosterDevice]:
 def watch(common: Common, name: str) -> ExitCode:
     """`harmony upgrade watch`: carry a run on, from anywhere."""
 
-    async def work(store: Store) -> ExitCode:
-        return await _carry_on(common, store, (await kept_runs.find(store, name)).run.run_uid)
+    async def work(client: Client) -> ExitCode:
+        return await _carry_on(common, client, name)
 
     return _interruptible(common, work)
 
 
 def _interruptible(common: Common, work: Any) -> ExitCode:
     try:
-        return run(common, work)
+        return run_client(common, work)
     except KeyboardInterrupt:
         note(
             "stopped: what began goes on at the devices, and no further wave begins until: harmony upgrade watch"
@@ -124,7 +118,7 @@ def _interruptible(common: Common, work: Any) -> ExitCode:
         return ExitCode.INTERRUPTED
 
 
-async def _carry_on(common: Common, store: Store, run_uid: str) -> ExitCode:
+async def _carry_on(common: Common, client: Client, name: str) -> ExitCode:
     seen: dict[str, str] = {}
 
     def show(now: TaskRun) -> None:
@@ -134,8 +128,7 @@ async def _carry_on(common: Common, store: Store, run_uid: str) -> ExitCode:
                 note(f"{target.device}: {words}")
             seen[target.device] = words
 
-    home = common.context().home
-    ended = await follow(store, run_uid, lambda: load_signing(home), show)
+    ended = await client.upgrades.carry_on(name, show)
     _show(common, ended)
     return ExitCode.DONE if ended.phase == "Succeeded" else ExitCode.NOT_CONVERGED
 
@@ -148,8 +141,8 @@ def _words(target: TaskTarget) -> str:
 def list_runs(common: Common) -> ExitCode:
     """`harmony upgrade list`."""
 
-    async def work(store: Store) -> ExitCode:
-        runs = await kept_runs.all_runs(store)
+    async def work(client: Client) -> ExitCode:
+        runs = await client.upgrades.all()
         if common.output is not Output.TABLE:
             write([_summary(item) for item in runs], common.output)
         elif runs:
@@ -168,7 +161,7 @@ def list_runs(common: Common) -> ExitCode:
             note("no runs yet: harmony upgrade start begins one")
         return ExitCode.DONE
 
-    return run(common, work)
+    return run_client(common, work)
 
 
 def _summary(item: TaskRun) -> dict[str, Any]:
@@ -198,12 +191,12 @@ def _run_row(item: TaskRun) -> list[Text]:
 def show(common: Common, name: str) -> ExitCode:
     """`harmony upgrade show`: 0 where it succeeded or is on its way."""
 
-    async def work(store: Store) -> ExitCode:
-        found = (await kept_runs.find(store, name)).run
+    async def work(client: Client) -> ExitCode:
+        found = await client.upgrades.get(name)
         _show(common, found)
         return ExitCode.DONE if found.phase in ("Succeeded", "Running") else ExitCode.NOT_CONVERGED
 
-    return run(common, work)
+    return run_client(common, work)
 
 
 def cancel(common: Common, name: str) -> ExitCode:
@@ -211,20 +204,19 @@ def cancel(common: Common, name: str) -> ExitCode:
     an active apt is left to its end.
     """
 
-    async def work(store: Store) -> ExitCode:
-        found = await kept_runs.find(store, name)
-        if found.run.phase != "Running":
-            note(f"run {found.run.run_uid[:8]} has ended already: {found.run.phase}")
+    async def work(client: Client) -> ExitCode:
+        found = await client.upgrades.get(name)
+        if found.phase != "Running":
+            note(f"run {found.run_uid[:8]} has ended already: {found.phase}")
             return ExitCode.DONE
-        made = await kept_runs.cancel_run(store, found.run.run_uid)
-        made = await take_back(store, made, load_signing(common.context().home))
+        made = await client.upgrades.cancel(found.run_uid)
         _show(common, made)
         note(
             f"no further wave begins; what began is followed by: harmony upgrade watch {made.run_uid[:8]}"
         )
         return ExitCode.DONE
 
-    return run(common, work)
+    return run_client(common, work)
 
 
 def _show(common: Common, item: TaskRun) -> None:

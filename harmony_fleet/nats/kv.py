@@ -190,13 +190,13 @@ class Store:
         return found
 
     async def watch(self, bucket: str, keys: Sequence[str] | None) -> AsyncGenerator[Entry, None]:
-        """The newest entry of each key (None: of all), then each change, without end, through lost
-        connections and buckets.
+        """The newest entry of each key (None: of all; ``pi-01.*`` for several), then each change,
+        without end, through lost connections and buckets.
 
         After a gap the newest is looked at again; one revision is given once.
         """
-        wanted = None if keys is None else frozenset(keys)
         filters = [">"] if keys is None or len(keys) > _MAX_FILTERS else list(keys)
+        wanted = None if keys is None or len(keys) <= _MAX_FILTERS else frozenset(keys)
         seen: dict[str, tuple[int, datetime | None]] = {}
         while True:
             with contextlib.suppress(Unreachable):

@@ -11,7 +11,7 @@ import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, assert_never
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -20,7 +20,6 @@ from harmony_fleet.manifests.shared import decode_shared
 from harmony_fleet.nats.bounded import gather_bounded
 from harmony_fleet.nats.consumer import Entry
 from harmony_fleet.nats.kv import Store
-from scores.base import Model
 from scores.canonical import NotCanonical, canonical, read
 from scores.keys import (
     ACTUAL,
@@ -34,7 +33,7 @@ from scores.keys import (
 )
 from scores.manifest import MAX_MANIFEST, InvalidManifest, WireManifest, validate
 from scores.names import DeviceName
-from scores.status import DeploymentStatus, DeviceInfo
+from scores.status import DeploymentStatus, DeviceInfo, Heartbeat
 
 MAX_STATUS: Final = 8 * MAX_MANIFEST
 STALE_AFTER: Final = timedelta(seconds=30)
@@ -42,7 +41,7 @@ STALE_AFTER: Final = timedelta(seconds=30)
 
 _NAME: Final = TypeAdapter(DeviceName)
 
-M = TypeVar("M", bound=Model)
+M = TypeVar("M", DeploymentStatus, DeviceInfo, Heartbeat)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,19 +145,32 @@ def _claimed(value: Any) -> int:
 
 def to_actual(entry: Entry) -> Actual:
     """Decode an entry of ``actual-state``."""
-    status, problem = _decode(DeploymentStatus, entry)
-    if status is not None and f"{status.device}.{status.deployment}" != entry.key:
-        status, problem = None, "KeyMismatch"
+    status, problem = decode(DeploymentStatus, entry)
     return Actual(status, entry.revision, entry.created, problem)
 
 
-def _decode(model: type[M], entry: Entry) -> tuple[M | None, str]:
+def decode(model: type[M], entry: Entry) -> tuple[M | None, str]:
+    """Decode an entry that a device wrote; else the code of the problem."""
     if entry.value is None:
         return None, ""
     try:
-        return validate(model, told(entry.value, MAX_STATUS)), ""
+        found = validate(model, told(entry.value, MAX_STATUS))
     except (InvalidManifest, NotCanonical) as error:
         return None, error.code
+    return (found, "") if _own_key(found) == entry.key else (None, "KeyMismatch")
+
+
+def _own_key(value: DeploymentStatus | DeviceInfo | Heartbeat) -> str:
+    """The key at which a device writes this."""
+    match value:
+        case DeploymentStatus():
+            return str(DeploymentKey(value.device, value.deployment))
+        case DeviceInfo():
+            return info_key(value.device)
+        case Heartbeat():
+            return heartbeat_key(value.device)
+        case _:
+            assert_never(value)
 
 
 def told(data: bytes, limit: int) -> Any:
@@ -232,9 +244,7 @@ async def read_device(store: Store, name: str) -> Device:
 
 
 def _device(name: str, info: Entry | None, beat: Entry | None) -> Device:
-    told, problem = _decode(DeviceInfo, info) if info is not None else (None, "")
-    if told is not None and told.device != name:
-        told, problem = None, "KeyMismatch"
+    told, problem = decode(DeviceInfo, info) if info is not None else (None, "")
     heard = beat.created if beat is not None and beat.value is not None else None
     return Device(name, told, heard, problem)
 
@@ -272,10 +282,9 @@ def parse_selectors(selectors: Sequence[str]) -> dict[str, str]:
 
 
 async def choose_devices(
-    store: Store, names: Sequence[str], selectors: Sequence[str]
+    store: Store, names: Sequence[str], labels: Mapping[str, str]
 ) -> list[Device]:
     """Choose the named devices and those that carry the labels. A named device may be unknown."""
-    labels = parse_selectors(selectors)
     for name in names:
         check_name("device", name)
     chosen = {name: await read_device(store, name) for name in dict.fromkeys(names)}

@@ -59,14 +59,15 @@ class Progress:
     def expect(self, targets: Sequence[Target]) -> None:
         """Show these from the start, before any of them answers."""
         for target in targets:
-            self._seen.setdefault(target.key, (None, judge(target, None, 0)))
-        if self._live is not None and targets:
-            self._live.start()
+            self.observe(target, None, judge(target, None, 0))
 
     def observe(self, target: Target, status: DeploymentStatus | None, verdict: Verdict) -> None:
-        """One status came."""
+        """One status came; None where there is none yet."""
         self._seen[target.key] = (status, verdict)
         if self._live is not None:
+            self._live.start()
+            return
+        if verdict.phase == "Waiting" and status is None:
             return
         line = summary(target.key, status, verdict).plain
         behind = (

@@ -28,7 +28,7 @@ Pair = tuple[Manifest, Device]
 class Options:
     """Options of an apply. `wait_seconds` None: don't wait."""
 
-    lineage: str
+    lineage: str = ""
     take_over: bool = False
     allow_prune: int | None = None
     dry_run: bool = False
@@ -106,7 +106,7 @@ class Result:
         }
 
 
-def _nothing(*_args: object) -> None:
+def unheard(*_args: object) -> None:
     """Tell nobody."""
 
 
@@ -114,9 +114,9 @@ def _nothing(*_args: object) -> None:
 class Show:
     """Callbacks: the plans before anything is written, the waits, the statuses."""
 
-    planned: Callable[[Sequence[Plan]], None] = _nothing
-    waiting: Callable[[Sequence[Result]], None] = _nothing
-    observe: Observer = _nothing
+    planned: Callable[[Sequence[Plan]], None] = unheard
+    waiting: Callable[[Sequence[Result]], None] = unheard
+    observe: Observer = unheard
 
 
 @dataclass(slots=True)
@@ -128,6 +128,12 @@ class Run:
     show: Show = field(default_factory=Show)
     results: list[Result] = field(default_factory=list)
     refused: list[Refusal] = field(default_factory=list)
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """The worst of all; 0 where each is done, or wasn't waited for."""
+        results = [result.exit_code for result in self.results]
+        return worst([*results, *(item.error.share for item in self.refused)])
 
     @property
     def written(self) -> bool:
@@ -187,9 +193,7 @@ async def apply(store: Store, pairs: Sequence[Pair], options: Options, run: Run)
         if options.wait_seconds is not None:
             run.show.waiting(run.results)
             await wait_all(store, run, options.wait_seconds)
-    return worst(
-        [*(result.exit_code for result in run.results), *(item.error.share for item in run.refused)]
-    )
+    return run.exit_code
 
 
 def measured(store: Store, plans: Sequence[Plan]) -> list[Result]:
@@ -250,13 +254,11 @@ async def delete(
     )
     present = {item.key.device for item in found if not gone(item)}
     removal = Manifest(deployment=deployment, removed=True)
-    code = await apply(
-        store, [(removal, item) for item in devices if item.name in present], options, run
-    )
+    await apply(store, [(removal, item) for item in devices if item.name in present], options, run)
     for result in run.results:
         if result.verdict is not None and result.verdict.exit_code is ExitCode.DONE:
             await purge(store, result)
-    return worst([code, *(result.exit_code for result in run.results)])
+    return run.exit_code
 
 
 def gone(found: Deployment) -> bool:

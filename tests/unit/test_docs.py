@@ -47,7 +47,7 @@ def test_the_file_of_the_install_guide_is_a_deployment() -> None:
     assert [score.key for score in manifest.scores] == ["File/page", "SystemdUnit/web.service"]
 
 
-@pytest.mark.parametrize("name", [*GUIDES, "threat-model.md", "fleet.md"])
+@pytest.mark.parametrize("name", [*GUIDES, "threat-model.md", "fleet.md", "client.md"])
 def test_links_lead_somewhere(name: str) -> None:
     text = (guide.DOCS / name).read_text("utf-8")
     for target in re.findall(r"\]\(([^)]+)\)", text):
