@@ -184,6 +184,9 @@ def _table(statuses: list[dict[str, object]]) -> str:
     rows = [("RESOURCE", "PHASE", "GENERATION", "SINCE", "REASON")]
     for status in statuses:
         reason = f"{status['reason']} {status['message']}".strip()
+        paused = status.get("paused")
+        if isinstance(paused, dict):
+            reason = f"paused until {_local(paused['until'])}; {reason}".rstrip("; ")
         rows.append(
             (
                 str(status["deployment"]),

@@ -22,7 +22,7 @@ HISTORY: Final = {DESIRED: 16}
 BUCKETS: Final = (DESIRED, ACTUAL, INFO, HEARTBEAT, TASK_RUNS, FLEET, INDEX)
 DEVICE_WRITES: Final = (ACTUAL, INFO, HEARTBEAT)
 """Buckets that devices write to, each device its own keys."""
-COMMANDS: Final = ("ping", "resync", "logs")
+COMMANDS: Final = ("ping", "resync", "logs", "challenge", "pause", "resume")
 
 
 class DeploymentKey(NamedTuple):

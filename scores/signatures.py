@@ -21,6 +21,8 @@ from scores.base import Model
 from scores.canonical import canonical, digest
 
 DOMAIN: Final = b"harmony/v1/manifest\n"
+COMMAND: Final = b"harmony/v1/command\n"
+"""The tag of a request to a device: see `scores.pause`."""
 FIELD: Final = "signatures"
 PREFIX: Final = "ed25519:"
 KEY_BYTES: Final = 32
@@ -96,12 +98,13 @@ def read_key(text: str) -> bytes:
     return public
 
 
-def signed_bytes(value: Mapping[str, Any]) -> bytes:
-    """Bytes that the signatures of a manifest, as a JSON value, are made over.
+def signed_bytes(value: Mapping[str, Any], tag: bytes = DOMAIN) -> bytes:
+    """Bytes that the signatures of a manifest, as a JSON value, are made over; with another `tag`,
+    those of something else.
 
     Raises ValueError if it has no canonical bytes.
     """
-    return DOMAIN + _content(value)
+    return tag + _content(value)
 
 
 def content_digest(value: Mapping[str, Any]) -> str:

@@ -207,6 +207,15 @@ class Rejection(Reported):
     errors: Annotated[Sequence[RejectedField], Field(max_length=MAX_ERRORS)] = ()
 
 
+class PauseInfo(Reported):
+    """The pause that holds a deployment as it is, its own or its device's; `until` is by the device's
+    clock.
+    """
+
+    scope: Literal["deployment", "device"]
+    until: Time
+
+
 class DeploymentStatus(Reported):
     """A value of ``actual-state``. `generation`, `lineage` and `digest` are of the manifest that is
     enforced.
@@ -225,6 +234,15 @@ class DeploymentStatus(Reported):
     message: str = ""
     resources: Mapping[str, ResourceStatus] = Field(default_factory=dict)
     rejected: Rejection | None = None
+    paused: PauseInfo | None = None
+    """left out where nothing is paused, so that those who know nothing of pauses can read the rest"""
+
+    def wire(self) -> dict[str, Any]:
+        """The JSON value with every field that says something."""
+        value = super().wire()
+        if self.paused is None:
+            del value["paused"]
+        return value
 
 
 class OsInfo(Reported):
@@ -265,7 +283,7 @@ MAX_NAMES: Final = 20
 Names = Annotated[Sequence[Annotated[str, Field(max_length=256)]], Field(max_length=MAX_NAMES)]
 """Some names, the first in order where there are more."""
 _LEFT_OUT: Final = frozenset(
-    {"trust", "unmanaged", "ignored_keys", "disturbed", "missing_controllers"}
+    {"trust", "unmanaged", "ignored_keys", "disturbed", "missing_controllers", "paused"}
 )
 
 
@@ -301,6 +319,11 @@ class DeviceInfo(Reported):
     missing_controllers: Names = ()
     """cgroup controllers that limits of containers need and the device lacks: ``memory``, ``cpu``,
     ``pids``; left out where there are none
+    """
+
+    paused: Mapping[str, Time] = Field(default_factory=dict)
+    """by deployment, or ``*`` for all of the device: the end of its pause by the device's clock;
+    left out where nothing is paused
     """
 
     def wire(self) -> dict[str, Any]:

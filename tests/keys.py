@@ -13,7 +13,7 @@ from nacl.signing import SigningKey
 
 from harmony_agent.adapters import ed25519
 from harmony_agent.core.signatures import Trust
-from scores.signatures import key_id, signed_bytes, spell_key
+from scores.signatures import DOMAIN, key_id, signed_bytes, spell_key
 
 
 class TestKey:
@@ -28,9 +28,11 @@ class TestKey:
         self.spelt = spell_key(self.public)
         self.secret = base64.b64encode(bytes(self._private)).decode("ascii")
 
-    def entry(self, value: Mapping[str, Any]) -> dict[str, str]:
-        """This key's signature of a manifest, as it stands on the wire."""
-        made = self._private.sign(signed_bytes(value)).signature
+    def entry(self, value: Mapping[str, Any], tag: bytes = DOMAIN) -> dict[str, str]:
+        """This key's signature of a manifest, as it stands on the wire; with another `tag`, of a
+        request.
+        """
+        made = self._private.sign(signed_bytes(value, tag)).signature
         return {"key": self.id, "signature": base64.b64encode(made).decode("ascii")}
 
 

@@ -39,6 +39,7 @@ async def run(settings: Settings, path: str | None) -> int:
     """
     ledger, times = LedgerSnapshot.read(Path(settings.agent.state_dir)), app.times()
     book = DeviceState(ledger, times.wire_now)
+    book.pauses.begin(times.moment())
     control = app.control_plane(settings)
     kinds: dict[str, KindInstance] = {
         name: KindInstance(

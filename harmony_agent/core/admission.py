@@ -103,6 +103,12 @@ def admit_manifest(
     return _prune_guard(manifest, device) or Accept()
 
 
+def held_while_paused(generation: int, until: str) -> NotAccepted:
+    """The verdict on a manifest that comes while its deployment is paused."""
+    message = f"generation {generation} waits until the pause ends ({until}), or harmony resume"
+    return NotAccepted("Held", "Paused", message, generation=generation)
+
+
 def rejected(error: InvalidManifest, generation: int | None) -> NotAccepted:
     """The verdict on bytes that are no manifest."""
     return NotAccepted(

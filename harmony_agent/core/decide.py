@@ -77,7 +77,8 @@ class DecisionInput:
     `claims` are those of the spec. `idle` says that a kind which runs processes has none of this
     resource now. `acted` and `restarted` tell what the same pass already did: repaired something,
     and by which steps it started anew. `taken` are the records of resources that hold some of
-    `claims` and don't want it any more: it passes on as it is.
+    `claims` and don't want it any more: it passes on as it is. `paused` is the end of the pause
+    that holds it; "" if there is none.
     """
 
     key: Key
@@ -92,6 +93,7 @@ class DecisionInput:
     acted: bool = False
     restarted: tuple[type[Action], ...] = ()
     taken: Sequence[OwnershipRecord] = ()
+    paused: str = ""
 
     @property
     def owned(self) -> bool:
@@ -126,11 +128,15 @@ def refused(errors: Iterable[FieldError]) -> Hold | None:
     return Hold("Blocked", error.code, message)
 
 
-def without_a_look(record: OwnershipRecord | None) -> Release | Gone | None:
+def without_a_look(
+    record: OwnershipRecord | None, paused: str = ""
+) -> Release | Gone | Hold | None:
     """The step for a resource that is not wanted, where observing it would change nothing."""
     if record is None:
         return Gone()
-    return Release() if record.on_remove == "orphan" else None
+    if record.on_remove != "orphan":
+        return None
+    return kept("Removing", "release it", paused) if paused else Release()
 
 
 # -- after it was observed and planned
@@ -138,6 +144,30 @@ def without_a_look(record: OwnershipRecord | None) -> Release | Gone | None:
 
 def next_step(case: DecisionInput) -> Step:
     """Decide what one look and its plan lead to."""
+    step = _step(case)
+    if not case.paused or not isinstance(case.plan, Act):
+        return step
+    acts = isinstance(step, Claim | Execute) or (isinstance(step, Hold) and step.backoff)
+    return _paused(case, case.plan) if acts else step
+
+
+def kept(phase: ResourcePhase, what: str, until: str) -> Hold:
+    """Hold while it is paused. Whoever ends the pause has it looked at again."""
+    return Hold(phase, "Paused", f"paused until {until}; then: {what}")
+
+
+def _paused(case: DecisionInput, plan: Act[Action]) -> Step:
+    """Tell drift as with `drift: report`, and leave all else as it is."""
+    reasons = "; ".join(action.reason for action in plan.actions)
+    if case.desired is None:
+        return kept("Removing", reasons, case.paused)
+    if _drifted(case, case.desired, plan):
+        return Report(reasons, _episode(case, plan, report=True))
+    was = case.record is not None and case.record.applied == case.desired.version
+    return kept("Degraded" if was else "Blocked", reasons, case.paused)
+
+
+def _step(case: DecisionInput) -> Step:
     if case.desired is None:
         return _remove(case)
     if isinstance(case.plan, Act) and case.plan.ahead and case.record is not None:
@@ -227,16 +257,20 @@ def _carry_out(case: DecisionInput, desired: Desired[Score]) -> Step:
         return Settled(plan.phase, plan.holds, plan.reason, plan.message)
     if not plan.drift:
         return Execute(plan)
-    # Otherwise it ended by itself, or a new spec is on its way.
-    drifted = (
-        not plan.is_restart and case.record is not None and case.record.applied == desired.version
-    )
+    drifted = _drifted(case, desired, plan)
     reasons = "; ".join(action.reason for action in plan.actions)
     if drifted and desired.spec.drift == "report":
         return Report(reasons, _episode(case, plan, report=True))
     if plan.is_restart:
         return _start_anew(case, plan, reasons)
     return _repair(case, plan, reasons) if drifted and not case.acted else Execute(plan)
+
+
+def _drifted(case: DecisionInput, desired: Desired[Score], plan: Act[Action]) -> bool:
+    """Otherwise it ended by itself, or a new spec is on its way."""
+    if not plan.drift or plan.is_restart or case.record is None:
+        return False
+    return case.record.applied == desired.version
 
 
 def _start_anew(case: DecisionInput, plan: Act[Action], reasons: str) -> Step:

@@ -14,6 +14,7 @@ from harmony_agent.core.admission import NotAccepted
 from scores.canonical import canonical
 from scores.manifest import FieldError
 from scores.signatures import (
+    DOMAIN,
     FIELD,
     MAX_SIGNATURES,
     SIGNATURE_BYTES,
@@ -40,12 +41,17 @@ class Trust:
     valid: Valid = _never
 
     def verify(
-        self, value: Any, generation: int | None = None, data: bytes | None = None
+        self,
+        value: Any,
+        generation: int | None = None,
+        data: bytes | None = None,
+        tag: bytes = DOMAIN,
     ) -> NotAccepted | None:
-        """Check the signatures of a manifest, given as a JSON value.
+        """Check the signatures of a manifest, given as a JSON value; with another `tag`, those of a
+        request.
 
-        Returns the refusal, or None if the manifest is trusted. `generation` is the claimed one.
-        `data` are the manifest's bytes, if they came just now.
+        Returns the refusal, or None if it is trusted. `generation` is the claimed one. `data` are
+        the manifest's bytes, if they came just now.
         """
         if not (self.keys or self.require) or not isinstance(
             value, dict
@@ -62,7 +68,7 @@ class Trust:
         }
         if not ours:
             return self._strange(signatures, generation) if self.require else None
-        if not self._signed(value, ours):
+        if not self._signed(value, ours, tag):
             return _invalid(_ALTERED, generation)
         return (
             _respelt(generation)
@@ -70,12 +76,12 @@ class Trust:
             else None
         )
 
-    def _signed(self, value: Mapping[str, Any], ours: Mapping[bytes, bytes]) -> bool:
+    def _signed(self, value: Mapping[str, Any], ours: Mapping[bytes, bytes], tag: bytes) -> bool:
         """Tell if one of our keys made the signature that bears its name: anybody can put a wrong
         one beside it.
         """
         try:
-            message = signed_bytes(value)
+            message = signed_bytes(value, tag)
         except (
             ValueError
         ):  # half of a surrogate pair has no canonical bytes: nobody can have signed it

@@ -25,6 +25,7 @@ from harmony_agent.engine.reconcile.worker import Worker
 from harmony_agent.engine.report.commands import Commands
 from harmony_agent.engine.report.heartbeat import HeartbeatLoop, OldestUnsettled
 from harmony_agent.engine.report.ledger_guard import LedgerGuard
+from harmony_agent.engine.report.pausing import Pausing
 from harmony_agent.engine.report.status import Publisher
 from harmony_agent.engine.report.status_line import StatusLine
 from harmony_agent.engine.state.device_state import DeviceState
@@ -92,9 +93,9 @@ class Engine:
         self.progress = Watchdog(self.queue, self.relisters, intervals.relist)
         self.acceptance = self._acceptance(trust or Trust())
         self.intake = self._intake()
-        self.commands = Commands(
-            state, self.kinds, {"device": device, "agent_version": agent_version}, self.resync
-        )
+        self.pausing = self._pausing(trust or Trust())
+        hello = {"device": device, "agent_version": agent_version}
+        self.commands = Commands(state, self.kinds, hello, self.resync, self.pausing.verbs())
 
     def _heartbeat_loop(self) -> HeartbeatLoop:
         return HeartbeatLoop(
@@ -119,6 +120,18 @@ class Engine:
             remains=self.remains,
         )
 
+    def _pausing(self, trust: Trust) -> Pausing:
+        return Pausing(
+            self.device,
+            self.state,
+            self._times.clock,
+            self._times.moment,
+            trust=trust,
+            working=self.queue.working,
+            look_again=self._look_again,
+            told=self.heartbeats.described,
+        )
+
     def _intake(self) -> Intake:
         return Intake(
             self.device,
@@ -132,6 +145,7 @@ class Engine:
 
     async def run(self, ready: Callable[[], None]) -> None:
         """Run until cancelled; `ready` is called once work goes on from what is persisted."""
+        self.state.pauses.begin(self._times.moment())
         self.acceptance.restore()
         self.publisher.be_patient()
         clock, intervals = self._times.clock, self._intervals
@@ -141,6 +155,7 @@ class Engine:
             tasks.start_soon(self.intake.run)
             tasks.start_soon(self.publisher.run)
             tasks.start_soon(self.status_line.run)
+            tasks.start_soon(self.pausing.run)
             tasks.start_soon(self._control.serve, self.commands.answer)
             tasks.start_soon(self.heartbeats.run, intervals.heartbeat)
             tasks.start_soon(
@@ -159,7 +174,11 @@ class Engine:
 
     async def _described(self) -> DeviceInfo:
         """DeviceInfo with what nobody accounts for on the device and in desired state."""
-        told = {"unmanaged": await self.remains.unmanaged(), "ignored_keys": self.intake.ignored()}
+        told = {
+            "unmanaged": await self.remains.unmanaged(),
+            "ignored_keys": self.intake.ignored(),
+            "paused": self.state.pauses.shown(),
+        }
         return (await self._describe()).model_copy(update=told)
 
     def resync(self) -> None:
@@ -182,10 +201,15 @@ class Engine:
         """A newly accepted manifest changes these."""
         for name, reconciler in self.kinds.items():
             reconciler.batch_begin([key.name for key in keys if key.kind == name])
+        self._look_again(keys)
+        for key in sorted(keys):
+            self.worker.interrupt(key)
+
+    def _look_again(self, keys: Collection[Key]) -> None:
+        """Look at these now, whatever they wait for."""
         for key in sorted(keys):
             self.queue.release(key)
             self.queue.add(key)
-            self.worker.interrupt(key)
 
     def _invalidate(self) -> None:
         """A new snapshot: whatever stands in the other buckets may be another's."""

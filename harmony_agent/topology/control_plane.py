@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from dataclasses import dataclass
 from typing import Protocol
 
+from harmony_agent.core.pauses import Pause
 from harmony_agent.core.resources import Key, OwnershipRecord
 
 
@@ -126,6 +127,14 @@ class Ledger(Protocol):
 
     def records(self) -> Sequence[OwnershipRecord]:
         """Every resource that is ours."""
+        ...
+
+    def pauses(self) -> Sequence[Pause]:
+        """Every pause, as it was kept last."""
+        ...
+
+    async def keep_pauses(self, pauses: Sequence[Pause]) -> None:
+        """Keep these, and no others."""
         ...
 
     async def accept(self, manifest: StoredManifest) -> None:

@@ -68,6 +68,7 @@ def _root(
     harmony apply web.py --device pi-01          send a manifest, wait until it is applied
     harmony status                               where every deployment stands
     harmony devices                              who is there, and capable of what
+    harmony pause pi-01/web --for 2h             keep it as it runs, and change nothing
     harmony schema --kind Container              what an author may write
     harmony validate web.py                      check files, without a server
     harmony fleet apply                          make a whole fleet what its roster says
@@ -89,6 +90,8 @@ app.command()(read.get)
 app.command()(read.status)
 app.command()(read.wait)
 app.command()(change.adopt)
+app.command()(change.pause)
+app.command()(change.resume)
 app.command()(change.delete)
 app.command()(read.logs)
 app.command()(read.devices)

@@ -1,4 +1,6 @@
-"""`harmony apply`, `diff` and `delete`: options and help. The work is in `commands.change`."""
+"""`harmony apply`, `diff`, `pause`, `delete`…: options and help. The work is in `commands.change` and
+`commands.pause`.
+"""
 
 # ruff: noqa: PLC0415 - what a command needs is imported when it runs
 
@@ -197,6 +199,52 @@ def adopt(
     return change.adopt(
         common, place, replace(options, decide=Decision(remains, leave or ())), lineage
     )
+
+
+Place = Annotated[
+    str,
+    typer.Argument(
+        metavar="DEVICE[/DEPLOYMENT]",
+        help="One deployment, or all of the device.",
+        autocompletion=complete.places,
+    ),
+]
+
+
+@reaching
+def pause(
+    common: Common,
+    *,
+    place: Place,
+    for_: Annotated[str, typer.Option("--for", metavar="TIME", help="30m, 2h; at most 168h.")],
+) -> int:
+    """Have a device keep what runs, and change nothing, for a while.
+
+    It observes and tells what differs, and repairs, restarts and removes nothing. A manifest that
+    comes meanwhile waits (Held, Paused). It ends by itself in its time, also without a network and
+    after a reboot; or with harmony resume.
+
+    \b
+    harmony pause pi-01/web --for 2h
+    harmony pause pi-01 --for 30m
+    """
+    from harmony_fleet.commands import pause as pausing
+    from scores.pause import MAX_SECONDS
+
+    return pausing.pause(common, place, seconds_of(for_, MAX_SECONDS))
+
+
+@reaching
+def resume(common: Common, *, place: Place) -> int:
+    """End a pause now. Of a device: its own, and those of its deployments.
+
+    \b
+    harmony resume pi-01/web
+    harmony resume pi-01
+    """
+    from harmony_fleet.commands import pause as pausing
+
+    return pausing.resume(common, place)
 
 
 @reaching

@@ -25,6 +25,12 @@ def deployments(incomplete: str) -> list[str]:
     return _known("deployments", incomplete)
 
 
+def places(incomplete: str) -> list[str]:
+    """Devices, and deployments on the device that stands in front of the slash."""
+    device, slash, deployment = incomplete.partition("/")
+    return [f"{device}/{name}" for name in deployments(deployment)] if slash else devices(device)
+
+
 def _known(what: str, incomplete: str) -> list[str]:
     home = Path(os.environ.get("HARMONY_HOME") or "~/.config/harmony").expanduser()
     names = {*_of_the_roster(home, what), *_of_the_last_answers(home, what)}

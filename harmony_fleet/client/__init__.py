@@ -6,6 +6,7 @@ Async, on one connection. What is read and written are the models of ``scores``.
 
 from harmony_fleet.client.client import Client, connect
 from harmony_fleet.client.logs import LogLine
+from harmony_fleet.client.pauses import Paused, Resumed
 from harmony_fleet.client.watch import Change
 from harmony_fleet.errors import (
     Conflict,
@@ -37,11 +38,13 @@ __all__ = [
     "InvalidInput",
     "LogLine",
     "Options",
+    "Paused",
     "Plan",
     "Refusal",
     "Refused",
     "Request",
     "Result",
+    "Resumed",
     "Row",
     "Run",
     "Show",

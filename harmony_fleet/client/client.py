@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -9,6 +10,7 @@ from types import TracebackType
 
 from harmony_fleet.client import logs, watch
 from harmony_fleet.client.logs import LogLine, LogQuery
+from harmony_fleet.client.pauses import Asker, Paused, Resumed
 from harmony_fleet.client.upgrades import Upgrades
 from harmony_fleet.client.watch import Change
 from harmony_fleet.context import Context, load_context, load_lineage
@@ -202,6 +204,23 @@ class Client:
             return Verdict(ExitCode.DONE, "Removed")
         observe(target, None, judge(target, None, 0))
         return (await wait_for(self.store, [target], seconds, observe))[key]
+
+    # -- pauses
+
+    async def pause(self, device: str, seconds: float, deployment: str | None = None) -> Paused:
+        """Have a device keep a deployment, or all, as it runs, and change nothing. Raises
+        DeviceFailed where the device says no.
+        """
+        return await self._asker(device, deployment).pause(deployment, math.ceil(seconds))
+
+    async def resume(self, device: str, deployment: str | None = None) -> Resumed:
+        """End a pause now; of a device: its own, and those of its deployments."""
+        return await self._asker(device, deployment).resume(deployment)
+
+    def _asker(self, device: str, deployment: str | None) -> Asker:
+        if deployment is not None:
+            check_name("deployment", deployment)
+        return Asker(self.store, check_name("device", device), load_signing(self.context.home))
 
     # -- logs
 

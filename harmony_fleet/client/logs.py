@@ -8,16 +8,13 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from harmony_fleet.client.verbs import ask, unreadable
 from harmony_fleet.errors import DeviceFailed, InvalidInput, Unreachable
 from harmony_fleet.nats.kv import Store
-from harmony_fleet.observe.state import check_name, told
-from scores.canonical import NotCanonical, canonical
-from scores.keys import command_subject
+from harmony_fleet.observe.state import check_name
 from scores.manifest import SCORE_TYPES
 from scores.names import parse_time
 
-_SECONDS: Final = 10.0
-_MAX_ANSWER: Final = 1024 * 1024
 _MOST_LINES: Final = 1000
 _PAUSE: Final = 1.0
 _OVERLAP: Final = 5.0
@@ -115,35 +112,10 @@ def _after(last: LogLine | None, found: Sequence[LogLine]) -> list[LogLine]:
 
 
 async def _answer(store: Store, device: str, question: dict[str, Any]) -> list[str]:
-    answer = await store.ask(command_subject(device, "logs"), canonical(question), _SECONDS)
-    if answer is None:
-        raise Unreachable(
-            "DeviceSilent",
-            f"cannot ask {device} for logs: it doesn't answer",
-            "see whether it runs: harmony devices",
-        )
-    return _lines(answer, device)
-
-
-def _lines(answer: bytes, device: str) -> list[str]:
-    """``{"ok":true,"lines":[…]}`` or ``{"ok":false,"error":{"code","message"}}``."""
-    try:
-        value = told(answer, _MAX_ANSWER)
-    except NotCanonical:
-        value = None
-    if isinstance(value, dict) and value.get("ok") is True and isinstance(value.get("lines"), list):
-        return [str(line) for line in value["lines"]]
-    error = value.get("error") if isinstance(value, dict) else None
-    if not isinstance(error, dict):
-        raise DeviceFailed(
-            "AnswerUnreadable",
-            f"cannot read the answer of {device}",
-            "is its agent of another version?",
-        )
-    code, message = str(error.get("code", "Unknown")), str(error.get("message", ""))
-    raise DeviceFailed(
-        code, f"{device} can't show the logs: {code}: {message}", "see harmony status --resources"
-    )
+    answer = await ask(store, device, "logs", question, "show the logs")
+    if not isinstance(answer.get("lines"), list):
+        raise unreadable(device)
+    return [str(line) for line in answer["lines"]]
 
 
 def _timed(line: str) -> LogLine:

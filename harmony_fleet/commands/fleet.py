@@ -15,7 +15,7 @@ from harmony_fleet.output import fleet_tables, render
 from harmony_fleet.output.render import Output
 from harmony_fleet.rollout.copies import admit
 from harmony_fleet.rollout.drift import classify
-from harmony_fleet.rollout.finding import Finding
+from harmony_fleet.rollout.finding import Finding, failing
 from harmony_fleet.rollout.fleet_apply import (
     collecting_later,
     read_fleet,
@@ -71,7 +71,7 @@ def doctor(common: Common, *, verify: bool) -> ExitCode:
         behind = await _behind(store, file, roster)
         findings = [*behind, *classify(await read_fleet(store, roster, file.folder))]
         _show_findings(common, roster, findings)
-        return ExitCode.NOT_CONVERGED if findings and verify else ExitCode.DONE
+        return ExitCode.NOT_CONVERGED if verify and failing(findings) else ExitCode.DONE
 
     with collecting_later():
         return run(common, work)

@@ -21,6 +21,7 @@ from harmony_fleet.rollout.controller import Controller
 from harmony_fleet.rollout.copies import admit, claim, confirm, take_over
 from harmony_fleet.rollout.copies import pull as pull_roster
 from harmony_fleet.rollout.drift import classify
+from harmony_fleet.rollout.finding import failing
 from harmony_fleet.rollout.fleet import Fleet
 from harmony_fleet.rollout.fleet_apply import (
     collecting_later,
@@ -208,7 +209,7 @@ async def _settled(common: Common, store: Store, before: Fleet, folder: Path) ->
     findings = classify(await read_fleet(store, before.roster, folder))
     if findings and common.output is Output.TABLE:
         fleet_tables.findings_table(findings, render.out())
-    return ExitCode.NOT_CONVERGED if findings else ExitCode.DONE
+    return ExitCode.NOT_CONVERGED if failing(findings) else ExitCode.DONE
 
 
 def _check_scope(roster: Roster, scope: Scope) -> None:

@@ -44,6 +44,12 @@ class Row:
     hidden: bool = False
 
     @property
+    def paused(self) -> str:
+        """The end of the pause that holds it; "" if there is none."""
+        told = self.status.paused if self.status is not None else None
+        return told.until if told is not None else ""
+
+    @property
     def converged(self) -> bool:
         """The device, heard of lately, has what is desired now."""
         settled = self.phase in ("Converged", "Removed") and self.wanted in (self.generation, None)
@@ -65,6 +71,7 @@ class Row:
             "age_seconds": round(self.age.total_seconds(), 1) if self.age is not None else None,
             "device_silent": self.silent,
             "converged": self.converged,
+            "paused_until": self.paused or None,
             "status": self.status.wire() if self.status else None,
         }
 
@@ -168,6 +175,7 @@ def device_json(device: Device, now: datetime) -> dict[str, Any]:
         "heartbeat_age_seconds": round(heard.total_seconds(), 1) if heard is not None else None,
         "info": device.info.wire() if device.info else None,
         "problem": device.problem,
+        "paused": dict(device.info.paused) if device.info else {},
     }
 
 

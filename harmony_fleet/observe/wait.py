@@ -123,6 +123,7 @@ _HINTS: Final[Mapping[str, str]] = {
     "LineageChanged": "to own it from now on: --take-over",
     "StaleGeneration": "somebody else wrote a newer one: look with harmony status, then apply again",
     "GenerationReused": "somebody else wrote that generation: look with harmony status, then apply again",
+    "Paused": "it is taken when the pause ends; to end it now: harmony resume DEVICE/DEPLOYMENT",
     "PruneGuard": "if that is meant: --allow-prune with the count",
     "KindNotAllowed": "allow the kind in the agent's configuration there",
     "OwnedByAnotherDeployment": "take it out of the other deployment first",

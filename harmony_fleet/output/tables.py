@@ -20,6 +20,7 @@ from harmony_fleet.rollout.apply import Result
 from harmony_fleet.rollout.plan import Plan
 from scores.keys import DeploymentKey
 from scores.names import parse_time
+from scores.pause import DEVICE
 from scores.status import DeploymentStatus
 
 _DONE: Final = {
@@ -132,6 +133,7 @@ def _status_row(row: status.Row) -> Row:
         row.reason,
         "device silent" if row.silent else "",
         "of another lineage" if row.lineage_differs else "",
+        f"paused until {local(row.paused)}" if row.paused else "",
     ]
     return [
         plain(row.device),
@@ -233,6 +235,9 @@ def devices_table(devices: Sequence[Device], now: datetime, to: Console) -> None
         rows.append([*row, kinds] if wide else row)
         if not wide and kinds.plain:
             rows.append(Text.assemble("  ", plain(kinds.plain, "dim")))
+        for scope, until in sorted(device.info.paused.items() if device.info else ()):
+            what = "all of it" if scope == DEVICE else scope
+            rows.append(Text.assemble("  ", plain(f"{what} is paused until {local(until)}", "")))
     grid(header, rows, to)
 
 

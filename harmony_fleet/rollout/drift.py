@@ -156,6 +156,9 @@ def _enforced(place: tuple[str, str, str], found: Deployment) -> Iterator[Findin
         yield Finding(*place, "fenced", " ".join(sorted(reasons & _FENCED)))
     elif reasons & _DISTRUSTED:
         yield Finding(*place, "signature-refused", " ".join(sorted(reasons & _DISTRUSTED)))
+    elif status.paused is not None:
+        told = f"{status.phase} {status.reason}".strip()
+        yield Finding(*place, "paused", f"until {status.paused.until}: {told}")
     elif status.phase != "Converged":
         yield Finding(*place, "not-converged", f"{status.phase} {status.reason}".strip())
     elif standing is not None and (status.generation or 0) < standing.generation:
@@ -166,7 +169,7 @@ def _enforced(place: tuple[str, str, str], found: Deployment) -> Iterator[Findin
 
 def _resources(key: DeploymentKey, found: Deployment, projection: Projection) -> Iterator[Finding]:
     status = found.actual.status
-    if status is None or status.phase == "Removed":
+    if status is None or status.phase == "Removed" or status.paused is not None:
         return
     wanted = {score.key: score for score in projection.manifest.scores}
     for name, resource in status.resources.items():

@@ -27,6 +27,7 @@ Code = Literal[
     "capability-missing",
     "device-implausible",
     "device-disturbed",
+    "paused",
 ]
 
 
@@ -52,6 +53,7 @@ RESPONSES: Final[Mapping[Code, str]] = {
     "capability-missing": "on the device, harmony-agent check says how to mend it; it gets nothing new until then",
     "device-implausible": "what the device says is impossible or can't be read. It is passed over, and the others go "
     "on. Look at the device, and at who has its credentials",
+    "paused": "told, and no failure: it ends by itself in its time, or with harmony resume DEVICE/DEPLOYMENT",
     "device-disturbed": "it is undone already; find the workload that does it: harmony status shows what runs there",
 }
 
@@ -74,6 +76,11 @@ class Finding:
             "resource": self.resource or None,
         }
         return {"code": self.code, **place, "detail": self.detail, "response": RESPONSES[self.code]}
+
+
+def failing(findings: Iterable[Finding]) -> bool:
+    """Return whether any is a failure: somebody asked for a pause."""
+    return any(finding.code != "paused" for finding in findings)
 
 
 def codes(findings: Iterable[Finding]) -> dict[Code, int]:

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Sequence
 
 from harmony_agent.core.errors import Transient
+from harmony_agent.core.pauses import Pause
 from harmony_agent.core.resources import Key, OwnershipRecord
 from harmony_agent.topology.control_plane import StoredManifest
 
@@ -18,6 +19,7 @@ class FakeLedger:
     def __init__(self) -> None:
         self.stored: dict[str, StoredManifest] = {}
         self.owned: dict[Key, OwnershipRecord] = {}
+        self.paused: list[Pause] = []
         self.full = False
         self.writes = 0
 
@@ -26,6 +28,13 @@ class FakeLedger:
 
     def records(self) -> Sequence[OwnershipRecord]:
         return list(self.owned.values())
+
+    def pauses(self) -> Sequence[Pause]:
+        return list(self.paused)
+
+    async def keep_pauses(self, pauses: Sequence[Pause]) -> None:
+        await self._write()
+        self.paused = list(pauses)
 
     async def accept(self, manifest: StoredManifest) -> None:
         await self._write()

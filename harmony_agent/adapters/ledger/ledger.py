@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar
 
 import anyio
 
+from harmony_agent.adapters.ledger import pauses_file
 from harmony_agent.adapters.ledger.integrity import (
     LedgerUnreadable,
     Table,
@@ -28,6 +29,7 @@ from harmony_agent.adapters.ledger.integrity import (
 from harmony_agent.adapters.ledger.wal import exists, tidy
 from harmony_agent.adapters.posix.thread_pool import ThreadPool
 from harmony_agent.core.errors import Transient
+from harmony_agent.core.pauses import Pause
 from harmony_agent.core.resources import Key, OwnershipRecord
 from harmony_agent.topology.control_plane import StoredManifest
 from scores.canonical import canonical
@@ -87,6 +89,14 @@ class SqliteLedger:
     def records(self) -> Sequence[OwnershipRecord]:
         """As they were at the opening."""
         return self._records
+
+    def pauses(self) -> Sequence[Pause]:
+        """As they are in their file."""
+        return pauses_file.read(self._paths[0].parent)
+
+    async def keep_pauses(self, pauses: Sequence[Pause]) -> None:
+        """One file, on the disk when this returns."""
+        await self._in_thread(lambda: pauses_file.write(self._paths[0].parent, pauses))
 
     async def accept(self, manifest: StoredManifest) -> None:
         """One transaction, on the disk when this returns."""

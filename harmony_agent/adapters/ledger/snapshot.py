@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from harmony_agent.adapters.ledger import pauses_file
 from harmony_agent.adapters.ledger.ledger import read_only
+from harmony_agent.core.pauses import Pause
 from harmony_agent.core.resources import Key, OwnershipRecord
 from harmony_agent.topology.control_plane import StoredManifest
 
@@ -14,16 +16,21 @@ class LedgerSnapshot:
     """`topology.control_plane.Ledger` in memory."""
 
     def __init__(
-        self, manifests: Sequence[StoredManifest] = (), records: Sequence[OwnershipRecord] = ()
+        self,
+        manifests: Sequence[StoredManifest] = (),
+        records: Sequence[OwnershipRecord] = (),
+        pauses: Sequence[Pause] = (),
     ) -> None:
-        self._manifests, self._records = manifests, records
+        self._manifests, self._records, self._pauses = manifests, records, pauses
 
     @classmethod
     def read(cls, state_dir: Path) -> LedgerSnapshot:
         """Read the ledger of an agent, running or stopped; empty where there is none yet. Raises
         LedgerUnreadable.
         """
-        return cls(*read_only(state_dir)) if (state_dir / "ledger.db").exists() else cls()
+        if not (state_dir / "ledger.db").exists():
+            return cls()
+        return cls(*read_only(state_dir), pauses_file.read(state_dir))
 
     def manifests(self) -> Sequence[StoredManifest]:
         """Every manifest that was read."""
@@ -32,6 +39,13 @@ class LedgerSnapshot:
     def records(self) -> Sequence[OwnershipRecord]:
         """Every record that was read."""
         return self._records
+
+    def pauses(self) -> Sequence[Pause]:
+        """Every pause that was read."""
+        return self._pauses
+
+    async def keep_pauses(self, pauses: Sequence[Pause]) -> None:
+        """Keep nothing."""
 
     async def accept(self, manifest: StoredManifest) -> None:
         """Keep nothing."""

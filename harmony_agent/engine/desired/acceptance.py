@@ -18,6 +18,7 @@ from harmony_agent.core.admission import (
     NotAccepted,
     Unchanged,
     admit_manifest,
+    held_while_paused,
     rejected,
 )
 from harmony_agent.core.errors import ResourceError
@@ -100,6 +101,8 @@ class Acceptance:
         """refused, for another deployment owns what they want: to be judged again when something is
         released
         """
+        self.paused: dict[str, bytes] = {}
+        """would be accepted, if the deployment weren't paused: to be judged again when that ends"""
         self._searched = False
         self.undecided: dict[str, bytes] = {}
         """couldn't be judged or persisted now: to be tried again every few seconds"""
@@ -122,7 +125,7 @@ class Acceptance:
 
     def names(self) -> set[str]:
         """Every deployment of which something is known."""
-        return {*self._state.deployments, *self.owned, *self.undecided}
+        return {*self._state.deployments, *self.owned, *self.undecided, *self.paused}
 
     async def judge_again(self, refused: Mapping[str, bytes]) -> None:
         """Decide anew on `owned` or `undecided`: nobody writes them again."""
@@ -172,6 +175,7 @@ class Acceptance:
     def _forget_refused(self, name: str) -> None:
         self.owned.pop(name, None)
         self.undecided.pop(name, None)
+        self.paused.pop(name, None)
 
     async def judge(self, name: str, data: bytes) -> None:
         """Decide on a value of desired-state, and act on it. Whatever goes wrong, the old one stays
@@ -218,6 +222,9 @@ class Acceptance:
             self._keep(name, verdict)
             if any(error.code == _OWNED for error in verdict.errors):
                 self.owned[name] = data
+        elif isinstance(verdict, Accept) and (until := self._state.pauses.until(name)):
+            self._keep(name, held_while_paused(manifest.generation, until))
+            self.paused[name] = data
         elif isinstance(verdict, Accept):
             await self._accept(name, manifest, data, found)
             specs = [

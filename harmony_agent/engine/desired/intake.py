@@ -66,6 +66,7 @@ class Intake:
         """Follow until cancelled."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._judge_owned)
+            tasks.start_soon(self._judge_paused)
             tasks.start_soon(self._judge_undecided)
             while True:
                 try:
@@ -101,6 +102,13 @@ class Intake:
             await self._state.released.wait()
             async with self._lock:
                 await self._acceptance.judge_again(self._acceptance.owned)
+
+    async def _judge_paused(self) -> None:
+        """Judge again what came while its deployment was paused."""
+        while True:
+            await self._state.pauses.ended.wait()
+            async with self._lock:
+                await self._acceptance.judge_again(self._acceptance.paused)
 
     async def _judge_undecided(self) -> None:
         while True:

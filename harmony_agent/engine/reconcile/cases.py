@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from harmony_agent.core import decide
 from harmony_agent.core.actions import Action, Plan
 from harmony_agent.core.decide import DecisionInput, Now, Others
-from harmony_agent.core.resources import Facts, Key
+from harmony_agent.core.resources import Facts, Key, OwnershipRecord
+from harmony_agent.core.steps import Step
 from harmony_agent.engine.reconcile.context import ReconcileContext
 from harmony_agent.engine.state.device_state import DeviceState
 
@@ -31,6 +33,7 @@ def wanted(
         acted=this.acted,
         restarted=this.restarted,
         taken=[state.records[Key(this.key.kind, name)] for name in taken(this)],
+        paused=state.pauses.until(this.desired.deployment),
     )
 
 
@@ -42,9 +45,14 @@ def taken(this: ReconcileContext) -> Mapping[str, Facts]:
 def leaving(state: DeviceState, key: Key, plan: Plan[Action], now: Now) -> DecisionInput:
     """A resource that is wanted no more."""
     record = state.records.get(key)
-    return DecisionInput(
-        key, None, record, plan, _others(state, record.deployment if record else ""), now
-    )
+    deployment = record.deployment if record else ""
+    others, paused = _others(state, deployment), state.pauses.until(deployment)
+    return DecisionInput(key, None, record, plan, others, now, paused=paused)
+
+
+def without_a_look(state: DeviceState, record: OwnershipRecord | None) -> Step | None:
+    """The step for one that is wanted no more, where no look is needed."""
+    return decide.without_a_look(record, state.pauses.until(record.deployment) if record else "")
 
 
 def _others(state: DeviceState, deployment: str) -> Others:

@@ -74,6 +74,9 @@ class HealthJudge:
 
     async def _restart(self, this: ReconcileContext, verdict: HealthVerdict) -> Hold | None:
         why = f"its liveness probe fails: {verdict.why}"
+        until = self._state.pauses.until(this.desired.deployment)
+        if until:
+            return decide.kept("Degraded", f"restart it, for {why}", until)
         wait = 0.0 if this.acted else self._pacing.start(this.memory)
         if wait > 0:
             return replace(decide.crash_loop(why, wait), reason="LivenessFailed")

@@ -90,7 +90,7 @@ class Rehearsal:
         reconciler = self._kinds.get(key.kind)
         if reconciler is None:
             return decide.not_allowed(key.kind)
-        step = decide.without_a_look(self._state.records[key])
+        step = cases.without_a_look(self._state, self._state.records[key])
         if step is not None:
             return step
         try:

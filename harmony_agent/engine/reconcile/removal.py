@@ -36,7 +36,7 @@ class Removal:
         memory: RetryState,
     ) -> Outcome | None:
         """Bring the removal a pass nearer to its end; None where it is gone, or wanted again."""
-        step: Step | None = decide.without_a_look(record)
+        step: Step | None = cases.without_a_look(self._state, record)
         observed: object | None = None
         for _ in range(ROUNDS):
             if step is None:

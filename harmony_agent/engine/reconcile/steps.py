@@ -29,7 +29,7 @@ ROUNDS: Final = 6
 
 
 class Interrupted(Exception):
-    """The pass was about an older spec. What it began is left as after a SIGKILL."""
+    """The pass was about an older spec, or is paused. What it began is left as after a SIGKILL."""
 
 
 class Steps:
@@ -70,7 +70,7 @@ class Steps:
             "generation": source.generation,
         }
         for action in plan.actions:
-            if self._is_outdated(key, source):
+            if self._is_outdated(key, source) or self._state.pauses.until(source.deployment):
                 raise Interrupted
             log.info("%s: %s: %s", key, type(action).__name__, action.reason, extra=fields)
             with self._interruptible(key):

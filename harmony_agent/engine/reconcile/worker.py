@@ -96,7 +96,11 @@ class Worker:
             if outcome is None or outcome.reason != "StillActing":
                 memory.tries = 0
         except Interrupted:
-            log.info("%s: cut short: something newer is wanted", key, extra={"resource": str(key)})
+            log.info(
+                "%s: cut short: another is wanted, or it is paused",
+                key,
+                extra={"resource": str(key)},
+            )
             outcome = None
         except ResourceError as error:
             outcome = self._pacing.failed(key, memory, error)

@@ -1,4 +1,5 @@
-"""Answers what an operator asks of this device: ping, resync, logs. No verb runs a command.
+"""Answers what an operator asks of this device: ping, resync, logs, and verbs that are handed in. No
+verb runs a command.
 
 A reply is ``{"ok":true, …}`` or ``{"ok":false,"error":{"code","message"}}``.
 """
@@ -6,7 +7,7 @@ A reply is ``{"ok":true, …}`` or ``{"ok":false,"error":{"code","message"}}``.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
@@ -38,12 +39,17 @@ class Commands:
         kinds: Mapping[str, KindInstance],
         hello: Mapping[str, str],
         resync: Callable[[], None],
+        more: Mapping[str, Callable[[bytes], Awaitable[dict[str, Any]]]] | None = None,
     ) -> None:
-        """`hello` is what ping answers; `resync` makes everything be read and looked at again."""
+        """`hello` is what ping answers; `resync` makes everything be read and looked at again.
+
+        `more` are verbs by name. They raise BadRequest or ResourceError.
+        """
         self._state = state
         self._kinds = kinds
         self._hello = hello
         self._resync = resync
+        self._more = more or {}
 
     async def answer(self, verb: str, request: bytes) -> bytes:
         """One reply, as JSON bytes."""
@@ -62,9 +68,10 @@ class Commands:
             return {}
         if verb == "logs":
             return {"lines": await self._logs(request)}
-        raise BadRequest(
-            "unsupported", f"no command {verb[:32]!r}: there are ping, resync and logs"
-        )
+        if verb in self._more:
+            return await self._more[verb](request)
+        there = ", ".join(["ping", "resync", "logs", *self._more])
+        raise BadRequest("unsupported", f"no command {verb[:32]!r}: there are {there}")
 
     async def _logs(self, request: bytes) -> list[str]:
         asked = _logs_request(request)

@@ -121,6 +121,10 @@ class HeartbeatLoop:
         self._info.invalidate()
         self._signals[1].notify()
 
+    def described(self) -> None:
+        """DeviceInfo may differ now."""
+        self._signals[1].notify()
+
     async def run(self, heartbeat: float) -> None:
         """Beat each `heartbeat` seconds until cancelled."""
         beat_alarm, info_alarm = self._signals

@@ -23,7 +23,7 @@ from harmony_agent.engine.state.lost import LOST
 from harmony_agent.topology import Clock
 from harmony_agent.topology.control_plane import BucketMissing, Conflict, ControlPlane, Unreachable
 from scores.keys import ACTUAL, DeploymentKey
-from scores.status import DeploymentPhase, DeploymentStatus
+from scores.status import DeploymentPhase, DeploymentStatus, PauseInfo
 
 log = logging.getLogger(__name__)
 
@@ -259,8 +259,15 @@ class Publisher:
             self._state.resources(deployment),
         )
         phase = deployment_phase(entry.enforced, entry.not_accepted, self._state.phases(deployment))
-        over = self._overruling(deployment, phase)
-        return status.model_copy(update=over) if over is not None else status
+        more = {**(self._overruling(deployment, phase) or {}), **self._paused(deployment)}
+        return status.model_copy(update=more) if more else status
+
+    def _paused(self, deployment: str) -> dict[str, PauseInfo]:
+        until, own = self._state.pauses.until(deployment), self._state.pauses.shown()
+        if not until:
+            return {}
+        alone = own.get(deployment) == until
+        return {"paused": PauseInfo(scope="deployment" if alone else "device", until=until)}
 
     def _keep_since(self, deployment: str, data: bytes | None) -> None:
         """Keep `since` as it was written, because a restart of the agent changes no resource."""

@@ -6,13 +6,14 @@ Said when it differs, at most once in `PAUSE` seconds. Writes nowhere itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from harmony_agent.engine.state.deployment import Deployment
 from harmony_agent.engine.state.device_state import DeviceState
 from harmony_agent.topology import Clock
 from harmony_agent.topology.control_plane import Lost
+from scores.pause import DEVICE
 from scores.status import SETTLED, ResourceStatus
 
 PAUSE: Final = 1.0
@@ -58,6 +59,7 @@ class StatusLine:
                 self._since,
                 [name for name in self._state.lost.deployments() if self._state.remains(name)],
             )
+            text += _paused(self._state.pauses.shown())
             if self._ledger_lost:
                 text += "; the state directory is gone"
             if text != said:
@@ -66,6 +68,15 @@ class StatusLine:
             await self._clock.sleep(PAUSE)
             await self._changes.wait()
             self._changes.take()
+
+
+def _paused(pauses: Mapping[str, str]) -> str:
+    told = [
+        f"; {'all' if scope == DEVICE else scope} is paused until {until}"
+        for scope, until in list(pauses.items())[:SHOWN]
+    ]
+    more = len(pauses) - len(told)
+    return "".join(told) + (f"; {more} more are paused" if more else "")
 
 
 def sentence(

@@ -22,6 +22,7 @@ from harmony_agent.core.status import Outcome, resource_status
 from harmony_agent.engine.loops import Changes, Signal
 from harmony_agent.engine.state.deployment import Deployment
 from harmony_agent.engine.state.lost import Lost
+from harmony_agent.engine.state.pauses import Pauses
 from harmony_agent.engine.state.records import Records
 from harmony_agent.topology.control_plane import Ledger, StoredManifest
 from scores.base import Score
@@ -43,6 +44,7 @@ class DeviceState:
         """names of deployments whose status may differ now"""
         self.released = Signal()
         """rings when something isn't wanted or ours any more: another deployment may have it"""
+        self.pauses = Pauses(ledger)
         self.records = Records(ledger, self.desired, self.lost, self.released)
         self.enforced = 0
         """another one whenever `desired` changed"""
@@ -253,6 +255,7 @@ class DeviceState:
         """Write the ledger anew from memory, all of it."""
         entries = self.deployments.values()
         await self.records.rebuild([entry.stored for entry in entries if entry.stored is not None])
+        await self.pauses.rebuild()
 
     async def forget(self, key: Key) -> None:
         """Drop a record and its status."""

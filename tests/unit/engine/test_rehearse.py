@@ -11,6 +11,7 @@ from typing import Any
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
+from harmony_agent.core import pauses
 from harmony_agent.core.changes import Moment
 from harmony_agent.core.decide import Now
 from harmony_agent.core.resources import Key
@@ -73,6 +74,7 @@ class Device:
         """Memory as after a start, on a copy of the ledger."""
         copy = FakeLedger()
         copy.stored, copy.owned = dict(self.world.ledger.stored), dict(self.world.ledger.owned)
+        copy.paused = list(self.world.ledger.paused)
         book = DeviceState(copy, lambda: "2026-01-01T00:00:00.000Z")
         kinds = self.kinds(book)
         for stored in copy.manifests():
@@ -161,6 +163,7 @@ OUTSIDE = st.sampled_from([None, "x", "y", "edited"])
     podman=st.sampled_from(["", "exits 0", "exits 1", "removed"]),
     forbidden=st.sets(st.sampled_from(["/srv/1", "/srv/2"]), max_size=1),
     denied=st.sampled_from(["", "", "", "Container"]),
+    paused=st.sampled_from(["", "", "web", "*"]),
 )
 def test_a_plan_says_what_one_pass_does(
     first: list[dict[str, Any]],
@@ -170,6 +173,7 @@ def test_a_plan_says_what_one_pass_does(
     podman: str,
     forbidden: set[str],
     denied: str,
+    paused: str,
 ) -> None:
     device = Device()
     world = device.world
@@ -184,6 +188,9 @@ def test_a_plan_says_what_one_pass_does(
         if second is not None:
             _accept(device, second)
         device.forbidden, device.allowed = forbidden, device.allowed - {denied}
+        if paused:
+            moment = world.engine.pausing._moment()
+            world.ledger.paused = [pauses.paused(paused, 600, moment)]
         foreseen = await device.foresee()
         world.plane.entries["desired-state"].clear()  # only what is in the ledger is enforced
         done = await device.live(8)
@@ -191,6 +198,7 @@ def test_a_plan_says_what_one_pass_does(
             event(type(one.step).__name__)
             _compare(one.key, one.step, done, device)
         assert done.applied.keys() <= {one.key for one in foreseen}
+        assert not (paused and done.applied)
 
     world.run(test())
 

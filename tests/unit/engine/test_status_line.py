@@ -65,7 +65,13 @@ def test_lost_memory_is_named(names: list[str], text: str) -> None:
 
 async def test_said_on_change_and_not_more_often_than_once_a_pause() -> None:
     clock = FakeClock()
-    book: Any = SimpleNamespace(statuses={}, deployments={}, lost=Forgotten(), changes=Changes())
+    book: Any = SimpleNamespace(
+        statuses={},
+        deployments={},
+        lost=Forgotten(),
+        changes=Changes(),
+        pauses=SimpleNamespace(shown=dict),
+    )
     said: list[str] = []
     teller = StatusLine(book, clock, said.append)
     async with anyio.create_task_group() as tasks:

@@ -22,6 +22,8 @@ COMMANDS = [
     "status",
     "wait",
     "adopt",
+    "pause",
+    "resume",
     "delete",
     "logs",
     "devices",

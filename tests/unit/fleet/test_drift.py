@@ -14,7 +14,7 @@ import pytest
 from harmony_fleet.errors import Conflict, InvalidInput, Refused
 from harmony_fleet.observe.state import Actual, Deployment, Desired, Device
 from harmony_fleet.rollout.drift import classify
-from harmony_fleet.rollout.finding import RESPONSES
+from harmony_fleet.rollout.finding import RESPONSES, failing
 from harmony_fleet.rollout.fleet import Fleet
 from harmony_fleet.rollout.fleet_plan import (
     Scope,
@@ -28,7 +28,7 @@ from harmony_fleet.roster.projection import project
 from scores import Manifest, SystemdUnit
 from scores.keys import DeploymentKey
 from scores.manifest import WireManifest
-from scores.status import ContainerDetail, UnitDetail
+from scores.status import ContainerDetail, PauseInfo, UnitDetail
 from tests.unit.fleet.build import DIGEST, KEY, NOW, OURS, THEIRS, device, found, resource, status
 
 UNIT = {"kind": "SystemdUnit", "name": "u.service", "content": "[Service]\n", "enabled": True}
@@ -97,6 +97,18 @@ def names(made: Fleet) -> list[tuple[str, str, str]]:
 
 RUNS = {"SystemdUnit/u.service": unit("active"), "Container/c": box("Running")}
 RESTS = {"SystemdUnit/u.service": unit("inactive"), "Container/c": box("Exited")}
+
+
+def test_a_pause_is_told_and_no_failure() -> None:
+    held = PauseInfo(scope="device", until="2026-11-29T20:00:00.000Z")
+    for said in (status(resources=RUNS), status("Degraded", resources=RESTS)):
+        told = classify(fleet(found(standing(), said.model_copy(update={"paused": held}))))
+        assert [item.code for item in told] == ["paused"]
+        assert told[0].detail.startswith("until 2026-11-29T20:00:00.000Z: ")
+        assert not failing(told)
+    assert failing(classify(fleet(found(standing(), status("Degraded", resources=RESTS)))))
+    fenced = status("Fenced", reason="StaleGeneration").model_copy(update={"paused": held})
+    assert "fenced" in {item.code for item in classify(fleet(found(standing(), fenced)))}
 
 
 def test_what_nobody_on_a_device_accounts_for_is_named() -> None:

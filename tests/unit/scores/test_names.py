@@ -170,4 +170,4 @@ def test_the_wires_own_names() -> None:
     assert keys.command_subject("pi-01", "logs") == "device-commands.pi-01.logs"
     assert jetstream.kv_subject("desired-state", "pi-01.web") == "$KV.desired-state.pi-01.web"
     assert jetstream.kv_stream("actual-state") == "KV_actual-state"
-    assert keys.COMMANDS == ("ping", "resync", "logs")
+    assert keys.COMMANDS == ("ping", "resync", "logs", "challenge", "pause", "resume")
