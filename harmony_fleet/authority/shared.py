@@ -39,7 +39,7 @@ _TRIES: Final = 5
 
 class Record(Model):
     """A device's credentials by their public keys: those that hold, and all that were withdrawn;
-    and what it was enrolled with.
+    and what it was enrolled with. One that was `forgotten` stays withdrawn, and is shown no more.
     """
 
     device: DeviceName
@@ -47,6 +47,7 @@ class Record(Model):
     before: Sequence[str] = ()
     revoked: Sequence[str] = ()
     settings: Enrolled | None = None
+    forgotten: bool = False
 
     @property
     def issued(self) -> Issued | None:
@@ -59,7 +60,9 @@ class Record(Model):
         """The JSON value. A field that came later is left out where it says nothing, so that
         signatures of before hold.
         """
-        value = self.model_dump(mode="json", exclude={"settings"})
+        value = self.model_dump(mode="json", exclude={"settings", "forgotten"})
+        if self.forgotten:
+            value["forgotten"] = True
         if self.settings is not None:
             value["settings"] = self.settings.said()
         return value
@@ -102,10 +105,20 @@ def merged(
     ):
         user = local.user
     before = [one for one in holding if one != user]
-    settings = next(
-        (one.settings for one in (local, there) if one and one.user == user and one.settings), None
+    return Record(
+        device=device,
+        user=user,
+        before=before,
+        revoked=sorted(ended),
+        settings=_settings(user, local, there),
+        forgotten=user is None and record is not None and record.forgotten,
     )
-    return Record(device=device, user=user, before=before, revoked=sorted(ended), settings=settings)
+
+
+def _settings(user: str | None, *sides: Issued | None) -> Enrolled | None:
+    """The settings that go with the credentials in use."""
+    known = (one.settings for one in sides if one is not None and one.user == user)
+    return next((settings for settings in known if settings is not None), None)
 
 
 async def agree(authority: Authority, store: Store, told: Told) -> None:
@@ -210,15 +223,48 @@ def _decode(operator: Identity, entry: Entry) -> Record | None:
     return record if genuine and f"device.{record.device}" == entry.key else None
 
 
-async def gone(authority: Authority, store: Store) -> list[str]:
-    """The devices that had credentials and have none any more."""
-    operator, devices = authority.key("operator"), authority.state.devices
-    records = [
-        _decode(operator, entry) for entry in (await store.entries(FLEET, ["device.*"])).values()
-    ]
+async def gone(authority: Authority, store: Store, *, forgotten: bool = True) -> list[str]:
+    """The devices that had credentials and have none any more. `forgotten`: also those."""
     return [
-        record.device for record in records if record is not None and record.device not in devices
+        name
+        for name, record in (await _records(authority, store)).items()
+        if _holds_nothing(authority, record) and (forgotten or not record.forgotten)
     ]
+
+
+def _holds_nothing(authority: Authority, record: Record) -> bool:
+    state = authority.state
+    revoked = {*state.revoked, *record.revoked}
+    return merged(record.device, state.devices.get(record.device), record, revoked).user is None
+
+
+async def _records(authority: Authority, store: Store) -> dict[str, Record]:
+    """Each record that this authority signed, by device."""
+    operator = authority.key("operator")
+    entries = (await store.entries(FLEET, ["device.*"])).values()
+    found = (_decode(operator, entry) for entry in entries)
+    return {record.device: record for record in found if record is not None}
+
+
+async def bury(authority: Authority, store: Store, device: str) -> bool:
+    """Note that a device without credentials is forgotten; whether it ever had any. One that was
+    enrolled anew meanwhile stays. May be repeated. Raises Unreachable.
+    """
+    operator, key = authority.key("operator"), f"device.{device}"
+    for _ in range(_TRIES):
+        entry = await store.get(FLEET, key)
+        record = _decode(operator, entry) if entry.value is not None else None
+        if record is None or record.user is not None or record.forgotten:
+            return record is not None
+        after = record.model_copy(update={"forgotten": True})
+        try:
+            await store.put(FLEET, key, _encode(operator, after), entry.revision)
+        except Conflict:
+            continue
+        return True
+    raise Unreachable(
+        "Conflict", f"cannot forget {device}: others write its record all the time", "try again"
+    )
 
 
 def holds(authority: Authority, told: Told) -> bool:

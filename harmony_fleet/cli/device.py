@@ -66,6 +66,7 @@ def _device() -> None:
     harmony device show pi-01
     harmony device rotate pi-01
     harmony device revoke pi-01
+    harmony device forget pi-01
     """
 
 
@@ -189,6 +190,32 @@ def revoke(common: Common, *, device: Device) -> int:
     from harmony_fleet.commands import device as work
 
     return work.revoke(common, device)
+
+
+@app.command()
+@reaching
+def forget(
+    common: Common,
+    *,
+    device: Device,
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force", help="Although it is heard, or a run waits for it; tells what is left."
+        ),
+    ] = False,
+) -> int:
+    """Withdraw a device's credentials, and take its keys out of all buckets.
+
+    Refused while it is heard, and while it stands in the roster. It is shown no more. Its
+    credentials stay withdrawn, whichever copy of the home pushes. May be repeated.
+
+    \b
+    harmony device forget pi-01
+    """
+    from harmony_fleet.commands import forget as work
+
+    return work.forget(common, device, force=force)
 
 
 @app.command()

@@ -122,15 +122,27 @@ def _end_when_interrupted(task: asyncio.Task[Any] | None) -> None:
 
 def remember_names(common: Common, devices: Iterable[str], deployments: Iterable[str]) -> None:
     """Keep names for the shell's completion; those of before stay. Nothing depends on it."""
+    _names(common, lambda known: {
+        "devices": {*known.get("devices", ()), *devices},
+        "deployments": {*known.get("deployments", ()), *deployments},
+    })  # fmt: skip
+
+
+def forget_names(common: Common, devices: Iterable[str]) -> None:
+    """Complete these devices no more."""
+    _names(common, lambda known: {
+        "devices": {*known.get("devices", ())} - {*devices},
+        "deployments": {*known.get("deployments", ())},
+    })  # fmt: skip
+
+
+def _names(common: Common, change: Callable[[dict[str, Any]], dict[str, set[str]]]) -> None:
     path = common.home() / "names.json"
     with contextlib.suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
         known = json.loads(path.read_bytes()) if path.exists() else {}
         if not isinstance(known, dict):
             return
-        made = {
-            "devices": sorted({*known.get("devices", ()), *devices})[:_NAMES],
-            "deployments": sorted({*known.get("deployments", ()), *deployments})[:_NAMES],
-        }
+        made = {what: sorted(names)[:_NAMES] for what, names in change(known).items()}
         if made != known and path.parent.is_dir():
             durable.replace(str(path), json.dumps(made).encode())
 

@@ -4,16 +4,17 @@ need a device to answer.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from rich.text import Text
 
 from harmony_fleet.client.client import Client
+from harmony_fleet.client.revoked import with_revoked
 from harmony_fleet.commands.common import Common, hint, note, remember_names, run_client, write
-from harmony_fleet.errors import ExitCode, InvalidInput
-from harmony_fleet.observe.state import Deployment, check_name, parse_selectors
+from harmony_fleet.errors import ExitCode, HarmonyError, InvalidInput
+from harmony_fleet.observe.state import Deployment, Device, check_name, parse_selectors
 from harmony_fleet.observe.status import Row, device_json, masked
 from harmony_fleet.observe.wait import Verdict
 from harmony_fleet.output import render, tables
@@ -116,7 +117,7 @@ def devices(common: Common, selectors: Sequence[str]) -> ExitCode:
     labels = parse_selectors(selectors)
 
     async def work(client: Client) -> ExitCode:
-        found = await client.devices(labels)
+        found = await _devices(client, labels)
         remember_names(common, [device.name for device in found], ())
         if common.output is not Output.TABLE:
             now = await client.now() if found else None
@@ -133,6 +134,18 @@ def devices(common: Common, selectors: Sequence[str]) -> ExitCode:
         return ExitCode.DONE
 
     return run_client(common, work)
+
+
+async def _devices(client: Client, labels: Mapping[str, str]) -> list[Device]:
+    """The devices with these labels; without labels the revoked ones, too."""
+    found = await client.devices(labels)
+    if labels:
+        return found
+    try:
+        return await with_revoked(client.context, client.store, found)
+    except HarmonyError as error:  # the others are shown all the same
+        note(f"cannot tell which devices are revoked: {error.message}")
+        return found
 
 
 def schema(kind: str | None, output: Output) -> ExitCode:

@@ -22,7 +22,9 @@ from scores.keys import (
     DEVICE_WRITES,
     HEARTBEAT,
     HISTORY,
+    INDEX,
     INFO,
+    TASK_RUNS,
     DeploymentKey,
     heartbeat_key,
     info_key,
@@ -163,21 +165,32 @@ async def _tell(connection: Connection, key: DeploymentKey) -> None:
         ) from None
 
 
-# -- what a device wrote
+# -- the keys of a device
 
 
 async def forget(connection: Connection, device: str) -> None:
     """Remove all that the device wrote, under any key. Raises Unreachable."""
-    for bucket, key in (
-        (ACTUAL, f"{device}.>"),
-        (INFO, info_key(device)),
-        (HEARTBEAT, heartbeat_key(device)),
-    ):
+    told = ((ACTUAL, f"{device}.>"), (INFO, info_key(device)), (HEARTBEAT, heartbeat_key(device)))
+    await _purge(connection, device, told)
+
+
+async def forget_wholly(connection: Connection, device: str) -> None:
+    """Remove all keys of the device, those that operators wrote as well. Raises Unreachable.
+
+    Its own word goes first: without that nobody takes what is desired for something to remove.
+    """
+    await forget(connection, device)
+    rest = ((DESIRED, f"{device}.>"), (INDEX, f"{device}.>"), (TASK_RUNS, f"device.{device}"))
+    await _purge(connection, device, rest)
+
+
+async def _purge(connection: Connection, device: str, keys: Iterable[tuple[str, str]]) -> None:
+    for bucket, key in keys:
         try:
             await connection.api(
                 f"STREAM.PURGE.{kv_stream(bucket)}", {"filter": kv_subject(bucket, key)}
             )
         except ApiError as error:
             if error.code != NO_STREAM:
-                text = f"cannot take away what {device} wrote into {bucket}: {error}"
+                text = f"cannot take the keys of {device} out of {bucket}: {error}"
                 raise Unreachable("NotForgotten", text, _LATER) from None

@@ -105,12 +105,16 @@ def is_silent(heard: datetime | None, now: datetime) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device as it tells of itself. `heard` is JetStream's time of the last heartbeat."""
+    """A device as it tells of itself. `heard` is JetStream's time of the last heartbeat.
+
+    `revoked`: it had credentials, and all of them are withdrawn.
+    """
 
     name: str
     info: DeviceInfo | None
     heard: datetime | None = None
     problem: str = ""
+    revoked: bool = False
 
     def silent(self, now: datetime) -> bool:
         """Return whether no heartbeat came lately. `now` is the server's time."""

@@ -180,7 +180,9 @@ def device_json(device: Device, now: datetime) -> dict[str, Any]:
 
 
 def heartbeat_state(device: Device, now: datetime) -> str:
-    """``fresh``, ``stale``, or ``never``."""
+    """``fresh``, ``stale``, ``never``, or ``revoked``."""
+    if device.revoked:
+        return "revoked"
     if device.heard is None:
         return "never"
     return "stale" if device.silent(now) else "fresh"

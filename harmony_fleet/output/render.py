@@ -26,7 +26,17 @@ STYLES: Final = {
     ),
     **dict.fromkeys(("Progressing", "Pending", "Removing", "Waiting", "changed", "Held"), "yellow"),
     **dict.fromkeys(
-        ("Failed", "Degraded", "Blocked", "Fenced", "Rejected", "Unreadable", "stale", "removed"),
+        (
+            "Failed",
+            "Degraded",
+            "Blocked",
+            "Fenced",
+            "Rejected",
+            "Unreadable",
+            "stale",
+            "removed",
+            "revoked",
+        ),
         "red",
     ),
     **dict.fromkeys(("Removed", "unchanged", "never", "Unknown"), "dim"),

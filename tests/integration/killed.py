@@ -24,7 +24,7 @@ from types import FrameType
 from typing import Any, Final, Literal
 
 from harmony_fleet.cli.options import guarded
-from harmony_fleet.commands import fleet, rollout, upgrade
+from harmony_fleet.commands import fleet, forget, rollout, upgrade
 from harmony_fleet.commands.common import Common
 from harmony_fleet.nats import bounded
 from harmony_fleet.nats.connection import Connection
@@ -43,7 +43,7 @@ TRACED: Final = {
     for module in (fleet, rollout, fleet_apply, apply, bounded, file, lock, durable, follow, store)
 }
 _PR_SET_PDEATHSIG: Final = 1
-What = Literal["steps", "writes"]
+What = Literal["steps", "writes", "requests"]
 
 
 class Steps:
@@ -74,12 +74,12 @@ class Steps:
 
 def watch_messages(steps: Steps, what: What) -> None:
     """Have the moments before and after each request counted; of `writes`, only those that write a
-    key.
+    key. Of `requests` nothing else counts.
     """
     original = Connection.request
 
     async def request(self: Connection, subject: str, *words: Any, **named: Any) -> bytes:
-        counts = what == "steps" or subject.startswith("$KV.")
+        counts = what != "writes" or subject.startswith("$KV.")
         if counts:
             steps.step()
         answer = await original(self, subject, *words, **named)
@@ -117,6 +117,8 @@ def run(verb: str, *words: str) -> int:
         return int(guarded(common, lambda: rollout.apply(common, rollout.Apply(wait_seconds=60))))
     if verb == "verify":
         return int(guarded(common, lambda: fleet.doctor(common, verify=True)))
+    if verb == "forget":
+        return int(guarded(common, lambda: forget.forget(common, *words, force=False)))
     if verb == "watch":
         return int(guarded(common, lambda: upgrade.watch(common, *words)))
     bounds = {
