@@ -13,5 +13,7 @@ T = TypeVar("T")
 
 def events(old: Mapping[str, T], new: Mapping[str, T]) -> set[str]:
     """Names that appeared, went, or look different."""
+    if old == new:  # mostly, and much faster: the same objects are compared by their identity
+        return set()
     gone = old.keys() - new.keys()
     return gone | {name for name, status in new.items() if old.get(name) != status}

@@ -68,8 +68,12 @@ def parts(control: Plane, url: str, folder: Path, *, full: bool) -> dict[str, Pa
     }
 
 
-async def run(report: Report, only: list[str], *, full: bool) -> None:
-    """Measure one part after the other; one that breaks is a row, too, and the others go on."""
+async def run(report: Report, only: list[str], *, full: bool) -> bool:
+    """Measure one part after the other; one that breaks is a row, too, and the others go on.
+
+    False: one broke.
+    """
+    whole = True
     with (
         tempfile.TemporaryDirectory(prefix="bench-", dir=_disk()) as name,
         NatsServer(Path(name) / "nats") as server,
@@ -82,10 +86,12 @@ async def run(report: Report, only: list[str], *, full: bool) -> None:
                 try:
                     report.add(await measure())
                 except Exception as error:
+                    whole = False
                     report.add(
                         [Row(part, "-", "-", "-", "-", None, f"could not be measured: {error!r}")]
                     )
                 print(f"    ({part}: {time.monotonic() - begun:.0f} s)", flush=True)
+    return whole
 
 
 def _disk() -> str:
@@ -110,7 +116,7 @@ def main() -> int:
             ROOT / package, quiet=1
         )  # as installed: where nothing may be written, not at each start
     report = Report("make bench" + (" (full)" if asked.full else ""))
-    asyncio.run(run(report, asked.only, full=asked.full))
+    whole = asyncio.run(run(report, asked.only, full=asked.full))
     print("\n" + "\n".join(f"{name}: {value}" for name, value in report.facts().items()))
     print("\n" + report.table())
     if asked.only:
@@ -120,7 +126,7 @@ def main() -> int:
         print(
             f"\n{time.monotonic() - begun:.0f} s; written to {os.path.relpath(RESULTS)} and {OUT.name}/bench.json"
         )
-    return 0
+    return 0 if whole else 1
 
 
 def _names() -> list[str]:

@@ -15,6 +15,7 @@ from typing import Final, TypeVar
 import anyio
 
 from harmony_agent.adapters.files.backups import Backups
+from harmony_agent.adapters.files.listing import Listing
 from harmony_agent.adapters.files.path_cache import PathCache
 from harmony_agent.adapters.files.path_sets import Look, PathSets, Put, Removal
 from harmony_agent.adapters.files.stream import fill
@@ -77,6 +78,10 @@ class LocalFiles:
         self._heard: dict[str, float] = {}
         self._fresh: dict[str, tuple[float, PathState]] = {}
         self._listeners = Listeners[str]()
+        self._listings: dict[str, Listing] = {}
+        self._grouped: tuple[
+            Sequence[PathQuery], Mapping[str, Sequence[PathQuery]], Sequence[str]
+        ] = ((), {}, ())
 
     async def stat_exact(self, query: PathQuery) -> PathState:
         """Implement `Files.stat_exact`.
@@ -105,34 +110,37 @@ class LocalFiles:
         Each root has a thread of its own, because one root may hang.
         """
         inodes: dict[str, int] = {}
-        pools = self._by_pool(queries)
+        pools, paths = self._by_pool(queries)
         found = await asyncio.gather(
             *(self._stat_cached(root, group, inodes) for root, group in pools.items())
         )
         path_states = found[0] if len(found) == 1 else _in_order(queries, found)
-        paths = [query.path for query in queries]
         self._cache.retain(paths, inodes)
         for path in self._fresh.keys() - set(paths) if self._fresh else ():
             self._fresh.pop(path, None)  # no Score names it any more
         return path_states
 
-    def _by_pool(self, queries: Sequence[PathQuery]) -> Mapping[str, Sequence[PathQuery]]:
-        """Group the queries by root."""
-        if len(self._paths.roots) == 1:
-            return {self._paths.roots[0]: queries}
-        pools: dict[str, list[PathQuery]] = {}
-        for query in queries:
-            pools.setdefault(self._paths.root_of(query.path) or "", []).append(query)
-        return pools
+    def _by_pool(
+        self, queries: Sequence[PathQuery]
+    ) -> tuple[Mapping[str, Sequence[PathQuery]], Sequence[str]]:
+        """Group the queries by root, the same sequences for the same queries; and their paths."""
+        if self._grouped[0] is not queries and self._grouped[0] != queries:
+            pools: dict[str, list[PathQuery]] = {}
+            for query in queries:
+                pools.setdefault(self._paths.root_of(query.path) or "", []).append(query)
+            self._grouped = queries, pools, [query.path for query in queries]
+        return self._grouped[1], self._grouped[2]
 
     async def _stat_cached(
         self, root: str, queries: Sequence[PathQuery], inodes: dict[str, int]
     ) -> Sequence[PathState]:
         pool, doing = f"list:{root}", f"look through {root or '/'}"
+        listing = self._listings.get(root)
+        if listing is None:
+            listing = self._listings[root] = Listing(self._cache, self._watcher, self._clock)
+        look = partial(listing.look, queries)
         try:
-            path_states, plain = await self._threads.run(
-                pool, pool, doing, _LOOK_SECONDS, lambda job: self._cache.stat_cached(queries, job)
-            )
+            path_states, plain = await self._threads.run(pool, pool, doing, _LOOK_SECONDS, look)
         except Transient as error:
             hung = PathError(error.reason, str(error), error.phase)
             return [PathState(query.path, error=hung) for query in queries]
@@ -171,6 +179,7 @@ class LocalFiles:
             self._heard[path] = self._clock.monotonic()
             return
         self._fresh.pop(path, None)
+        self._cache.stirred.add(path)
         self._listeners.tell(path)
 
     async def _put_stream(

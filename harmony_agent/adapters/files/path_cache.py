@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 from zlib import crc32
@@ -54,6 +54,8 @@ class PathCache:
         self._accounts = Accounts(clock.monotonic)
         self._reader = PathReader(self._accounts)
         self._known = StatCache[_Known]()
+        self.stirred: set[str] = set()
+        """paths that may differ from what was last listed; added to by any thread"""
         self._swept: set[str] = set()
         self._synced: set[str] = set()
 
@@ -83,27 +85,23 @@ class PathCache:
         return self._remember(query, path_state, looked)
 
     def stat_cached(
-        self, queries: Iterable[PathQuery], job: Job
-    ) -> tuple[list[PathState], dict[str, int]]:
-        """Observe all of them; an unchanged one comes from the cache.
-
-        Also returns the inodes of their directories.
-        """
-        now = self._clock.monotonic()
-        plain: dict[str, int] = {}
-        path_states = []
-        for query in queries:
-            path_state = self._unchanged(query, plain, now)
-            if path_state is None:
-                job.check()
-                path_state = self.stat_exact(query, job)
-            path_states.append(path_state)
-        return path_states, plain
+        self, query: PathQuery, plain: dict[str, int], now: float, job: Job
+    ) -> PathState:
+        """Observe the path; an unchanged one comes from the cache. `plain` as `inode` has it."""
+        state = self._unchanged(query, plain, now)
+        if state is None:
+            job.check()
+            state = self.stat_exact(query, job)
+            if state.error is not None or state.missing:
+                self.stirred.add(query.path)
+        return state
 
     def retain(self, paths: Sequence[str], inodes: dict[str, int]) -> None:
         """Remember these and no others."""
         self._watcher.retain(paths, inodes)
-        if max(len(self._known), len(self._swept), len(self._synced)) > len(paths):
+        most = max(len(self._known), len(self._swept), len(self._synced), len(self.stirred))
+        if most > len(paths):
+            self.stirred.intersection_update(paths)
             self._known.retain(paths)
             self._swept.intersection_update(paths)
             self._synced.intersection_update({_parent(path) for path in paths})
@@ -118,6 +116,7 @@ class PathCache:
         seen = self._reader.file(status, digest)
         query = self.query(path) or PathQuery(path)
         known = _Known(query, PathState(path, seen), "", due=0.0)
+        self.stirred.add(path)
         self._known.put(path, seen.fingerprint, known, settled=False)
 
     def swept(self, path: str, *, clean: bool) -> None:
@@ -149,19 +148,26 @@ class PathCache:
             return True
         return self._resolve(query) == (state.uid, state.gid, state.unknown)
 
-    def _is_plain(self, directory: str, plain: dict[str, int]) -> bool:
-        """Return whether no part of the directory below its root is a link.
+    def inode(self, directory: str, plain: dict[str, int]) -> int:
+        """Return the inode of a directory; 0 where it is none or a part below its root is a link.
 
-        That is enough to trust the cache. It isn't enough to change anything.
+        `plain` are those that were asked for before. It is enough to trust the cache. It isn't
+        enough to change anything.
         """
         inode = plain.get(directory)
         if inode is None:
             inode = plain[directory] = self._plain_inode(directory, plain)
-        return inode != 0
+        return inode
+
+    def _is_plain(self, directory: str, plain: dict[str, int]) -> bool:
+        return self.inode(directory, plain) != 0
 
     def _plain_inode(self, directory: str, plain: dict[str, int]) -> int:
+        root = self._paths.root_of(directory + "/x")
+        if root is None:
+            return 0
         try:
-            if directory == self._paths.root_of(directory + "/x"):
+            if directory == root:
                 return os.stat(directory or "/").st_ino
             if not self._is_plain(_parent(directory), plain):
                 return 0
@@ -195,10 +201,13 @@ class PathCache:
         """Note the state. An equal state stays the same object, which makes comparing cheap."""
         if path_state.leftover:
             self._known.drop(query.path)
+            self.stirred.add(query.path)
             return path_state
         before = self._known.last(query.path)
         if before is not None and before.value.state == path_state:
             path_state = before.value.state
+        else:
+            self.stirred.add(query.path)
         seen = path_state.stat
         share = crc32(os.fsencode(query.path)) / 2**32  # so that not all are read again at once
         due = self._clock.monotonic() + _READ_AGAIN * (1 + share) / 2
@@ -208,6 +217,8 @@ class PathCache:
         timed = None if seen is None or seen.type == "directory" else seen.fingerprint[-1]
         settled = timed is None or is_settled(timed, looked)
         self._known.put(query.path, found, known, settled=settled)
+        if not settled:
+            self.stirred.add(query.path)
         return path_state
 
     def _sync(self, place: ParentDir) -> None:

@@ -39,6 +39,19 @@ _GONE: Final = (
     syscalls.IN_DELETE_SELF | syscalls.IN_MOVE_SELF | syscalls.IN_UNMOUNT | syscalls.IN_IGNORED
 )
 
+_EVENTFUL: Final = frozenset(
+    {
+        syscalls.EXT4,
+        syscalls.BTRFS,
+        syscalls.XFS,
+        syscalls.F2FS,
+        syscalls.FAT,
+        syscalls.TMPFS,
+        syscalls.OVERLAY,
+    }
+)
+"""File systems that nobody but this kernel changes. Those of a network or of a process stay out."""
+
 
 class Watcher:
     """Follows paths. `follow` and `retain` may be called from any thread; `run` and `close` from
@@ -52,7 +65,16 @@ class Watcher:
         self._children: dict[str, set[str]] = {}
         self._watches: dict[str, tuple[int, int]] = {}  # directory -> watch, inode
         self._directories: dict[int, str] = {}
+        self._eventful: set[str] = set()
+        """watched directories on file systems that tell of each change"""
         self._complained = False
+        self.epoch = 0
+        """another one whenever an event may have been lost: a watch is new or gone, or too many came"""
+
+    def covers(self, directories: Iterable[str], epoch: int) -> bool:
+        """Return whether each change in these directories since `epoch` has made an event."""
+        with self._lock:
+            return epoch == self.epoch and self._eventful.issuperset(directories)
 
     def follow(self, path: str) -> None:
         """Follow this one as well."""
@@ -68,7 +90,7 @@ class Watcher:
         `inodes` are the present inodes of directories, as far as they are known.
         """
         with self._lock:
-            if paths != self._paths:
+            if paths is not self._paths and paths != self._paths:
                 self._paths = paths
                 self._children = {}
                 for path in paths:
@@ -97,6 +119,8 @@ class Watcher:
             self._fd = -1
             self._watches.clear()
             self._directories.clear()
+            self._eventful.clear()
+            self.epoch += 1
 
     def _renew(self, inodes: Mapping[str, int]) -> None:
         """Watch the needed directories and no others. A replaced directory is watched anew."""
@@ -118,6 +142,7 @@ class Watcher:
         if directory in self._watches:
             return True
         try:
+            eventful = syscalls.file_system(directory) in _EVENTFUL
             watch = syscalls.inotify_add(self._fd, directory, _MASK)
             self._watches[directory] = (watch, os.lstat(directory).st_ino)
         except OSError as error:
@@ -128,10 +153,15 @@ class Watcher:
                 )
             return error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
         self._directories[watch] = directory
+        if eventful:
+            self._eventful.add(directory)
+        self.epoch += 1
         return True
 
     def _drop(self, directory: str) -> None:
         watch, _ = self._watches.pop(directory)
+        self._eventful.discard(directory)
+        self.epoch += 1
         if self._directories.get(watch) == directory:
             del self._directories[watch]
             syscalls.inotify_remove(self._fd, watch)
@@ -157,6 +187,7 @@ class Watcher:
 
     def _event(self, watch: int, mask: int, name: str) -> Iterable[str]:
         if mask & syscalls.IN_Q_OVERFLOW:
+            self.epoch += 1
             return [path for paths in self._children.values() for path in paths]
         directory = self._directories.get(watch)
         if directory is None:

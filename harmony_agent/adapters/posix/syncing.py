@@ -16,12 +16,12 @@ FEW: Final = 3
 """Up to as many are synced one by one."""
 _COVERED: Final = frozenset(
     {
-        0xEF53,  # ext4
-        0x9123683E,  # btrfs
-        0x58465342,  # XFS
-        0xF2F52010,  # F2FS
-        0x01021994,  # tmpfs, where nothing is durable
-        0x794C7630,  # overlayfs: it syncs the file system below
+        syscalls.EXT4,
+        syscalls.BTRFS,
+        syscalls.XFS,
+        syscalls.F2FS,
+        syscalls.TMPFS,  # nothing is durable there
+        syscalls.OVERLAY,  # it syncs the file system below
     }
 )
 """File systems whose `syncfs` empties the cache of the disk as well. FAT's doesn't."""

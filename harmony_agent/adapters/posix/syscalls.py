@@ -61,10 +61,22 @@ def syncfs(fd: int) -> None:
     _check(_libc.syncfs(fd))
 
 
-def file_system(fd: int) -> int:
-    """The magic number of the type of a file system, as statfs(2) lists them."""
+EXT4: Final = 0xEF53
+BTRFS: Final = 0x9123683E
+XFS: Final = 0x58465342
+F2FS: Final = 0xF2F52010
+FAT: Final = 0x4D44
+TMPFS: Final = 0x01021994
+OVERLAY: Final = 0x794C7630
+
+
+def file_system(place: int | str) -> int:
+    """Return the type of the file system at a descriptor or path, as statfs(2) lists them."""
     buffer = ctypes.create_string_buffer(256)  # more than any struct statfs; the type is first
-    _check(_libc.fstatfs(fd, buffer))
+    if isinstance(place, int):
+        _check(_libc.fstatfs(place, buffer))
+    else:
+        _check(_libc.statfs(os.fsencode(place), buffer), place)
     return ctypes.c_ulong.from_buffer(buffer).value & 0xFFFFFFFF
 
 

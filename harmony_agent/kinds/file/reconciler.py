@@ -64,6 +64,8 @@ class FileReconciler:
             tuple(root.rstrip("/") for root in roots), PathSet(forbidden), allow_setuid
         )
         self._cache = ObservationCache()
+        self._relisted: tuple[object, object, Mapping[str, FileState]] = (None, None, {})
+        """the names and looks that the last relist was made of"""
         self._index = PathIndex(store, self._cache)
         self._exchange = Exchange(store, self._index)
         self._applier = Applier(files, store, objects, self._index, self._exchange)
@@ -80,6 +82,9 @@ class FileReconciler:
         """All of them at a glance."""
         names, surveys, queries = self._index.all()
         path_states = await self._files.stat_cached(queries)
+        last_names, last_states, last = self._relisted
+        if names is last_names and path_states is last_states:
+            return last
         known = self._cache.states
         states: dict[str, FileState] = {}
         index = 0
@@ -100,6 +105,7 @@ class FileReconciler:
             index += count
             if state is not None:
                 states[name] = state
+        self._relisted = names, path_states, states
         return states
 
     async def observe(self, name: str) -> FileState | None:
