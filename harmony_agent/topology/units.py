@@ -21,6 +21,20 @@ UNREADABLE: Final = "unreadable"
 RUNNING: Final = frozenset({"active", "reloading", "refreshing"})
 """Active states in which a unit does its work."""
 
+REFUSED: Final = frozenset({"bad-setting", "error"})
+"""Load states of a unit whose files the manager refuses."""
+
+
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """A fault that the manager found in a file of a unit. Never holds what the file says."""
+
+    fault: str
+    """In plain words."""
+    path: str = ""
+    """Of the file; "" where the fault is of the unit as a whole."""
+    line: int = 0
+
 
 @dataclass(frozen=True, slots=True)
 class Unit:
@@ -79,7 +93,15 @@ class Unit:
     ended: bool = False
     """A service whose main process ended without being asked to."""
     exit_status: int = 0
-    """How its last main process ended; 128 and the signal's number where a signal ended it."""
+    """How its last main process ended, or the command of `step`; 128 and the signal's number where
+    a signal ended it.
+    """
+    step: str = ""
+    """The setting whose command failed, as ``ExecStartPre``; "" where that is the main process."""
+    spawn: str = ""
+    """What the manager says of a command that it couldn't start: the program, and the error."""
+    complaints: tuple[Complaint, ...] = ()
+    """What the manager found wrong in the files, where it refuses them."""
     timed: bool = False
     """A timer that the manager has loaded starts it."""
     can_reload: bool = False

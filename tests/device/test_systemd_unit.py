@@ -452,7 +452,7 @@ def test_a_job_that_fails_at_its_timer_is_told_and_left(site: Site) -> None:
     key = "SystemdUnit/job.service"
     site.put(job, SystemdUnit(name="job.timer", content=timer, after=[key]))
     found = site.until(reason(key, "Degraded", "JobFailed"))["resources"][key]
-    assert "failed with exit status 3 (exit-code) at 20" in found["message"]
+    assert "failed (exit status 3/NOTIMPLEMENTED) at 20" in found["message"]
     run = site.run_id("job.service")
     time.sleep(2.5)
     site.until(reason(key, "Degraded", "JobFailed"))
@@ -463,7 +463,7 @@ def test_a_job_that_fails_at_its_timer_is_told_and_left(site: Site) -> None:
     site.converge(better, SystemdUnit(name="job.timer", content=timer))
     site.device.systemctl("start", "job.service", user=True, check=False)
     found = site.until(reason(key, "Degraded", "JobFailed"))["resources"][key]
-    assert "failed with exit status 137 (signal) at 20" in found["message"]
+    assert "failed (ended by SIGKILL) at 20" in found["message"]
 
 
 def test_what_depends_on_a_file_restarts_or_reloads(site: Site) -> None:
@@ -560,6 +560,77 @@ def test_what_crashes_is_paced(site: Site) -> None:
     time.sleep(3)
     assert site.jobs("bad.service") <= 3  # at once, once more, and once if it was seen while it ran
     site.converge(SystemdUnit(name="bad.service", content=SLEEP.format("good")), web())
+
+
+def failing(site: Site, content: str) -> dict[str, Any]:
+    """The status of a service of that content, as soon as it is paced."""
+    key = "SystemdUnit/bad.service"
+    site.put(SystemdUnit(name="bad.service", content=content), web())
+    return dict(
+        site.until(
+            lambda status: (
+                status["generation"] == site.generation
+                and status["resources"].get(key, {}).get("reason") == "CrashLoop"
+            )
+        )["resources"][key]
+    )
+
+
+def test_a_failure_is_told_in_systemds_words(site: Site) -> None:
+    """The program that isn't there, the status by its name, the signal, the step; no argument."""
+    secret = "hunter2secret"
+    environment = f"Environment=PASSWORD={secret}\n"
+    cases = {
+        f"ExecStart=sleeep {secret}\n": "exit status 203/EXEC: sleeep: no such file or directory",
+        "ExecStart=/bin/sleeep 1\n": "exit status 203/EXEC: /bin/sleeep: no such file or directory",
+        "ExecStart=/etc/passwd\n": "exit status 203/EXEC: /etc/passwd: permission denied",
+        f"ExecStart=/bin/sh -c 'echo {secret}; exit 78'\n": "exit status 78/CONFIG",
+        "ExecStart=/bin/sh -c 'kill -SEGV $$$$'\n": "ended by SIGSEGV",
+        "ExecStartPre=/bin/false\nExecStart=/bin/sleep 1d\n": "ExecStartPre=: exit status 1/FAILURE",
+        "ExecStart=/bin/sleep 1d\nType=notify\nTimeoutStartSec=500ms\n": "timeout: it took longer",
+        "ExecStart=/bin/sleep 1d\nWorkingDirectory=/nope\n": "exit status 200/CHDIR: ",
+    }
+    for content, words in cases.items():
+        found = failing(site, f"[Service]\n{content}{environment}")
+        assert f"the unit failed: {words}" in found["message"], content
+        assert secret not in str(site.status()), content
+    assert not [line for line in site.device.agent.messages() if secret in line]
+    site.converge(web())
+
+
+def test_a_failure_of_what_systemd_restarts_is_told(site: Site) -> None:
+    content = "[Service]\nExecStart=sleeep\nRestart=on-failure\nRestartSec=1h\n"
+    key = "SystemdUnit/bad.service"
+    site.put(SystemdUnit(name="bad.service", content=content), web())
+    found = site.until(reason(key, "Degraded", "AutoRestart"))["resources"][key]
+    assert "(exit status 203/EXEC: sleeep: no such file or directory)" in found["message"]
+    site.converge(web())
+
+
+def test_a_refused_file_is_told_by_its_line(site: Site) -> None:
+    secret = "hunter2secret"
+    key = "SystemdUnit/bad.service"
+    content = f"[Service]\nEnvironment=PASSWORD={secret}\nExceStart=/bin/true {secret}\n{secret}\n"
+    drop = f"[Service]\nRestartSec={secret}\n"
+    site.put(SystemdUnit(name="bad.service", content=content, dropins={"10-a.conf": drop}), web())
+    found = site.until(reason(key, "Failed", "UnitInvalid"))["resources"][key]
+    for words in (
+        "line 3 of content (ExceStart=): there is no such setting in its section",
+        "line 4 of content: there is no = in it",
+        "line 2 of dropins 10-a.conf (RestartSec=): its value can't be read",
+        "and 1 more",
+    ):
+        assert words in found["message"]
+    assert secret not in str(site.status())
+    site.put(SystemdUnit(name="bad.service", content="[Service]\nNice=1\n"), web())
+    found = site.until(
+        lambda status: (
+            status["generation"] == site.generation
+            and status["resources"][key]["phase"] == "Failed"
+        )
+    )["resources"][key]
+    assert "Service has no ExecStart=, ExecStop=, or SuccessAction=" in found["message"]
+    site.converge(web())
 
 
 def test_a_killed_process_is_restarted_within_a_second(site: Site) -> None:

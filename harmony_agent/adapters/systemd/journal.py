@@ -31,7 +31,7 @@ async def tail(scope: Scope, name: str, lines: int, seconds: float | None = None
     """
     since = [] if seconds is None else [f"--since=-{seconds:.6f}s"]
     form = ("--output=json", "--output-fields=MESSAGE", "--all")
-    text = await _read(scope, name, f"--lines={lines}", *form, *since)
+    text = await read(scope, name, f"--lines={lines}", *form, *since)
     entries = [line for entry in text.split("\n") for line in _lines(entry)]
     return entries[-lines:]
 
@@ -67,7 +67,7 @@ async def finished(scope: Scope, name: str, since: str) -> bool:
     matches = (f"MESSAGE_ID={_STARTED}", "JOB_RESULT=done", f"_BOOT_ID={boot}")
     fields = "--output-fields=USER_INVOCATION_ID,INVOCATION_ID"
     try:
-        text = await _read(scope, name, *matches, "--lines=1", "--output=json", fields)
+        text = await read(scope, name, *matches, "--lines=1", "--output=json", fields)
         entry = json.loads(text or "{}")
         ran = entry.get("USER_INVOCATION_ID") or entry.get("INVOCATION_ID")
         return bool(ran) and int(entry.get("__MONOTONIC_TIMESTAMP", 0)) > int(after)
@@ -75,7 +75,8 @@ async def finished(scope: Scope, name: str, since: str) -> bool:
         return False
 
 
-async def _read(scope: Scope, name: str, *options: str) -> str:
+async def read(scope: Scope, name: str, *options: str) -> str:
+    """Return what journalctl prints of `name`, 1 MiB at most. Raises Transient."""
     # Not --user, which would pass over a journal that isn't kept by user, as one in memory isn't.
     which = [f"--user-unit={name}"] if scope == "user" else [f"--unit={name}"]
     argv = ["journalctl", *which, "--no-pager", "--quiet", *options]

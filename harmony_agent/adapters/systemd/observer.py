@@ -17,6 +17,7 @@ from harmony_agent.adapters.posix.executor import BoundedExecutor
 from harmony_agent.adapters.posix.inotify import Watcher
 from harmony_agent.adapters.posix.listeners import Listeners
 from harmony_agent.adapters.systemd.bus import PROPERTIES, Bus
+from harmony_agent.adapters.systemd.diagnosis import Diagnosis
 from harmony_agent.adapters.systemd.enablement import Enablement, Fingerprint
 from harmony_agent.adapters.systemd.properties import Row, unit_of
 from harmony_agent.adapters.systemd.unit_files import OnDisk, UnitFiles
@@ -43,12 +44,18 @@ class UnitObserver:
     """Observe units. Tells `changed` the name of each unit that may look different."""
 
     def __init__(
-        self, bus: Bus, files: UnitFiles, links: Enablement, threads: BoundedExecutor
+        self,
+        bus: Bus,
+        files: UnitFiles,
+        links: Enablement,
+        threads: BoundedExecutor,
+        diagnosis: Diagnosis,
     ) -> None:
         self._bus = bus
         self._files = files
         self._links = links
         self._threads = threads
+        self._diagnosis = diagnosis
         self._watcher = Watcher()
         self._known: dict[str, _Known] = {}
         self._names: dict[str, set[str]] = {}
@@ -187,17 +194,12 @@ class UnitObserver:
             elsewhere = await self._links.elsewhere(name) if _enabled_elsewhere(state, disk) else ""
             if row:
                 seen = await self._bus.call(row[3], PROPERTIES, "GetAll", "s", "")
+            values = {key: value for key, (_, value) in seen.items()}
+            unit = unit_of(name, row, disk, state, values, enabled_by=elsewhere)
+            known.unit = unit and await self._diagnosis.complete(unit)
         except BaseException:
             self._known.pop(name, None)
             raise
-        known.unit = unit_of(
-            name,
-            row,
-            disk,
-            state,
-            {key: value for key, (_, value) in seen.items()},
-            enabled_by=elsewhere,
-        )
         return known.unit
 
     async def _file_state(self, name: str, links: Fingerprint, disk: OnDisk) -> str:

@@ -22,6 +22,11 @@ _SINCE: Final = {
     "activating": "InactiveExitTimestamp",
     "deactivating": "ActiveExitTimestamp",
 }
+_STEPS: Final = (
+    *("ExecCondition", "ExecStartPre", "ExecStartPost", "ExecStop", "ExecStopPre", "ExecStopPost"),
+    *("ExecMount", "ExecUnmount", "ExecActivate", "ExecDeactivate"),
+)
+"""Settings whose commands aren't the main process."""
 Row = tuple[str, ...]
 """A row of the manager's list: load, active and sub state, object path, job id and job type.
 
@@ -63,6 +68,7 @@ def unit_of(
     )
     now = time.monotonic() * 1e6
     invocation = bytes(seen.get("InvocationID", b"")).hex()
+    exit_status, step = _last_end(seen)
     once = seen.get("Type") == "oneshot" and not seen.get("RemainAfterExit")
     return Unit(
         name=name,
@@ -88,7 +94,8 @@ def unit_of(
         job=row[5] if row[4] != "0" else "",
         oneshot=once,
         ended=0 < main_exit <= (left or main_exit),
-        exit_status=_exit_status(seen),
+        exit_status=exit_status,
+        step=step,
         timed=any(one.endswith(".timer") for one in seen.get("TriggeredBy", ())),
         can_reload=bool(seen.get("CanReload")),
         main_pid=seen.get("MainPID", 0),
@@ -100,7 +107,25 @@ def unit_of(
     )
 
 
-def _exit_status(seen: Mapping[str, Any]) -> int:
-    """Return the status, or 128 and the signal's number, of the last main process."""
-    killed = seen.get("ExecMainCode", 0) in (os.CLD_KILLED, os.CLD_DUMPED)
-    return int(seen.get("ExecMainStatus", 0)) + (128 if killed else 0)
+def _last_end(seen: Mapping[str, Any]) -> tuple[int, str]:
+    """Return the status, or 128 and the signal's number, of the command that failed first in the
+    last run, and its setting; that of the main process, and "", where none failed.
+    """
+    main = (
+        seen.get("ExecMainExitTimestampMonotonic", 0),
+        _status(seen.get("ExecMainCode", 0), seen.get("ExecMainStatus", 0)),
+        "",
+    )
+    others = [
+        (command[6], _status(command[8], command[9]), step)
+        for step in _STEPS
+        for command in seen.get(step, ())
+        if not command[2]  # its failure is ignored
+    ]
+    failed = [end for end in (main, *others) if end[1]]
+    _, status, step = min(failed, default=main)
+    return status, step
+
+
+def _status(code: int, status: int) -> int:
+    return int(status) + (128 if code in (os.CLD_KILLED, os.CLD_DUMPED) else 0)

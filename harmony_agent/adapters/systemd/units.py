@@ -9,6 +9,7 @@ from typing import Final
 from harmony_agent.adapters.posix.executor import BoundedExecutor, Job
 from harmony_agent.adapters.posix.path_errors import transient
 from harmony_agent.adapters.systemd.bus import MANAGER, PROPERTIES, ROOT, Bus, NoSuchUnit, Scope
+from harmony_agent.adapters.systemd.diagnosis import Diagnosis
 from harmony_agent.adapters.systemd.enablement import Enablement
 from harmony_agent.adapters.systemd.journal import cursor, finished, tail
 from harmony_agent.adapters.systemd.observer import UnitObserver
@@ -16,7 +17,7 @@ from harmony_agent.adapters.systemd.reload_batch import Reloads
 from harmony_agent.adapters.systemd.unit_files import UnitFiles
 from harmony_agent.core.errors import Transient
 from harmony_agent.core.reconciler import LogLine
-from harmony_agent.topology.units import Unit
+from harmony_agent.topology.units import REFUSED, Unit
 
 FILE_TIMEOUT: Final = 20.0
 RELOAD_TIMEOUT: Final = 60.0
@@ -44,7 +45,9 @@ class SystemdUnits:
         self._threads = BoundedExecutor(transient)
         self._bus = Bus(scope)
         self._links = Enablement(self._bus, directory, self._threads, on_disk=unprivileged)
-        self._observer = UnitObserver(self._bus, self._files, self._links, self._threads)
+        self._observer = UnitObserver(
+            self._bus, self._files, self._links, self._threads, Diagnosis(scope)
+        )
         self._reloads = Reloads(self._reload, gather)
         self._patience = patience
         self._held: dict[str, int] = {}
@@ -68,8 +71,12 @@ class SystemdUnits:
         return found
 
     async def look(self, name: str) -> Unit | None:
-        """Read one, fresh and whole. A one-shot that runs is held until its end is known."""
+        """Read one, fresh and whole. A one-shot that runs is held until its end is known. One whose
+        files are refused isn't: the next look has the manager load it anew.
+        """
         unit = await self._observer.look(name)
+        if unit is not None and unit.load_state in REFUSED:
+            await self._let_go([name])
         if unit is not None and unit.oneshot and unit.active_state == "activating":
             await self._hold(name)
         return unit

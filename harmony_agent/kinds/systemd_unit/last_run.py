@@ -11,6 +11,7 @@ from harmony_agent.core.actions import Converged
 from harmony_agent.core.changes import Moment
 from harmony_agent.core.resources import Desired, OwnershipRecord
 from harmony_agent.kinds.systemd_unit.facts import wanted_files
+from harmony_agent.kinds.systemd_unit.failure import how
 from harmony_agent.topology.units import Unit
 from scores.names import format_time
 from scores.systemd_unit import SystemdUnit
@@ -30,10 +31,7 @@ def judge(
 
 def failed(unit: Unit) -> Converged:
     """Say how and when the last run failed."""
-    status = f" with exit status {unit.exit_status}" if unit.exit_status else ""
-    text = (
-        f"the last run of {unit.name} failed{status} ({unit.result}) at {since(unit)}: see its log"
-    )
+    text = f"the last run of {unit.name} failed ({how(unit)}) at {since(unit)}: see its log"
     return Converged("Degraded", "JobFailed", text)
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from harmony_agent.core.actions import Act, Converged, Plan, Wait
 from harmony_agent.core.resources import Desired, OwnershipRecord
-from harmony_agent.kinds.systemd_unit import last_run, running
+from harmony_agent.kinds.systemd_unit import failure, last_run, running
 from harmony_agent.kinds.systemd_unit.actions import (
     Disable,
     Enable,
@@ -49,7 +49,6 @@ _WAY_ON = {
     "indirect": "its [Install] section only names others by Also=: enable those",
 }
 """What helps by the state of a unit file that can't be enabled."""
-INVALID = frozenset({"bad-setting", "error"})
 
 
 def plan(
@@ -101,7 +100,7 @@ def plan(
     then = (
         last_run.judge(desired, record, unit, boot)
         if spec.wanted_state == "none"
-        else _run(spec, goal, unit, facts, mine, settled=not actions)
+        else _run(spec, goal, unit, facts, directory, mine=mine, settled=not actions)
     )
     return _together(actions, fields, then, spec, unit)
 
@@ -139,18 +138,15 @@ def _run(
     goal: running.Goal,
     unit: Unit,
     facts: UnitFacts,
-    mine: bool,
+    directory: str,
     *,
+    mine: bool,
     settled: bool,
 ) -> Plan[UnitAction]:
     if spec.wanted_state == "stopped":
         return running.stop(unit, mine=mine)
-    idle = unit.active_state not in RUNNING and unit.active_state != "activating"
-    if settled and unit.load_state in INVALID and idle:
-        text = f"systemd refuses the files of {unit.name} ({unit.load_state}): see `systemctl status {unit.name}`"
-        return Wait(
-            "UnitInvalid", text, phase="Failed" if wanted_files(spec) else "Blocked", seconds=300.0
-        )
+    if settled and failure.is_refused(unit):
+        return failure.invalid(spec, unit, directory)
     return running.run(goal, unit, facts, mine=mine)
 
 
@@ -292,7 +288,8 @@ def _outdated(spec: SystemdUnit, unit: Unit, directory: str) -> str:
     seen, now = unit.loaded_file_state, unit.unit_file_state
     if not unit.load_state:
         return ""
-    if unit.stale or not loaded(unit, frozenset(wanted_files(spec)), directory):
+    stale = unit.stale and not failure.is_refused(unit)
+    if stale or not loaded(unit, frozenset(wanted_files(spec)), directory):
         dropins = {f"{directory}/{place}" for place in unit.files if place != unit.name}
         return (
             "dropins"

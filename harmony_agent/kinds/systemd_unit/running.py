@@ -17,6 +17,7 @@ from harmony_agent.kinds.systemd_unit.actions import (
     UnitAction,
 )
 from harmony_agent.kinds.systemd_unit.facts import UnitFacts
+from harmony_agent.kinds.systemd_unit.failure import how
 from harmony_agent.topology.units import RUNNING, Unit
 from scores.status import ResourcePhase
 
@@ -135,7 +136,7 @@ def _activating(goal: Goal, unit: Unit, facts: UnitFacts, mine: bool) -> Plan[Un
     if unit.oneshot and facts.completed:
         return Converged("Completed")
     if unit.result != "success":
-        text = f"{unit.name} ended with {unit.result} and is started again by systemd"
+        text = f"{unit.name} failed ({how(unit)}), and systemd starts it again"
         return Wait("AutoRestart", text, phase="Degraded", seconds=5.0)
     return Wait("Activating", f"{unit.name} is starting", seconds=SOON)
 
@@ -147,7 +148,7 @@ def _failed(goal: Goal, unit: Unit, facts: UnitFacts) -> Plan[UnitAction]:
         return Converged(phase) if goal.ignore_failure else last_run.failed(unit)
     start = Start(
         name=unit.name,
-        reason=f"the unit failed: {unit.result}",
+        reason=f"the unit failed: {how(unit)}",
         note=goal.noted(unit, facts) if other else None,
         is_disruptive=False,
     )

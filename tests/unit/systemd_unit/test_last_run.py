@@ -23,7 +23,7 @@ FAILED: dict[str, Any] = {
     "began": 5_000,
 }
 TEXT = (
-    "the last run of web.service failed with exit status 3 (exit-code) at 2023-11-14T22:13:20.000Z: "
+    "the last run of web.service failed (exit status 3/NOTIMPLEMENTED) at 2023-11-14T22:13:20.000Z: "
     "see its log"
 )
 JOB_FAILED = Converged("Degraded", "JobFailed", TEXT)
@@ -64,8 +64,11 @@ async def test_a_failed_run_is_told_and_nothing_is_started(
 @pytest.mark.parametrize(
     ("seen", "ended"),
     [
-        ({"exit_status": 0, "result": "timeout"}, "failed (timeout) at"),
-        ({"exit_status": 137, "result": "signal"}, "failed with exit status 137 (signal) at"),
+        (
+            {"exit_status": 0, "result": "timeout"},
+            "failed (timeout: it took longer than its unit allows) at",
+        ),
+        ({"exit_status": 137, "result": "signal"}, "failed (ended by SIGKILL) at"),
     ],
 )
 async def test_how_it_ended_is_told(seen: dict[str, Any], ended: str) -> None:
@@ -133,7 +136,7 @@ async def test_a_job_of_a_timer_that_fails_is_started_once_for_each_spec() -> No
     done = await bench.want(web(content=fails))
     assert isinstance(done.plan, Converged)
     assert (done.plan.phase, done.plan.reason) == ("Degraded", "JobFailed")
-    assert "failed with exit status 1 (exit-code)" in done.plan.message
+    assert "failed (exit status 1/FAILURE)" in done.plan.message
     assert bench.units.calls.count("start web.service") == 1
     bench.restart_agent()
     done = await bench.settle()

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from harmony_agent.adapters.posix.listeners import Listeners
+from harmony_agent.adapters.systemd.diagnosis import Diagnosis
 from harmony_agent.adapters.systemd.observer import UnitObserver
 from harmony_agent.adapters.systemd.unit_files import OnDisk
 from harmony_agent.core.errors import Transient
@@ -63,7 +64,7 @@ class Disk:
 
 async def test_what_changes_while_it_is_read_is_not_gone() -> None:
     manager, disk = Manager(), Disk()
-    sight = UnitObserver(manager, disk, disk, disk)  # type: ignore[arg-type]
+    sight = UnitObserver(manager, disk, disk, disk, Diagnosis("user"))  # type: ignore[arg-type]
     heard: list[str] = []
     sight.changed.add(heard.append)
     try:
@@ -89,7 +90,7 @@ class Closed(Disk):
 
 async def _looked(stands: str) -> Unit | None:
     disk = Closed(stands)
-    sight = UnitObserver(Manager(), disk, disk, disk)  # type: ignore[arg-type]
+    sight = UnitObserver(Manager(), disk, disk, disk, Diagnosis("user"))  # type: ignore[arg-type]
     try:
         return (await sight.list_units(["a.service"])).get("a.service")
     finally:
