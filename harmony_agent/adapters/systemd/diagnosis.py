@@ -6,6 +6,7 @@ these leave: the program, the error's number as words, the line, and a fault fro
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -13,6 +14,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 import anyio
+import anyio.to_thread
 
 from harmony_agent.adapters.systemd.journal import Scope, read
 from harmony_agent.core.errors import Transient
@@ -71,7 +73,7 @@ class Diagnosis:
         """Return the unit with `spawn` and `complaints`; as it is where it didn't fail like that."""
         name = unit.name
         if unit.load_state in REFUSED:
-            return replace(unit, complaints=await complaints(self._scope, name))
+            return replace(unit, complaints=await complaints(self._scope, unit))
         if unit.result != "exit-code" or unit.exit_status not in _BEFORE_IT_RAN:
             self._known.pop(name, None)
             return unit
@@ -93,19 +95,46 @@ async def spawn_error(scope: Scope, name: str, invocation: str) -> str:
     return ""
 
 
-async def complaints(scope: Scope, name: str) -> tuple[Complaint, ...]:
+async def complaints(scope: Scope, unit: Unit) -> tuple[Complaint, ...]:
     """Return the faults that the manager found when it last loaded the unit's files."""
     matches = (f"MESSAGE_ID={_INVALID}", "+", *_VERIFIERS)
     fields = "MESSAGE,CONFIG_FILE,CONFIG_LINE,MESSAGE_ID"
-    entries = await _entries(scope, name, matches, fields, 64)
-    times = [_number(entry, "__REALTIME_TIMESTAMP") for entry in entries]
-    last = max(times, default=0)
-    found = [
-        _complaint(entry)
-        for entry, time in zip(entries, times, strict=True)
-        if last - time < _ONE_LOAD
-    ]
-    return tuple(dict.fromkeys(one for one in found if one is not None))
+    written = await _written(unit)
+    for pause in _PAUSES:
+        await anyio.sleep(pause)
+        entries = await _entries(scope, unit.name, matches, fields, 64)
+        if entries and _moment(entries[-1]) > written:
+            found = map(_complaint, _last_load(entries))
+            return tuple(dict.fromkeys(one for one in found if one is not None))
+    return ()
+
+
+async def _written(unit: Unit) -> int:
+    """The time at which the newest of the unit's files was written: what was said before is of
+    others. Microseconds since 1970.
+    """
+
+    def look() -> int:
+        newest = 0
+        for path in filter(None, (unit.fragment, *unit.loaded_dropins)):
+            with contextlib.suppress(OSError):
+                newest = max(newest, os.lstat(path).st_mtime_ns // 1000)
+        return newest
+
+    with anyio.move_on_after(PATIENCE):
+        return await anyio.to_thread.run_sync(look, abandon_on_cancel=True)
+    return 0
+
+
+def _last_load(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The entries of one load: it ends where the manager refuses the whole, or a while passes."""
+    load: list[dict[str, Any]] = []
+    for entry in reversed(entries):
+        ends = entry.get("MESSAGE_ID") != _INVALID
+        if load and (ends or _moment(load[-1]) - _moment(entry) > _ONE_LOAD):
+            break
+        load.append(entry)
+    return load[::-1]
 
 
 async def _entries(
@@ -154,6 +183,10 @@ def _word(entry: dict[str, Any], name: str) -> str:
     if not isinstance(value, str):
         return ""
     return "".join(char if char.isprintable() else "?" for char in value[:_PROGRAM])
+
+
+def _moment(entry: dict[str, Any]) -> int:
+    return _number(entry, "__REALTIME_TIMESTAMP")
 
 
 def _number(entry: dict[str, Any], name: str) -> int:

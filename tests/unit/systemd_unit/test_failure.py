@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -293,9 +295,50 @@ async def test_a_journal_that_does_not_answer_leaves_the_words_out(
     assert (await diagnosis.Diagnosis("system").complete(refused())).complaints == ()
 
 
-async def test_only_the_last_load_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    old = {**invalid_entry("Missing '=', ignoring line.", 9), "__REALTIME_TIMESTAMP": "1"}
-    new = invalid_entry("Unknown key 'Foo' in section [Service], ignoring.")
-    Journal(monkeypatch, [old, new, new])
+REFUSING = {
+    "MESSAGE": "web.service: Service has no ExecStart=. Refusing.",
+    "__REALTIME_TIMESTAMP": TIME,
+}
+
+
+@pytest.mark.parametrize(
+    ("said", "lines"),
+    [
+        ([(9, "1"), (3, TIME), (3, TIME)], [3]),  # a while ago, and the same one twice
+        ([(9, TIME), REFUSING, (3, TIME), (4, TIME), REFUSING], [3, 4, 0]),
+        ([(9, TIME), REFUSING, REFUSING], [0]),
+        ([REFUSING, (3, TIME)], [3]),
+        ([], []),
+    ],
+)
+async def test_only_the_last_load_counts(
+    said: list[Any], lines: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entries = [
+        one
+        if isinstance(one, dict)
+        else {
+            **invalid_entry("Missing '=', ignoring line.", one[0]),
+            "__REALTIME_TIMESTAMP": one[1],
+        }
+        for one in said
+    ]
+    Journal(monkeypatch, entries)
     unit = await diagnosis.Diagnosis("user").complete(refused())
-    assert [(one.line, one.path) for one in unit.complaints] == [(3, f"{UNITS}/{NAME}")]
+    assert [one.line for one in unit.complaints] == lines
+
+
+async def test_what_was_said_of_files_before_is_not_told_of_these(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / NAME
+    file.write_text("[Service]\n")
+    os.utime(file, ns=(0, int(TIME) * 1000 + 5000))
+    late = {**invalid_entry("Missing '='."), "__REALTIME_TIMESTAMP": str(int(TIME) + 9)}
+    unit = replace(refused(), fragment=str(file), loaded_dropins=("/nope.conf",))
+    journal = Journal(monkeypatch, [REFUSING], [REFUSING, late])
+    found = await diagnosis.Diagnosis("user").complete(unit)
+    assert [one.line for one in found.complaints] == [3]
+    assert journal.asked == 2
+    Journal(monkeypatch, [REFUSING], [REFUSING])
+    assert (await diagnosis.Diagnosis("user").complete(unit)).complaints == ()
