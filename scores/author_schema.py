@@ -40,15 +40,15 @@ def model_of(
     annotation: Any = None
     for part in place[:-1]:
         value = _item(value, part)
-        if part in SCORE_TYPES and len(_models(annotation)) > 1:
+        if part in SCORE_TYPES and len(models_in(annotation)) > 1:
             found = SCORE_TYPES[str(part)]
         elif isinstance(part, int):
-            found = _one(_models(annotation), value)
+            found = _one(models_in(annotation), value)
         elif found is None or part not in found.model_fields:
             return None
         else:
             annotation = found.model_fields[part].annotation
-            found = _one(_models(annotation), value)
+            found = _one(models_in(annotation), value)
     return found
 
 
@@ -60,11 +60,11 @@ def _item(value: Any, part: int | str) -> Any:
     return value
 
 
-def _models(annotation: Any) -> list[type[BaseModel]]:
+def models_in(annotation: Any) -> list[type[BaseModel]]:
     """The models that an annotation names, at any depth."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
-    return [model for part in get_args(annotation) for model in _models(part)]
+    return [model for part in get_args(annotation) for model in models_in(part)]
 
 
 def _one(models: Sequence[type[BaseModel]], value: Any) -> type[BaseModel] | None:
@@ -74,8 +74,8 @@ def _one(models: Sequence[type[BaseModel]], value: Any) -> type[BaseModel] | Non
     return SCORE_TYPES.get(kind) if isinstance(kind, str) else None
 
 
-def model_named(name: str) -> type[BaseModel] | None:
-    """A model that authors write, by the name of its class."""
+def author_models() -> dict[str, type[BaseModel]]:
+    """Every model that authors write, by the name of its class: the manifest, and what it holds."""
     known: dict[str, type[BaseModel]] = {}
     waiting: list[type[BaseModel]] = [Manifest]
     while waiting:
@@ -84,7 +84,13 @@ def model_named(name: str) -> type[BaseModel] | None:
             known[model.__name__] = model
             waiting += [
                 below
-                for field in model.model_fields.values()
-                for below in _models(field.annotation)
+                for name, field in model.model_fields.items()
+                if not (model is Manifest and name in NOT_THE_AUTHORS)
+                for below in models_in(field.annotation)
             ]
-    return known.get(name)
+    return known
+
+
+def model_named(name: str) -> type[BaseModel] | None:
+    """A model that authors write, by the name of its class."""
+    return author_models().get(name)

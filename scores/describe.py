@@ -20,7 +20,7 @@ def fields_of(model: type[BaseModel]) -> str:
 
 
 def _field(name: str, field: FieldInfo) -> str:
-    default = "required" if field.is_required() else f"default {_default(field)}"
+    default = "required" if field.is_required() else f"default {default_of(field)}"
     examples = " or ".join(map(repr, field.examples or ()))
     words = [field.description or "", f"As {examples}." if examples else ""]
     told = textwrap.fill(
@@ -33,7 +33,8 @@ def _field(name: str, field: FieldInfo) -> str:
     return f"    {name}: {type_of(field.annotation)} ({default})" + (f"\n{told}" if told else "")
 
 
-def _default(field: FieldInfo) -> str:
+def default_of(field: FieldInfo) -> str:
+    """The default, as Python writes it."""
     value = field.get_default(call_default_factory=True)
     return repr([] if value == () else value)
 

@@ -70,6 +70,7 @@ def _root(
     harmony devices                              who is there, and capable of what
     harmony pause pi-01/web --for 2h             keep it as it runs, and change nothing
     harmony schema --kind Container              what an author may write
+    harmony explain CrashLoop                    what a code, a kind or a field means
     harmony validate web.py                      check files, without a server
     harmony fleet apply                          make a whole fleet what its roster says
     harmony upgrade start --all …                upgrade packages, in waves
@@ -96,6 +97,7 @@ app.command()(change.delete)
 app.command()(read.logs)
 app.command()(read.devices)
 app.command()(read.schema)
+app.command()(read.explain)
 app.command()(read.validate)
 app.add_typer(fleet.app, name="fleet")
 app.add_typer(upgrade.app, name="upgrade")

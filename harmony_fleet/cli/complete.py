@@ -1,5 +1,5 @@
-"""Names that the shell completes: those of the roster, those that were enrolled, and those that the
-last answers showed.
+"""Names that the shell completes: those of the roster, those that were enrolled, those that the
+last answers showed, and what can be explained.
 
 Imports nothing of the work, so that a key press is quick; whatever goes wrong, there is nothing to
 complete.
@@ -29,6 +29,17 @@ def places(incomplete: str) -> list[str]:
     """Devices, and deployments on the device that stands in front of the slash."""
     device, slash, deployment = incomplete.partition("/")
     return [f"{device}/{name}" for name in deployments(deployment)] if slash else devices(device)
+
+
+def explained(incomplete: str) -> list[str]:
+    """Codes, kinds and fields that begin so; fields once their kind is written."""
+    from harmony_fleet.manifests.reference import names
+
+    return [
+        name
+        for name in names()
+        if name.lower().startswith(incomplete.lower()) and name.count(".") <= incomplete.count(".")
+    ]
 
 
 def _known(what: str, incomplete: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""`harmony get`, `status`, `wait`, `logs`, `devices`, `schema`: options and help. The work is in
+"""`harmony get`, `status`, `wait`, `logs`, `devices`, `schema`, `explain`: options and help. The work is in
 `commands.read`.
 """
 
@@ -186,6 +186,31 @@ def validate(
     from harmony_fleet.manifests.variables import parse_variables
 
     return check(common, files, parse_variables(variable or []))
+
+
+@local
+def explain(
+    common: Common,
+    *,
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="CODE|KIND|KIND.FIELD",
+            help="As CrashLoop, Container or Container.mounts.",
+            autocompletion=complete.explained,
+        ),
+    ],
+) -> int:
+    """Say what a code, a kind or a field means, and what to do or to write. Needs no NATS.
+
+    \b
+    harmony explain CrashLoop
+    harmony explain Container
+    harmony explain Container.mounts.read_only
+    """
+    from harmony_fleet.commands.explain import explain as show
+
+    return show(common, name)
 
 
 def schema(

@@ -29,11 +29,19 @@ POSITIONS = {
     "NotCanonical": 0,
     "InvalidManifest": 0,
     "PydanticCustomError": 0,
+    "InvalidInput": 0,
+    "Conflict": 0,
+    "Unreachable": 0,
+    "Refused": 0,
+    "DeviceFailed": 0,
+    "HarmonyError": 0,
+    "FileChanged": 0,
+    "Behind": 0,
     "fault": 1,
     "_pattern": 2,
 }
 """Which argument of a call is a code."""
-GIVEN = ("scores", "harmony_agent")
+GIVEN = ("scores", "harmony_agent", "harmony_fleet")
 BY_SHAPE = {"WrongType", "OutOfRange", "Invalid", "TooLong", "TooShort"}
 
 
@@ -139,7 +147,7 @@ def test_no_reason_is_documented_that_is_not_given() -> None:
     """
     texts = {
         node.value
-        for path in sources("scores", "harmony_agent", "harmony_updater")
+        for path in sources("scores", "harmony_agent", "harmony_updater", "harmony_fleet")
         for node in ast.walk(parsed(path))
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }

@@ -28,6 +28,7 @@ COMMANDS = [
     "logs",
     "devices",
     "schema",
+    "explain",
     "validate",
 ]
 COMMANDS += ["fleet", "upgrade", "server", "device"]
