@@ -22,6 +22,7 @@ from harmony_fleet.cli import (
     device,
     fleet,
     key,
+    objects,
     read,
     rollout,
     roster,
@@ -103,6 +104,7 @@ app.add_typer(fleet.app, name="fleet")
 app.add_typer(upgrade.app, name="upgrade")
 app.add_typer(server_.app, name="server")
 app.add_typer(device.app, name="device")
+app.add_typer(objects.app, name="object")
 fleet.app.command()(roster.init)
 fleet.app.command()(roster.show)
 fleet.app.command()(fleet.status)

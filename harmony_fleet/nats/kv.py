@@ -28,6 +28,7 @@ from harmony_fleet.nats.connection import (
     NoResponders,
 )
 from harmony_fleet.nats.consumer import PULL_SECONDS, Consumer, Entry
+from harmony_fleet.nats.objects import Objects
 from scores.jetstream import (
     API,
     NO_MESSAGE,
@@ -261,6 +262,10 @@ class Store:
             "cannot tell the server's time: there are no buckets yet",
             "apply makes them",
         )
+
+    def objects(self, bucket: str) -> Objects:
+        """The object store `bucket`, whether it is made or not."""
+        return Objects(self._nats, bucket)
 
     async def ask(self, subject: str, payload: bytes, seconds: float) -> bytes | None:
         """Send a request to a device. None if nobody listens or answers in time."""

@@ -13,7 +13,9 @@ from rich.text import Text
 
 from harmony_fleet.errors import HarmonyError
 from harmony_fleet.manifests.diff import Change, FieldChange
+from harmony_fleet.nats.objects import Object
 from harmony_fleet.observe import status
+from harmony_fleet.observe.objects import Uses
 from harmony_fleet.observe.state import Deployment, Device
 from harmony_fleet.output.render import STYLES, WIDE, Row, grid, plain, stripped
 from harmony_fleet.rollout.apply import Result
@@ -212,6 +214,25 @@ def _desired_row(item: Deployment, now: datetime) -> Row:
         plain(manifest.lineage[:8] if manifest else "-", ""),
         told,
     ]
+
+
+def objects_table(
+    found: Sequence[Object], named: Uses, damaged: Sequence[str], to: Console
+) -> None:
+    """Objects, and the desired deployments that name each; what is wrong is told below."""
+    rows: list[Row | Text] = []
+    for one in found:
+        users = named.of.get(one.name, {})
+        places = ", ".join(sorted(users)) or "-"
+        rows.append([plain(one.name), Text(str(one.size)), plain(places, "")])
+        rows.append(Text.assemble("  ", plain(one.digest or "of an unknown digest", "dim")))
+        if others := sorted(place for place, digest in users.items() if digest != one.digest):
+            rows.append(
+                Text.assemble("  ", plain(f"{', '.join(others)} wants another digest", "red"))
+            )
+        if one.name in damaged:
+            rows.append(Text.assemble("  ", plain("its content isn't what was put", "red")))
+    grid(["OBJECT", "BYTES>", "NAMED BY"], rows, to)
 
 
 def devices_table(devices: Sequence[Device], now: datetime, to: Console) -> None:

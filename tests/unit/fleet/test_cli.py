@@ -31,7 +31,7 @@ COMMANDS = [
     "explain",
     "validate",
 ]
-COMMANDS += ["fleet", "upgrade", "server", "device"]
+COMMANDS += ["fleet", "upgrade", "server", "device", "object"]
 
 
 @pytest.fixture(autouse=True)
