@@ -149,7 +149,7 @@ class PathCache:
         return self._resolve(query) == (state.uid, state.gid, state.unknown)
 
     def inode(self, directory: str, plain: dict[str, int]) -> int:
-        """Return the inode of a directory; 0 where it is none or a part below its root is a link.
+        """Return the inode of a directory; 0 where it is no directory or a part below its root is a link.
 
         `plain` are those that were asked for before. It is enough to trust the cache. It isn't
         enough to change anything.
