@@ -129,6 +129,7 @@ def _systemd_unit(parts: KindContext) -> ComposedKind:
 
 
 def _container(parts: KindContext) -> ComposedKind:
+    from harmony_agent.adapters.device_nodes import LocalDeviceNodes
     from harmony_agent.adapters.env_files import LocalEnvFiles
     from harmony_agent.adapters.podman.client import Podman
     from harmony_agent.kinds.container import ContainerReconciler
@@ -136,15 +137,19 @@ def _container(parts: KindContext) -> ComposedKind:
     settings = parts.settings
     podman = Podman(podman_socket(settings))
     roots, closed = settings.files.roots, protected_paths(settings)
+    rootless = podman_is_rootless(settings)
     reconciler = ContainerReconciler(
         podman,
         LocalEnvFiles(roots),
+        LocalDeviceNodes(rootless=rootless),
         parts.view(Container),
         device=settings.agent.device_id,
         boot_id=host.boot_id(),
         env_roots=roots,
         closed_files=closed.files,
         closed_mounts=closed.mounts,
+        allowed=settings.podman.allow,
+        rootless=rootless,
         now=parts.now,
     )
     return ComposedKind(reconciler, podman.version, reconciler.missing_controllers)
@@ -219,6 +224,14 @@ def podman_socket(settings: Settings) -> str:
         if settings.systemd.scope == "system"
         else f"{runtime_dir()}/podman/podman.sock"
     )
+
+
+def podman_is_rootless(settings: Settings) -> bool:
+    """Tell by the socket's owner whose podman it is; by the scope while there is no socket."""
+    try:
+        return Path(podman_socket(settings)).stat().st_uid != 0
+    except OSError:
+        return settings.systemd.scope == "user"
 
 
 def installation(settings: Settings) -> str:

@@ -69,9 +69,12 @@ class SystemdSection(_Section):
 
 
 class PodmanSection(_Section):
-    """podman's API socket; empty: found by the scope of systemd."""
+    """podman's API socket; empty: found by the scope of systemd. `allow` names the rights beyond a
+    container's own that a Score may ask for.
+    """
 
     socket: str = ""
+    allow: Sequence[Literal["privileged", "host-pid", "host-ipc"]] = ()
 
 
 class SessionsSection(_Section):

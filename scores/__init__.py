@@ -9,6 +9,7 @@ Needs pydantic alone; does no I/O. An author needs ``Manifest`` and the Scores::
 """
 
 from scores.container import Container, Healthcheck, InitContainer, Mount, PortMapping
+from scores.container_devices import DeviceMapping, SecurityOptions
 from scores.file import File, ObjectRef
 from scores.manifest import FieldError, InvalidManifest, Manifest, WireManifest
 from scores.probes import HttpProbe, Probe, TcpProbe
@@ -34,6 +35,7 @@ __all__ = [
     "DeploymentStatus",
     "Detail",
     "DeviceInfo",
+    "DeviceMapping",
     "FieldError",
     "File",
     "FileDetail",
@@ -48,6 +50,7 @@ __all__ = [
     "PortMapping",
     "Probe",
     "ResourceStatus",
+    "SecurityOptions",
     "Session",
     "SessionDetail",
     "SystemUpgrade",

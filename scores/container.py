@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, mod
 from pydantic_core import PydanticCustomError
 
 from scores.base import WHOLE, Model, Score, check_distinct, fault, is_new
+from scores.container_devices import DeviceRules, Devices, LogDriver, SecurityOptions
 from scores.container_surroundings import (
     Annotations,
     Dns,
@@ -299,6 +300,12 @@ class Container(Score):
         description="What happens when it ends; on-failure: only after another exit code than 0. "
         "An end that is final is remembered: nothing runs it again but a change of its spec.",
     )
+    restart_tries: Annotated[int, Field(ge=1, le=1000)] | None = Field(
+        default=None,
+        description="How often in a row it is run again after it ended by itself; ten minutes of "
+        "running begin a new row. None: without end.",
+        examples=[5],
+    )
     state: Literal["running", "stopped"] = Field(
         default="running", description="Whether it is to run."
     )
@@ -346,6 +353,52 @@ class Container(Score):
     no_new_privileges: bool = Field(
         default=False, description="Nothing in it can gain rights, as by a setuid program."
     )
+    security_opt: SecurityOptions | None = Field(
+        default=None, description="Guards of the kernel around it. None: podman's own."
+    )
+    devices: Devices = Field(
+        default=(),
+        description="Nodes below /dev that it may use. It waits for one that is not plugged in.",
+    )
+    device_cgroup_rules: DeviceRules = Field(
+        default=(),
+        description="Nodes that it may use by their numbers, also those that come later: type, "
+        "major:minor and access. Rootful podman alone can do it.",
+        examples=[["c 189:* rwm"]],
+    )
+    privileged: bool = Field(
+        default=False,
+        description="No guard is around it, and it sees every node of /dev. "
+        "Only where the device's own configuration allows it.",
+    )
+    host_pid: bool = Field(
+        default=False,
+        description="It sees the device's processes. "
+        "Only where the device's own configuration allows it.",
+    )
+    host_ipc: bool = Field(
+        default=False,
+        description="It shares the device's memory segments and semaphores. "
+        "Only where the device's own configuration allows it.",
+    )
+    init: bool = Field(
+        default=False,
+        description="A small init is its first process: it passes signals on and reaps what ended. "
+        "The device needs the package catatonit.",
+    )
+    tty: bool = Field(default=False, description="It has a terminal.")
+    log_driver: LogDriver | None = Field(
+        default=None,
+        description="Where its output goes: the journal, a file of podman, or nowhere. "
+        "None: podman's default, the journal.",
+        examples=["k8s-file"],
+    )
+    log_size: Quantity | None = Field(
+        default=None,
+        description="How large the file of k8s-file may become: bytes, or a number with Ki, Mi or "
+        "Gi. What is older goes. None: no bound.",
+        examples=["10Mi"],
+    )
     init_containers: Annotated[Sequence[InitContainer], Field(max_length=16)] = Field(
         default=(), description="Run one after the other to their end before it starts."
     )
@@ -358,8 +411,9 @@ class Container(Score):
     )
     groups: Groups = Field(
         default=(),
-        description="More groups of its user: names of the image's, or numbers.",
-        examples=[["20", "video"]],
+        description="More groups of its user: names of the image's, or numbers. keep-groups alone: "
+        "those of the agent's user, which the runtime crun can.",
+        examples=[["20", "video"], ["keep-groups"]],
     )
     shm_size: Quantity | None = Field(
         default=None,
@@ -422,6 +476,7 @@ class Container(Score):
             check_least(self.memory, "memory", LEAST_MEMORY)
         if self.no_healthcheck and self.healthcheck is not None:
             raise fault(("no_healthcheck",), "FieldConflict", "healthcheck sets one")
+        self._fit_together()
         if not _NAME.fullmatch(self.name):
             raise fault(
                 ("name",), "InvalidContainerName", "must be of A-Z a-z 0-9 . _ - for podman"
@@ -437,3 +492,13 @@ class Container(Score):
         another = "another one has this name"
         check_distinct(names, "init_containers", "name", "DuplicateResource", another)
         return self
+
+    def _fit_together(self) -> None:
+        """Refuse a field that another one rules out."""
+        if self.restart_tries is not None and self.restart == "never":
+            raise fault(("restart_tries",), "FieldConflict", "restart is never")
+        if self.log_size is not None and self.log_driver != "k8s-file":
+            raise fault(("log_size",), "FieldConflict", "only log_driver: k8s-file has a size")
+        targets = [device.target or device.source for device in self.devices]
+        another = "another device has this path in the container"
+        check_distinct(targets, "devices", "target", "DuplicateDevice", another)

@@ -16,13 +16,9 @@ _MOST: Final = 2**63 - 1
 KEEP_GROUPS: Final = "keep-groups"
 
 
-def _group(value: str) -> str:
-    if value == KEEP_GROUPS:
-        raise PydanticCustomError(
-            "KeepGroupsUnsupported",
-            "cannot keep the groups of the agent's user: not every runtime of podman can; "
-            "name each group that it needs",
-        )
+def _groups(value: Sequence[str]) -> Sequence[str]:
+    if KEEP_GROUPS in value and len(value) > 1:
+        raise PydanticCustomError("FieldConflict", "keep-groups stands alone")
     return value
 
 
@@ -44,10 +40,8 @@ def _zone(value: str) -> str:
     return value
 
 
-Group = Annotated[
-    Text, Field(pattern=r"^([0-9]{1,10}|[a-z_][a-z0-9_-]*)$", max_length=32), AfterValidator(_group)
-]
-Groups = Annotated[Sequence[Group], Field(max_length=32)]
+Group = Annotated[Text, Field(pattern=r"^([0-9]{1,10}|[a-z_][a-z0-9_-]*)$", max_length=32)]
+Groups = Annotated[Sequence[Group], Field(max_length=32), AfterValidator(_groups)]
 Userns = Annotated[
     Text, Field(pattern=r"^keep-id(:uid=[0-9]{1,10},gid=[0-9]{1,10})?$", max_length=64)
 ]

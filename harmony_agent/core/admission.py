@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from harmony_agent.core.refusal import advice_of
 from scores.base import Score
 from scores.manifest import MAX_ERRORS, FieldError, InvalidManifest, WireManifest
 
@@ -96,7 +97,7 @@ def admit_manifest(
         return NotAccepted(
             "Rejected",
             reason,
-            _list([_told(error, owner) for error, owner in found]),
+            _list([_told(error, note) for error, note in found]),
             tuple(errors[:MAX_ERRORS]),
             manifest.generation,
         )
@@ -153,8 +154,8 @@ def _fence(last: EnforcedVersion | None, manifest: WireManifest, digest: str) ->
 
 
 def _forbidden(manifest: WireManifest, device: DeviceView) -> Iterable[tuple[FieldError, str]]:
-    """List what this device's configuration forbids, and what another deployment owns with the name
-    of that one.
+    """List what this device's configuration forbids, and what another deployment owns, each with
+    what a person wants to know besides.
     """
     occupied: set[str] = set()
     ours = manifest.deployment
@@ -166,17 +167,25 @@ def _forbidden(manifest: WireManifest, device: DeviceView) -> Iterable[tuple[Fie
             continue
         owner = device.taken.get(score.key, ours)
         if owner != ours:
-            yield FieldError(f"{place}.name", "OwnedByAnotherDeployment"), owner
+            yield FieldError(f"{place}.name", "OwnedByAnotherDeployment"), _whose(owner)
             continue
         for error in kind.admit(score):
-            yield FieldError(f"{place}.{error.field}" if error.field else place, error.code), ""
+            at = f"{place}.{error.field}" if error.field else place
+            yield FieldError(at, error.code), advice_of(error)
         for claim in sorted(kind.claims(score)):
             owner = device.taken.get(claim, ours)
             if owner != ours:
-                yield FieldError(f"{place}.{_field_of(claim)}", "OwnedByAnotherDeployment"), owner
+                yield (
+                    FieldError(f"{place}.{_field_of(claim)}", "OwnedByAnotherDeployment"),
+                    _whose(owner),
+                )
             elif claim in occupied:
                 yield FieldError(f"{place}.{_field_of(claim)}", "DuplicateClaim"), ""
             occupied.add(claim)
+
+
+def _whose(owner: str) -> str:
+    return f"it belongs to the deployment {owner}"
 
 
 def _field_of(claim: str) -> str:
@@ -206,10 +215,9 @@ def _prune_guard(manifest: WireManifest, device: DeviceView) -> NotAccepted | No
     )
 
 
-def _told(error: FieldError, owner: str = "") -> str:
-    """An error for people; `owner` is the deployment that has what is wanted."""
-    whose = f" (it belongs to the deployment {owner})" if owner else ""
-    return f"{error.field or 'manifest'}: {error.code}{whose}"
+def _told(error: FieldError, note: str = "") -> str:
+    """An error for people, with a note."""
+    return f"{error.field or 'manifest'}: {error.code}{f' ({note})' if note else ''}"
 
 
 def _list(told: Sequence[str]) -> str:

@@ -15,6 +15,7 @@ from harmony_agent.core import drift
 from harmony_agent.core.actions import Act, Action, Converged, Plan, Wait
 from harmony_agent.core.backoff import CrashLoop
 from harmony_agent.core.dependencies import Leaving, in_the_way, outlives, unmet
+from harmony_agent.core.refusal import advice_of
 from harmony_agent.core.resources import Desired, Key, OwnershipRecord
 from harmony_agent.core.status import Outcome
 from harmony_agent.core.steps import (
@@ -123,7 +124,8 @@ def refused(errors: Iterable[FieldError]) -> Hold | None:
     if error is None:
         return None
     message = (
-        f"the configuration doesn't allow its {error.field} any more: allow it, or take this out"
+        f"the configuration doesn't allow its {error.field} any more: "
+        f"{advice_of(error) or 'allow it, or take this out'}"
     )
     return Hold("Blocked", error.code, message)
 

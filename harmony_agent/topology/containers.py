@@ -93,6 +93,16 @@ class Image:
 
 
 @dataclass(frozen=True, slots=True)
+class EngineHost:
+    """What the engine says of its host: the cgroup controllers that it can limit containers by (None
+    where it can't tell), and the name of its runtime.
+    """
+
+    controllers: frozenset[str] | None
+    runtime: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ContainerEvent:
     """Something happened to the container `name`."""
 
@@ -110,8 +120,8 @@ class Containers(Protocol):
         """The engine's version, as ``4.3.1``."""
         ...
 
-    async def controllers(self) -> frozenset[str] | None:
-        """The cgroup controllers that it can limit containers by; None where it can't tell."""
+    async def host(self) -> EngineHost:
+        """Its host, which only a change of its configuration or a reboot changes."""
         ...
 
     async def list(self, labels: Mapping[str, str]) -> Sequence[Listed]:

@@ -123,13 +123,19 @@ class Site:
         time.sleep(2.2)
 
 
-def make(lab: Lab, suite: str, *, durable: bool = False) -> Site:
+def make(
+    lab: Lab,
+    suite: str,
+    *,
+    durable: bool = False,
+    config: Mapping[str, Mapping[str, Any]] = CONFIG,
+) -> Site:
     """A device, its network and the agent."""
     lan = lab.lan()
     device = lab.device(suite, lan, durable=durable)
     device.systemctl("enable", "--quiet", "--now", "podman.socket", user=True)
     control = Control(lan.nats.host_url).__enter__()
-    device.agent.install(CONFIG, service_type="notify")
+    device.agent.install(config, service_type="notify")
     return Site(device, control, lan)
 
 

@@ -23,6 +23,8 @@ PACKAGES = [
         "podman",
         "tmux",
         "runc",
+        "crun",
+        "catatonit",
         "netavark",
         "aardvark-dns",
         "iptables",

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -19,12 +20,14 @@ from harmony_agent.core.reconciler import LogLine
 from harmony_agent.topology.containers import (
     ContainerEvent,
     ContainerState,
+    EngineHost,
     EngineRefused,
     Health,
     Image,
     Listed,
     State,
 )
+from harmony_agent.topology.device_nodes import DeviceNode
 
 
 @dataclass
@@ -62,6 +65,7 @@ class FakeContainers:
         self.now = datetime(2026, 11, 29, 17, tzinfo=UTC)
         self.events_queue: asyncio.Queue[ContainerEvent] = asyncio.Queue()
         self.closed = False
+        self.runtime = "crun"
         self.controllers_here: frozenset[str] | None = frozenset({"memory", "cpu", "pids"})
         self._count = 0
         self._refusals: dict[str, list[EngineRefused | Transient]] = {}
@@ -135,8 +139,8 @@ class FakeContainers:
     async def version(self) -> str:
         return "5.4.2"
 
-    async def controllers(self) -> frozenset[str] | None:
-        return self.controllers_here
+    async def host(self) -> EngineHost:
+        return EngineHost(self.controllers_here, self.runtime)
 
     async def list(self, labels: Mapping[str, str]) -> Sequence[Listed]:
         self._read("list")
@@ -375,6 +379,44 @@ class FakeEnvFiles:
 
     async def resolve(self, paths: Collection[str]) -> Mapping[str, str]:
         return {path: self.links.get(path, path) for path in paths}
+
+
+class FakeDeviceNodes:
+    """Implements `topology.device_nodes.DeviceNodes`; `plug` and `unplug` are what a person does."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, DeviceNode] = {}
+        self.followed: tuple[str, ...] = ()
+        self._listeners: list[Callable[[str], None]] = []
+        self._inode = 0
+
+    def plug(self, path: str, minor: int = 0, *, real: str = "", access: str = "rw") -> None:
+        """A character node of major 188 stands there, by a link where `real` is another path."""
+        self._inode += 1
+        real = real or path
+        self.nodes[path] = DeviceNode(real, "c", 188, minor, self._inode, "dialout", access)
+        self._tell(path)
+
+    def unplug(self, path: str) -> None:
+        """Nothing stands there."""
+        del self.nodes[path]
+        self._tell(path)
+
+    async def look(self, paths: Collection[str]) -> Mapping[str, DeviceNode | None]:
+        return {path: self.nodes.get(path) for path in paths}
+
+    def retain(self, paths: Sequence[str]) -> None:
+        self.followed = tuple(paths)
+
+    @contextmanager
+    def listening(self, changed: Callable[[str], None]) -> Iterator[None]:
+        self._listeners.append(changed)
+        yield
+        self._listeners.remove(changed)
+
+    def _tell(self, path: str) -> None:
+        for listener in self._listeners:
+            listener(path)
 
 
 def _digest(content: bytes | None) -> str | None:

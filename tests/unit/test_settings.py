@@ -31,6 +31,7 @@ scope = "user"              # user | system
 units = ["*"]               # glob patterns of the units it may touch
 [podman]
 socket = ""                 # empty: found by scope
+allow = []                  # rights that containers may ask for: privileged, host-pid, host-ipc
 [sessions]
 socket = ""                 # empty: in the runtime directory of the agent's user
 [updater]

@@ -20,6 +20,7 @@ from harmony_agent.core.reconciler import LogLine
 from harmony_agent.topology.containers import (
     ContainerEvent,
     ContainerState,
+    EngineHost,
     EngineRefused,
     Image,
     Listed,
@@ -89,12 +90,14 @@ class Podman:
         """The service's version."""
         return str((await self._get("for its version", "/version"))["Version"])
 
-    async def controllers(self) -> frozenset[str] | None:
-        """The controllers of the service's own cgroup. With cgroups of version 1 it can't be told."""
-        host = (await self._get("for its controllers", "/info"))["host"]
-        if host.get("cgroupVersion") != "v2":
-            return None
-        return frozenset(host.get("cgroupControllers") or ())
+    async def host(self) -> EngineHost:
+        """The runtime, and the controllers of the service's own cgroup, which can't be told with
+        cgroups of version 1.
+        """
+        host = (await self._get("for its host", "/info"))["host"]
+        known = host.get("cgroupVersion") == "v2"
+        controllers = frozenset(host.get("cgroupControllers") or ()) if known else None
+        return EngineHost(controllers, str((host.get("ociRuntime") or {}).get("name") or ""))
 
     async def list(self, labels: Mapping[str, str]) -> Sequence[Listed]:
         """Every container that has all of these labels."""

@@ -12,8 +12,8 @@ import logging
 import os
 import struct
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from harmony_agent.adapters.posix import syscalls
@@ -22,14 +22,16 @@ from harmony_agent.adapters.posix.atomic import is_temp
 _log = logging.getLogger(__name__)
 _EVENT: Final = struct.Struct("iIII")
 _BUFFER: Final = 1 << 16
-_MASK: Final = (
-    syscalls.IN_CLOSE_WRITE
-    | syscalls.IN_ATTRIB
+ENTRIES: Final = (
+    syscalls.IN_ATTRIB
     | syscalls.IN_CREATE
     | syscalls.IN_DELETE
     | syscalls.IN_MOVED_FROM
     | syscalls.IN_MOVED_TO
-    | syscalls.IN_DELETE_SELF
+)
+"""An entry of a directory comes, goes or is given to another; no write to it."""
+_DIRECTORY: Final = (
+    syscalls.IN_DELETE_SELF
     | syscalls.IN_MOVE_SELF
     | syscalls.IN_ONLYDIR
     | syscalls.IN_DONT_FOLLOW
@@ -58,8 +60,9 @@ class Watcher:
     the loop's.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, events: int = ENTRIES | syscalls.IN_CLOSE_WRITE) -> None:
         self._lock = threading.Lock()
+        self._mask = events | _DIRECTORY
         self._fd = -1
         self._paths: Sequence[str] = ()
         self._children: dict[str, set[str]] = {}
@@ -100,13 +103,19 @@ class Watcher:
 
     async def run(self, changed: Callable[[str], None]) -> None:
         """Call `changed` with each followed path on which there is an event, until cancelled."""
+        with self.listening(changed):
+            await asyncio.Event().wait()
+
+    @contextmanager
+    def listening(self, changed: Callable[[str], None]) -> Iterator[None]:
+        """The same while the context lasts, from the loop that runs."""
         loop = asyncio.get_running_loop()
         with self._lock:
             self._fd = fd = syscalls.inotify_init()
             self._renew({})
         try:
             loop.add_reader(fd, self._read, fd, changed)
-            await asyncio.Event().wait()
+            yield
         finally:
             loop.remove_reader(fd)
             self.close()
@@ -143,7 +152,7 @@ class Watcher:
             return True
         try:
             eventful = syscalls.file_system(directory) in _EVENTFUL
-            watch = syscalls.inotify_add(self._fd, directory, _MASK)
+            watch = syscalls.inotify_add(self._fd, directory, self._mask)
             self._watches[directory] = (watch, os.lstat(directory).st_ino)
         except OSError as error:
             if error.errno == errno.ENOSPC and not self._complained:

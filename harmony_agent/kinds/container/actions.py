@@ -57,11 +57,14 @@ class Conclude(Action):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start(Action):
-    """Start it. `ended` is the run that ended by itself and is to be counted, "" where none did."""
+    """Start it. `ended` is the run that ended by itself and is to be counted, "" where none did;
+    `calm`: that run was long enough to begin a new row of tries.
+    """
 
     id: str
     run: str
     ended: str = ""
+    calm: bool = False
     exit_code: int | None = None
 
 

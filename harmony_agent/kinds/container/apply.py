@@ -33,7 +33,7 @@ from harmony_agent.kinds.container.actions import (
     Unpause,
 )
 from harmony_agent.kinds.container.create import Creator
-from harmony_agent.kinds.container.facts import InitProgress, PreviousContainer
+from harmony_agent.kinds.container.facts import ContainerFacts, InitProgress, PreviousContainer
 from harmony_agent.kinds.container.records import ContainerRecords
 from harmony_agent.kinds.container.replacement import Replacer, StartRefused
 from harmony_agent.topology.containers import Containers, ContainerState, EngineRefused
@@ -107,8 +107,7 @@ class Applier:
                 await self._start(action)
             case Restart(name=name, id=ident, run=run):
                 facts = replace(facts, token=self._records.token(name), restart_from_run=run)
-                facts = replace(facts, binds=await self._creator.bound(name))
-                await self._records.note(name, facts)
+                await self._records.note(name, await self._seen_at_start(name, facts))
                 await self._containers.restart(ident, self._records.grace(name))
             case Stop(name=name, id=ident, paused=paused):
                 await self._stop(ident, self._records.grace(name), paused=paused)
@@ -161,11 +160,14 @@ class Applier:
         name, facts = action.name, self._records.facts(action.name)
         token = self._records.token(name)
         new = replace(facts, boot=self._boot_id, token=token, restart_from_run=action.run)
-        new = replace(new, binds=await self._creator.bound(name))
-        if action.ended and facts.ended != action.ended:
+        new = await self._seen_at_start(name, new)
+        if not action.ended:
+            new = replace(new, tries=None)
+        elif facts.ended != action.ended:
             new = replace(
                 new,
                 restarts=(facts.restarts or 0) + 1,
+                tries=1 if action.calm else (facts.tries or 0) + 1,
                 ended=action.ended,
                 exit_code=action.exit_code,
             )
@@ -176,6 +178,11 @@ class Applier:
             if not made_of.damaged(refusal.text):
                 raise
             await self._mend(action)
+
+    async def _seen_at_start(self, name: str, facts: ContainerFacts) -> ContainerFacts:
+        """The facts with what its binds and devices lead to now."""
+        bound, plugged = await self._creator.bound(name), await self._creator.plugged(name)
+        return replace(facts, binds=bound, plugs=plugged)
 
     async def _mend(self, action: Start) -> None:
         """Its storage never reached the disk: make it anew, once a pass. The next step of the pass

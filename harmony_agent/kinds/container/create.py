@@ -15,6 +15,7 @@ from harmony_agent.core.errors import Transient
 from harmony_agent.core.resources import Desired
 from harmony_agent.kinds.container import payload as made_of
 from harmony_agent.kinds.container.facts import Pulled
+from harmony_agent.kinds.container.hardware import Nodes, plugs, unplugged
 from harmony_agent.kinds.container.mount_guard import MountGuard
 from harmony_agent.kinds.container.plan import WATCHED
 from harmony_agent.kinds.container.policy import bind_sources
@@ -25,6 +26,7 @@ from harmony_agent.topology.containers import (
     EngineRefused,
     Image,
 )
+from harmony_agent.topology.device_nodes import DeviceNodes
 from harmony_agent.topology.env_files import EnvFiles, read_variables
 from scores.container import Container
 
@@ -36,6 +38,7 @@ class Creator:
         self,
         containers: Containers,
         env_files: EnvFiles,
+        nodes: DeviceNodes,
         records: ContainerRecords,
         guard: MountGuard,
         *,
@@ -43,7 +46,12 @@ class Creator:
         pull_timeout: float,
     ) -> None:
         self._containers, self._env_files, self._records = containers, env_files, records
-        self._guard, self._device, self._pull_timeout = guard, device, pull_timeout
+        self._nodes, self._guard, self._device, self._pull_timeout = (
+            nodes,
+            guard,
+            device,
+            pull_timeout,
+        )
 
     async def ensure_image(self, name: str, image: str) -> None:
         """Have `image` here, as `pull` says; ``always`` means once for a spec, not for each
@@ -107,6 +115,15 @@ class Creator:
         found = await self._env_files.identify(sources) if sources else {}
         return {path: inode for path, inode in found.items() if inode is not None} or None
 
+    async def plugged(self, name: str) -> dict[str, str] | None:
+        """Identify the nodes of its devices: what it gets, if it is started now."""
+        spec = self._records.spec(name)
+        return (plugs(spec, await self._look(spec)) or None) if spec is not None else None
+
+    async def _look(self, spec: Container) -> Nodes:
+        sources = [one.source for one in spec.devices]
+        return await self._nodes.look(sources) if sources else {}
+
     async def trials(self, name: str) -> list[str]:
         """The ids of what rehearsals left behind."""
         labels = {made_of.DEVICE: self._device, made_of.RESOURCE: f"Container/{name}"}
@@ -118,9 +135,12 @@ class Creator:
         spec = desired.spec
         await self._guard.check(spec)
         digests, variables = await self.read_env(spec)
-        label = made_of.spec_label(spec, digests)
+        nodes = await self._look(spec)
+        if (wait := unplugged(spec, nodes)) is not None:
+            raise Transient(wait.reason, wait.message, phase=wait.phase, delay=wait.seconds)
+        label = made_of.spec_label(spec, digests, nodes)
         image = await self._image(spec.image)
-        return label, made_of.payload(spec, self._labels(desired, label), image, variables)
+        return label, made_of.payload(spec, self._labels(desired, label), image, variables, nodes)
 
     async def create(self, name: str) -> None:
         """Create the container that is wanted; its name must be free."""
@@ -140,7 +160,7 @@ class Creator:
         """Record that one is about to be created; of another spec, nothing was counted yet."""
         facts = self._records.facts(name)
         if facts.label != label:
-            facts = replace(facts, restarts=0, exit_code=None, ended=None)
+            facts = replace(facts, restarts=0, exit_code=None, ended=None, tries=None)
         token = desired.restart_token
         facts = replace(facts, id="", label=label, made=None, inits=None, token=token)
         facts = replace(facts, concluded=None, concluded_with=None)

@@ -62,7 +62,8 @@ class ContainerFacts:
     counted last; `concluded` is the run that was its last, `concluded_with` its exit code. `token`
     is the restart token that was acted on, and `restart_from_run` the run that was there then:
     while it still is, the restart did not happen. `binds` are the sources of its binds at its last
-    start, with what each of them led to. `grace` is in seconds, for removal.
+    start, with what each of them led to; `plugs` the same of its devices. `tries` counts how often
+    in a row it was run again. `grace` is in seconds, for removal.
     """
 
     id: str | None = None
@@ -82,6 +83,8 @@ class ContainerFacts:
     pulled: Pulled | None = None
     retired: RetiredContainer | None = None
     binds: Mapping[str, str] | None = None
+    plugs: Mapping[str, str] | None = None
+    tries: int | None = None
 
     @property
     def retired_id(self) -> str | None:
@@ -101,7 +104,7 @@ class ContainerFacts:
 
 _PLAIN: Final = (
     *("id", "label", "boot", "restarts", "exit_code", "ended", "concluded", "concluded_with"),
-    "grace",
+    *("grace", "tries"),
 )
 
 
@@ -115,6 +118,7 @@ def read(record: OwnershipRecord | None) -> ContainerFacts:
         restart_from_run=raw.get("from", ""),
         made=made,
         binds=raw.get("binds"),
+        plugs=raw.get("plugs"),
         inits=InitProgress(inits["main"], inits["done"]) if inits else None,
         former=PreviousContainer(**former) if former else None,
         pulled=Pulled(pulled["digest"], tuple(pulled["images"])) if pulled else None,
@@ -130,6 +134,7 @@ def write(facts: ContainerFacts) -> Facts:
         "token": facts.token,
         "from": facts.restart_from_run,
         "binds": None if facts.binds is None else dict(facts.binds),
+        "plugs": None if facts.plugs is None else dict(facts.plugs),
         "made": None if facts.made is None else dict(facts.made),
         "inits": None if inits is None else {"main": inits.main, "done": inits.done},
         "former": None if former is None else former.json(),

@@ -17,7 +17,7 @@ from harmony_agent.core.reconciler import KindView, Mark
 from harmony_agent.core.resources import Desired, Key, OwnershipRecord
 from harmony_agent.kinds.container.evidence import Evidence
 from harmony_agent.kinds.container.facts import read
-from harmony_agent.kinds.container.limits import needed
+from harmony_agent.kinds.container.limits import needed, unfit_runtime
 from harmony_agent.kinds.container.observed import Observed
 from harmony_agent.kinds.container.payload import (
     DEPLOYMENT,
@@ -32,11 +32,14 @@ from harmony_agent.kinds.container.plan import WATCHED
 from harmony_agent.topology.containers import (
     Containers,
     ContainerState,
+    EngineHost,
     EngineRefused,
     Listed,
 )
+from harmony_agent.topology.device_nodes import DeviceNode, DeviceNodes
 from harmony_agent.topology.env_files import EnvFiles
 from scores.container import Container
+from scores.container_surroundings import KEEP_GROUPS
 
 SWEEP: Final = 20
 """Inspections of unchanged containers in one relist."""
@@ -50,36 +53,47 @@ class Observer:
         self,
         containers: Containers,
         env_files: EnvFiles,
+        nodes: DeviceNodes,
         store: KindView[Container],
+        *,
         device: str,
         now: Callable[[], datetime],
     ) -> None:
         self._containers, self._env_files, self._store = containers, env_files, store
-        self._device, self._now = device, now
+        self._nodes, self._device, self._now = nodes, device, now
         self._evidence = Evidence(containers, env_files, store)
         self._cache: dict[str, tuple[Listed, ContainerState]] = {}
         self._swept: list[str] = []
-        self._controllers: frozenset[str] | None = None
+        self._host = EngineHost(None)
         self._asked: datetime | None = None
 
     def missing(self, spec: Container) -> tuple[str, ...]:
         """List the controllers that the spec needs and the device was found to lack."""
-        if self._controllers is None:
+        if self._host.controllers is None:
             return ()
-        return tuple(name for name in needed(spec) if name not in self._controllers)
+        return tuple(name for name in needed(spec) if name not in self._host.controllers)
 
-    async def _ask_controllers(self, names: Iterable[str]) -> None:
-        """Ask where a limit is wanted; once, and then again each minute while one is missing."""
+    def _lacking(self, spec: Container) -> bool:
+        return bool(self.missing(spec) or unfit_runtime(spec, self._host.runtime))
+
+    async def _ask_host(self, names: Iterable[str]) -> None:
+        """Ask where a limit or the groups of the agent's user are wanted; once, and then again each
+        minute while something is missing.
+        """
         wanted = [self._store.desired(name) for name in names]
-        limited = [one.spec for one in wanted if one is not None and needed(one.spec)]
+        limited = [
+            one.spec
+            for one in wanted
+            if one is not None and (needed(one.spec) or KEEP_GROUPS in one.spec.groups)
+        ]
         if not limited:
             return
         now = self._now()
         if self._asked is None or (
-            any(map(self.missing, limited))
+            any(map(self._lacking, limited))
             and not timedelta() <= now - self._asked < timedelta(minutes=1)
         ):
-            self._controllers = await self._containers.controllers()
+            self._host = await self._containers.host()
             self._asked = now
 
     def forget(self, ident: str) -> None:
@@ -88,7 +102,7 @@ class Observer:
 
     async def one(self, name: str) -> Observed | None:
         """Observe `name` now. None if there is nothing."""
-        await self._ask_controllers([name])
+        await self._ask_host([name])
         listed = await self._containers.list({DEVICE: self._device, RESOURCE: f"Container/{name}"})
         states = await self._states(listed, {one.id for one in listed})
         if (
@@ -99,7 +113,8 @@ class Observer:
         desired = self._store.desired(name)
         paths = desired.spec.env_files if desired is not None else ()
         digests = await self._env_files.digests(paths) if paths else {}
-        observed = self._observed(name, states, digests)
+        nodes = await self._nodes.look(sources) if (sources := self._sources([name])) else {}
+        observed = self._observed(name, states, digests, nodes)
         if observed is None:
             return None
         return (await self._evidence.complete({name: observed}))[name]
@@ -108,17 +123,20 @@ class Observer:
         """All that is wanted or owned and exists. Containers that aren't ours don't show here."""
         listed = await self._containers.list({DEVICE: self._device})
         names = self._store.names()
-        await self._ask_controllers(names)
+        await self._ask_host(names)
         groups: dict[str, list[Listed]] = {name: [] for name in names}
         for one in listed:
             groups.get(one.labels.get(RESOURCE, "").removeprefix("Container/"), []).append(one)
         self._cache = {one.id: self._cache[one.id] for one in listed if one.id in self._cache}
         again = self._sweep(groups)
         digests = await self._env_files.digests(self._paths(names))
+        sources = self._sources(names)
+        nodes = await self._nodes.look(sources) if sources else {}
+        self._nodes.retain(sources)
         found = {}
         for name, group in groups.items():
             states = await self._states(group, again, patient=True)
-            observed = self._observed(name, states, digests)
+            observed = self._observed(name, states, digests, nodes)
             if observed is not None:
                 found[name] = observed
         return await self._evidence.complete(found)
@@ -142,6 +160,12 @@ class Observer:
         return {
             path for desired in wanted if desired is not None for path in desired.spec.env_files
         }
+
+    def _sources(self, names: Iterable[str]) -> list[str]:
+        """The nodes that are wanted, each once."""
+        wanted = [self._store.desired(name) for name in names]
+        devices = [one for desired in wanted if desired for one in desired.spec.devices]
+        return list(dict.fromkeys(device.source for device in devices))
 
     async def _states(
         self, listed: Iterable[Listed], fresh: Collection[str], *, patient: bool = False
@@ -191,20 +215,25 @@ class Observer:
         name: str,
         states: Collection[ContainerState],
         digests: Mapping[str, str | None],
+        nodes: Mapping[str, DeviceNode | None],
     ) -> Observed | None:
         desired, record = self._store.desired(name), self._store.record(name)
         found = sort_out(name, states, desired, record, self._device)
-        missing = self.missing(desired.spec) if desired is not None else ()
         facts = read(record)
-        if found == Observed() and not missing and not facts.owed and not facts.concluded:
-            return None
         if desired is None:
-            return found
+            return None if found == Observed() and not facts.owed and not facts.concluded else found
+        found = replace(
+            found,
+            missing=self.missing(desired.spec),
+            runtime=unfit_runtime(desired.spec, self._host.runtime),
+            nodes={one.source: nodes.get(one.source) for one in desired.spec.devices},
+        )
+        if found == Observed() and not facts.owed and not facts.concluded:
+            return None
         return replace(
             found,
             overdue=overdue(desired.spec, found.inits, self._now()),
             env_files={path: digests.get(path) for path in desired.spec.env_files},
-            missing=missing,
         )
 
 

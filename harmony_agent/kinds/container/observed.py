@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from harmony_agent.topology.containers import ContainerState
+from harmony_agent.topology.device_nodes import DeviceNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,10 +16,11 @@ class Observed:
     `main` is ours, by the recorded id; without one, by its labels. `holder` has our name, but isn't
     ours. `retired` gave way to `main`, and `trials` are what rehearsals left behind. `inits` are
     its init containers by name; those in `overdue` have run for too long. `env_files` are the
-    desired spec's files, digests by path. `stale` are the sources of its binds that are Files of
+    desired spec's files, digests by path; `nodes` its devices by path. `stale` are the sources of its binds that are Files of
     ours and were replaced since it was started: it still sees what was there before. `moved`: the
     image's name is another image's by now. `stopped`: somebody stopped it by hand. `missing` are
-    the cgroup controllers that its limits need and the device lacks.
+    the cgroup controllers that its limits need and the device lacks; `runtime` is podman's, where
+    the spec needs another.
     """
 
     main: ContainerState | None = None
@@ -28,6 +30,8 @@ class Observed:
     inits: Mapping[str, ContainerState] = field(default_factory=dict)
     overdue: frozenset[str] = frozenset()
     env_files: Mapping[str, str | None] = field(default_factory=dict)
+    nodes: Mapping[str, DeviceNode | None] = field(default_factory=dict)
+    runtime: str = ""
     missing: tuple[str, ...] = ()
     stale: tuple[str, ...] = ()
     moved: bool = False

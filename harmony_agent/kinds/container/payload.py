@@ -11,8 +11,10 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
+from harmony_agent.kinds.container.hardware import Nodes, hardware, numbers
 from harmony_agent.kinds.container.surroundings import surroundings, users
 from harmony_agent.topology.containers import Image
 from scores.canonical import canonical, digest
@@ -30,7 +32,8 @@ _MADE_OF: Final = {
     "image", "command", "args", "env", "env_files", "ports", "mounts", "network", "user", "working_dir", "hostname",
     "labels", "stop_signal", "memory", "cpus", "pids", "cap_add", "cap_drop", "read_only", "no_new_privileges",
     "init_containers", "healthcheck", "no_healthcheck", "userns", "groups", "shm_size", "ulimits", "sysctls", "dns",
-    "dns_search", "extra_hosts", "annotations", "timezone",
+    "dns_search", "extra_hosts", "annotations", "timezone", "devices", "device_cgroup_rules", "security_opt",
+    "privileged", "host_pid", "host_ipc", "init", "tty", "log_driver", "log_size",
 }  # fmt: skip
 """The fields that go into the making; every other one takes effect without a new container."""
 _CPU_PERIOD: Final = 100_000
@@ -51,11 +54,17 @@ _DAMAGE: Final = re.compile(
 _HOLDER: Final = re.compile(r"in use by ([0-9a-f]{64})\b")
 
 
-def spec_label(spec: Container, env_files: Mapping[str, str]) -> str:
-    """Value of ``io.harmony.spec`` for a container of `spec`, with env files of these digests."""
+def spec_label(
+    spec: Container, env_files: Mapping[str, str], nodes: Nodes = MappingProxyType({})
+) -> str:
+    """Value of ``io.harmony.spec`` for a container of `spec`, with env files of these digests and
+    device nodes of these numbers.
+    """
     made = spec.model_dump(mode="json", exclude_unset=True, include=_MADE_OF)
     if spec.env_files:
         made["env_files"] = [[path, env_files[path]] for path in spec.env_files]
+    if spec.devices:
+        made["nodes"] = numbers(spec, nodes)
     return f"{_VERSION}:{digest(canonical(made)).removeprefix('sha256:')}"
 
 
@@ -105,7 +114,11 @@ def name_holder(text: str) -> str | None:
 
 
 def payload(
-    spec: Container, labels: Mapping[str, str], image: Image, files: Mapping[str, str]
+    spec: Container,
+    labels: Mapping[str, str],
+    image: Image,
+    files: Mapping[str, str],
+    nodes: Nodes = MappingProxyType({}),
 ) -> dict[str, Any]:
     """The SpecGenerator value that makes `spec`'s container. `labels` are the agent's own."""
     made: dict[str, Any] = {
@@ -119,6 +132,7 @@ def payload(
         **_network(spec),
         **_limits(spec),
         **surroundings(spec),
+        **hardware(spec, nodes),
     }
     plain = {
         "user": spec.user,

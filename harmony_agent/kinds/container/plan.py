@@ -6,7 +6,8 @@ runs, and the fields of `ContainerState.config` (memory, cpus, pids, healthcheck
 with what they were right after it was made. Every other field of a Score is fixed for a container's
 id, so that the ``io.harmony.spec`` label vouches for it: image, command, args, env, env_files
 (their digests), ports, mounts, user, working_dir, hostname, labels, stop_signal, cap_add, cap_drop,
-read_only, no_new_privileges, init_containers.
+read_only, no_new_privileges, init_containers, and so on: `payload` lists them. Of its devices the
+label holds the numbers that they had.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ from harmony_agent.kinds.container.actions import (
     Retire,
 )
 from harmony_agent.kinds.container.facts import read
-from harmony_agent.kinds.container.limits import remedy
+from harmony_agent.kinds.container.hardware import unplugged
+from harmony_agent.kinds.container.limits import KEEPS_GROUPS, remedy
 from harmony_agent.kinds.container.observed import Observed
 from harmony_agent.kinds.container.payload import SPEC
 from harmony_agent.kinds.container.removal import removal
@@ -60,14 +62,16 @@ def _wanted(case: Case) -> ContainerPlan:  # noqa: PLR0911  # one return a quest
     if holder is not None:
         return _conflict(case, holder)
     over = finished(case, main)
-    if case.seen.missing and over is None and not _stays(case, main):
-        return _unlimited(case)
+    if over is None and (unfit := _unfit(case)) is not None and not _stays(case, main):
+        return unfit
     if main is None:
         return over or _make(case, "there is no such container", ("name",))
     if (unread := missing(case.spec.env_files, case.seen.env_files)) is not None:
         return unread
     if over is not None and _broken(main):
         return over
+    if over is None and (gone := unplugged(case.spec, case.seen.nodes)) is not None:
+        return run(case, main) if case.spec.state == "stopped" else gone
     if over is None and (differs := _differs(case, main)):
         return _make(case, differs[0], differs[1], main)
     if main.name != case.name:
@@ -110,8 +114,22 @@ def _stays(case: Case, main: ContainerState | None) -> bool:
     return main is not None and main.state in ("running", "paused") and _differs(case, main) is None
 
 
+def _unfit(case: Case) -> Wait | None:
+    """Hold where podman could make it and not start it, or would drop what is asked. What runs goes
+    on.
+    """
+    if case.seen.runtime:
+        return Wait(
+            "KeepGroupsUnsupported",
+            f"podman's runtime {case.seen.runtime} can't keep groups: install {KEEPS_GROUPS} and "
+            f'set runtime = "{KEEPS_GROUPS}" below [engine] of containers.conf',
+            "Blocked",
+            60.0,
+        )
+    return _unlimited(case) if case.seen.missing else None
+
+
 def _unlimited(case: Case) -> Wait:
-    """Hold: podman could make it and not start it. What runs goes on."""
     names = " and ".join(case.seen.missing)
     return Wait(
         "ControllerMissing",
@@ -143,7 +161,7 @@ def _make(
     actions += [_remove(case, one, reason) for one in case.seen.inits.values()]
     actions += [_take_away(case, old, reason)] if old is not None else []
     actions.append(Create(name=case.name, reason=reason, is_disruptive=False))
-    return Act(tuple(actions), fields)
+    return Act(tuple(actions), fields, drift=not case.replugged)
 
 
 def _preparations(case: Case, reason: str, old: ContainerState | None) -> list[ContainerAction]:
@@ -200,6 +218,8 @@ def _strays(case: Case, main: ContainerState) -> list[ContainerState]:
 def _differs(case: Case, main: ContainerState) -> tuple[str, tuple[str, ...]] | None:
     """Reason to replace `main`, and the fields that differ. None if it can stay."""
     if main.labels.get(SPEC) != case.label:
+        if case.replugged:
+            return f"{', '.join(case.replugged)} is another node now", ()
         return "it was made from another spec", ("env_files",) if case.spec.env_files else ()
     if _broken(main):
         return "it is broken", ("state",)

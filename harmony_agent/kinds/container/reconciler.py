@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Final, Literal
@@ -29,6 +29,7 @@ from harmony_agent.kinds.container.policy import ContainerPolicy
 from harmony_agent.kinds.container.records import ContainerRecords
 from harmony_agent.kinds.container.running import ContainerPlan
 from harmony_agent.topology.containers import Containers, EngineRefused, State
+from harmony_agent.topology.device_nodes import DeviceNodes
 from harmony_agent.topology.env_files import EnvFiles
 from scores.container import Container
 from scores.manifest import FieldError
@@ -51,6 +52,7 @@ class ContainerReconciler:
     """Containers of one device. `env_roots` are the folders under which env files may be read.
 
     No env file may be at, in or above one of `closed_files`, no bind one of `closed_mounts`.
+    `allowed` is what `[podman] allow` names; `rootless` podman has fewer rights.
     """
 
     kind = "Container"
@@ -60,6 +62,7 @@ class ContainerReconciler:
         self,
         containers: Containers,
         env_files: EnvFiles,
+        nodes: DeviceNodes,
         store: KindView[Container],
         *,
         device: str,
@@ -67,26 +70,35 @@ class ContainerReconciler:
         env_roots: Sequence[str],
         closed_files: Sequence[str] = (),
         closed_mounts: Sequence[str] = (),
+        allowed: Collection[str] = (),
+        rootless: bool = True,
         now: Callable[[], datetime],
         pull_timeout: float = 600.0,
     ) -> None:
-        self._containers, self._store = containers, store
+        self._containers, self._nodes, self._store = containers, nodes, store
         self._device, self._boot_id = device, boot_id
         self._policy = ContainerPolicy(
-            EnvFilePolicy(env_roots, PathSet(closed_files)), PathSet(closed_mounts)
+            EnvFilePolicy(env_roots, PathSet(closed_files)),
+            PathSet(closed_mounts),
+            allowed,
+            rootless=rootless,
         )
-        self._observer = Observer(containers, env_files, store, device, now)
+        self._observer = Observer(containers, env_files, nodes, store, device=device, now=now)
         self._records = ContainerRecords(store)
         guard = MountGuard(env_files, closed_mounts)
         creator = Creator(
-            containers, env_files, self._records, guard, device=device, pull_timeout=pull_timeout
+            containers,
+            env_files,
+            nodes,
+            self._records,
+            guard,
+            device=device,
+            pull_timeout=pull_timeout,
         )
         self._applier = Applier(containers, creator, self._records, boot_id)
 
     def admit(self, spec: Container) -> Iterable[FieldError]:
-        """Env files outside the roots, files and mounts of what is closed, and signals that Linux
-        doesn't have.
-        """
+        """What the configuration and podman's rights rule out, and signals that Linux doesn't have."""
         return self._policy.violations(spec)
 
     def claims(self, spec: Container) -> frozenset[str]:
@@ -186,7 +198,18 @@ class ContainerReconciler:
         self._applier.batch_end(name)
 
     async def watch(self, changed: Callable[[str], None]) -> None:
-        """Podman's events, of our containers and of those that have a name that is wanted here."""
+        """Podman's events, of our containers and of those that have a name that is wanted here; and
+        nodes that come and go.
+        """
+        with self._nodes.listening(lambda path: self._plugged(path, changed)):
+            await self._listen(changed)
+
+    def _plugged(self, path: str, changed: Callable[[str], None]) -> None:
+        for name, desired in self._store.wanted().items():
+            if any(device.source == path for device in desired.spec.devices):
+                changed(name)
+
+    async def _listen(self, changed: Callable[[str], None]) -> None:
         async for event in self._containers.events():
             self._observer.forget(event.id)
             name = event.name
@@ -232,7 +255,7 @@ class ContainerReconciler:
 
     async def missing_controllers(self) -> list[str]:
         """List the cgroup controllers that limits of containers would need and that aren't there."""
-        found = await self._containers.controllers()
+        found = (await self._containers.host()).controllers
         return [] if found is None else sorted(set(CONTROLLERS.values()) - found)
 
     async def logs(self, name: str, lines: int, seconds: float | None = None) -> list[LogLine]:

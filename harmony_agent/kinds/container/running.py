@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 from harmony_agent.core.actions import Act, Converged, Plan, Wait
 from harmony_agent.core.changes import Moment, is_due
@@ -20,12 +21,15 @@ from harmony_agent.kinds.container.actions import (
     Unpause,
 )
 from harmony_agent.kinds.container.facts import ContainerFacts
+from harmony_agent.kinds.container.hardware import plugs, replugged
 from harmony_agent.kinds.container.observed import Observed
 from harmony_agent.kinds.container.payload import spec_label
 from harmony_agent.topology.containers import ContainerState
 from scores.container import Container
 
 ContainerPlan = Plan[ContainerAction]
+CALM_SECONDS: Final = 600.0
+"""As long as the engine's own crash loop remembers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +58,27 @@ class Case:
         digests = {path: found for path, found in self.seen.env_files.items() if found is not None}
         if any(path not in digests for path in self.spec.env_files):
             return None
-        return spec_label(self.spec, digests)
+        return spec_label(self.spec, digests, self.seen.nodes)
+
+    @property
+    def replugged(self) -> tuple[str, ...]:
+        """The devices that were plugged in anew since it was started."""
+        return replugged(self.facts.plugs, plugs(self.spec, self.seen.nodes))
+
+    def runs_again(self, code: int | None, main: ContainerState | None) -> bool:
+        """Tell if what ended with `code` is to run again by itself."""
+        return runs_again(self.spec.restart, code) and not (self._spent(main) and code is not None)
+
+    def _spent(self, main: ContainerState | None) -> bool:
+        most = self.spec.restart_tries
+        return most is not None and not lasted(main) and (self.facts.tries or 0) >= most
+
+    def final_end(self, code: int | None) -> Converged | Wait:
+        """The plan for what has ended with `code` and isn't to run again."""
+        if not runs_again(self.spec.restart, code):
+            return final_end(code)
+        text = f"it ended again after {self.spec.restart_tries} tries, with {code}: look at its logs; a new spec runs it again"
+        return Wait("TriesSpent", text, "Failed", 60.0)
 
     @property
     def ours(self) -> bool:
@@ -92,6 +116,13 @@ class Case:
         return due or self.facts.restart_from_run == run
 
 
+def lasted(main: ContainerState | None) -> bool:
+    """Tell if its last run was long enough to begin a new row of tries."""
+    if main is None or main.started is None or main.finished is None:
+        return False
+    return (main.finished - main.started).total_seconds() >= CALM_SECONDS
+
+
 def run(case: Case, main: ContainerState) -> ContainerPlan:
     """Plan what is to run."""
     return _stopped(case, main) if case.spec.state == "stopped" else _running(case, main)
@@ -106,9 +137,11 @@ def finished(case: Case, main: ContainerState | None) -> ContainerPlan | None:
         return None
     if main is not None and not _ended_as(facts.concluded, main):
         return None
-    if case.restart_due(facts.concluded) or runs_again(case.spec.restart, code):
+    if case.restart_due(facts.concluded) or case.runs_again(code, main):
         return None
-    return Converged() if case.spec.state == "stopped" else final_end(code)
+    if runs_again(case.spec.restart, code) and case.replugged:
+        return None
+    return Converged() if case.spec.state == "stopped" else case.final_end(code)
 
 
 def _ended_as(run: str, main: ContainerState) -> bool:
@@ -158,6 +191,17 @@ def _running(case: Case, main: ContainerState) -> ContainerPlan:
 
 
 def _up(case: Case, main: ContainerState) -> ContainerPlan:
+    if (again := _again(case, main)) is not None:
+        return again
+    if case.spec.healthcheck is not None and main.health == "starting":
+        return Wait("HealthStarting", "its health check hasn't passed yet", "Progressing", 1.0)
+    if case.spec.healthcheck is not None and main.health == "unhealthy":
+        return Wait("Unhealthy", "its health check fails: look at its logs", "Degraded", 5.0)
+    return Converged()
+
+
+def _again(case: Case, main: ContainerState) -> ContainerPlan | None:
+    """Plan a restart of what runs. None where it needs none."""
     if case.restart_due(main.run):
         reason = "what it restarts on has changed"
         return Act((_restart(case, main, reason),), for_others=True)
@@ -167,11 +211,10 @@ def _up(case: Case, main: ContainerState) -> ContainerPlan:
         replaced = ", ".join(case.seen.stale)
         reason = f"{replaced} was replaced, and it still has the old one"
         return act(_restart(case, main, reason), "mounts")
-    if case.spec.healthcheck is not None and main.health == "starting":
-        return Wait("HealthStarting", "its health check hasn't passed yet", "Progressing", 1.0)
-    if case.spec.healthcheck is not None and main.health == "unhealthy":
-        return Wait("Unhealthy", "its health check fails: look at its logs", "Degraded", 5.0)
-    return Converged()
+    if case.replugged:
+        again = _restart(case, main, f"{', '.join(case.replugged)} was plugged in again")
+        return Act((again,), drift=False)
+    return None
 
 
 def _restart(case: Case, main: ContainerState, reason: str) -> Restart:
@@ -193,7 +236,7 @@ def _start(
     ended = main.run if counted else ""
     start = Start(
         name=case.name, reason=reason, is_disruptive=not case.ours, id=main.id, run=main.run, ended=ended,
-        exit_code=main.exit_code,
+        calm=lasted(main), exit_code=main.exit_code,
     )  # fmt: skip
     return Act((start,), fields, is_restart=counted, drift=drift, for_others=for_others)
 
@@ -202,7 +245,7 @@ def _first(case: Case, main: ContainerState) -> ContainerPlan:
     done = case.inits_done(main)
     for init in case.spec.init_containers[done : done + 1]:
         return _init(case, init.name, done + 1, main)
-    return _start(case, main, "it has never run")
+    return _start(case, main, "it has never run", drift=not case.replugged)
 
 
 def _init(case: Case, name: str, number: int, main: ContainerState) -> ContainerPlan:
@@ -247,10 +290,8 @@ def _ended(case: Case, main: ContainerState) -> ContainerPlan:
         return _start(case, main, "the device was restarted", drift=False)
     if case.restart_due(main.run):
         return _start(case, main, "what it restarts on has changed", for_others=True)
-    if runs_again(case.spec.restart, main.exit_code):
-        if case.seen.stopped:
-            return _start(case, main, "it was stopped by hand", fields=("state",))
-        return _start(case, main, f"it exited with {main.exit_code}", counted=True)
+    if (again := _by_itself(case, main)) is not None:
+        return again
     if not concluded and case.record is not None:
         conclude = Conclude(
             name=case.name,
@@ -260,7 +301,19 @@ def _ended(case: Case, main: ContainerState) -> ContainerPlan:
             exit_code=main.exit_code or 0,
         )
         return Act((conclude,), drift=False)
-    return final_end(main.exit_code)
+    return case.final_end(main.exit_code)
+
+
+def _by_itself(case: Case, main: ContainerState) -> ContainerPlan | None:
+    """Plan to start what `restart` has run again. None where it stays ended."""
+    if runs_again(case.spec.restart, main.exit_code) and case.replugged:
+        reason = f"{', '.join(case.replugged)} was plugged in again"
+        return _start(case, main, reason, drift=False)
+    if not case.runs_again(main.exit_code, main):
+        return None
+    if case.seen.stopped:
+        return _start(case, main, "it was stopped by hand", fields=("state",))
+    return _start(case, main, f"it exited with {main.exit_code}", counted=True)
 
 
 def act(action: ContainerAction, *fields: str) -> ContainerPlan:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from harmony_agent.kinds.container.hardware import KEEP_ANNOTATION
 from scores.container import Container, in_bytes
+from scores.container_surroundings import KEEP_GROUPS
 
 
 def users(spec: Container) -> dict[str, Any]:
@@ -21,15 +23,16 @@ def surroundings(spec: Container) -> dict[str, Any]:
         {"type": name.upper(), "soft": limit.soft, "hard": limit.hard}
         for name, limit in spec.ulimits.items()
     ]
+    kept = {KEEP_ANNOTATION: "1"} if KEEP_GROUPS in spec.groups else {}
     found = {
-        "groups": list(spec.groups),
+        "groups": [group for group in spec.groups if group != KEEP_GROUPS],
         "shm_size": None if spec.shm_size is None else in_bytes(spec.shm_size),
         "r_limits": limits,
         "sysctl": dict(spec.sysctls),
         "dns_server": list(spec.dns),
         "dns_search": list(spec.dns_search),
         "hostadd": [f"{name}:{address}" for name, address in spec.extra_hosts.items()],
-        "annotations": dict(spec.annotations),
+        "annotations": {**spec.annotations, **kept},
         "timezone": spec.timezone,
         "healthconfig": {"Test": ["NONE"]} if spec.no_healthcheck else None,
     }

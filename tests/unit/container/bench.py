@@ -10,7 +10,7 @@ from typing import Any
 from harmony_agent.core.actions import Converged, Plan, Wait
 from harmony_agent.kinds.container import ContainerReconciler
 from scores.container import Container
-from tests.fakes.containers import FakeContainers, FakeEnvFiles, Made
+from tests.fakes.containers import FakeContainers, FakeDeviceNodes, FakeEnvFiles, Made
 from tests.fakes.drive import Pass, run
 from tests.fakes.store import FakeStore
 
@@ -26,6 +26,7 @@ class Bench:
     def __init__(self) -> None:
         self.containers = FakeContainers()
         self.env_files = FakeEnvFiles()
+        self.nodes = FakeDeviceNodes()
         self.store = FakeStore("Container")
         self.boot = 1
         self.restart_agent()
@@ -35,6 +36,7 @@ class Bench:
         self.kind = ContainerReconciler(
             self.containers,
             self.env_files,
+            self.nodes,
             self.store,
             device=DEVICE,
             boot_id=f"boot-{self.boot}",

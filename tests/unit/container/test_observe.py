@@ -5,13 +5,18 @@ besides.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from harmony_agent.core.env_files import EnvFilePolicy
 from harmony_agent.core.errors import Transient
+from harmony_agent.core.paths import PathSet
+from harmony_agent.core.refusal import advice_of
 from harmony_agent.kinds.container.observe import SWEEP
+from harmony_agent.kinds.container.policy import ALLOWED_BY_NAME, ContainerPolicy
 from harmony_agent.topology.containers import ContainerEvent
 from scores.container import Container
 from scores.manifest import FieldError
@@ -212,6 +217,34 @@ def test_admission() -> None:
         FieldError("env_files[2]", "PathOutsideRoots"),
         FieldError("stop_signal", "UnknownSignal"),
     ]
+
+
+@pytest.mark.parametrize(("field", "name"), list(ALLOWED_BY_NAME.items()))
+def test_rights_are_allowed_by_name_in_the_devices_own_configuration(field: str, name: str) -> None:
+    closed = ContainerPolicy(EnvFilePolicy((), PathSet(())), PathSet(()))
+    spec = web(**{field: True})
+    (refused,) = closed.violations(spec)
+    assert refused == FieldError(field, "RightNotAllowed")
+    assert f'[podman] allow = ["{name}"]' in advice_of(refused)
+    assert list(replace(closed, allowed=[name]).violations(spec)) == []
+    others = [other for other in ALLOWED_BY_NAME.values() if other != name]
+    assert list(replace(closed, allowed=others).violations(spec)) == [refused]
+    assert list(closed.violations(web(**{field: False}))) == []
+
+
+def test_rootless_podman_has_no_device_rules() -> None:
+    policy = ContainerPolicy(EnvFilePolicy((), PathSet(())), PathSet(("/etc/harmony",)))
+    spec = web(device_cgroup_rules=["c 189:* rwm"])
+    (refused,) = policy.violations(spec)
+    assert refused == FieldError("device_cgroup_rules", "RootlessUnsupported")
+    assert "rootless" in advice_of(refused)
+    assert list(replace(policy, rootless=False).violations(spec)) == []
+
+
+def test_a_seccomp_profile_is_read_from_nowhere_closed() -> None:
+    policy = ContainerPolicy(EnvFilePolicy((), PathSet(())), PathSet(("/etc/harmony",)))
+    for path, refused in {"unconfined": 0, "/srv/a.json": 0, "/etc/harmony/agent.toml": 1}.items():
+        assert len(list(policy.violations(web(security_opt={"seccomp": path})))) == refused
 
 
 def test_claims() -> None:

@@ -62,6 +62,47 @@ PAYLOADS: list[tuple[dict[str, Any], dict[str, Any]]] = [
         {"userns": {"nsmode": "keep-id", "value": "uid=1883,gid=1884"}},
     ),
     ({"groups": ["20", "video"]}, {"groups": ["20", "video"]}),
+    ({"groups": ["keep-groups"]}, {"annotations": {"run.oci.keep_original_groups": "1"}}),
+    (
+        {
+            "devices": [
+                {"source": "/dev/ttyUSB0"},
+                {"source": "/dev/a", "target": "/dev/b", "access": "r"},
+            ]
+        },
+        {"devices": [{"path": "/dev/ttyUSB0:/dev/ttyUSB0:rwm"}, {"path": "/dev/a:/dev/b:r"}]},
+    ),
+    (
+        {"device_cgroup_rules": ["c 189:* rwm", "b *:7 r"]},
+        {
+            "device_cgroup_rule": [
+                {"allow": True, "type": "c", "major": 189, "access": "rwm"},
+                {"allow": True, "type": "b", "minor": 7, "access": "r"},
+            ]
+        },
+    ),
+    (
+        {"privileged": True, "host_pid": True, "host_ipc": True},
+        {"privileged": True, "pidns": {"nsmode": "host"}, "ipcns": {"nsmode": "host"}},
+    ),
+    ({"init": True, "tty": True}, {"init": True, "terminal": True}),
+    ({"log_driver": "none"}, {"log_configuration": {"driver": "none"}}),
+    (
+        {"log_driver": "k8s-file", "log_size": "1Mi"},
+        {"log_configuration": {"driver": "k8s-file", "size": 1048576}},
+    ),
+    (
+        {"security_opt": {"label": ["disable"], "seccomp": "unconfined", "apparmor": "a"}},
+        {
+            "selinux_opts": ["disable"],
+            "seccomp_profile_path": "unconfined",
+            "apparmor_profile": "a",
+        },
+    ),
+    (
+        {"security_opt": {"mask": ["/proc/uptime"], "unmask": ["ALL"]}},
+        {"mask": ["/proc/uptime"], "unmask": ["ALL"]},
+    ),
     ({"shm_size": "256Mi"}, {"shm_size": 268435456}),
     (
         {"ulimits": {"nofile": {"soft": 10, "hard": 20}}},
@@ -190,6 +231,7 @@ def test_every_field_of_the_score_is_accounted_for() -> None:
             "on_remove",
             "adopt",
             "restart",
+            "restart_tries",
             "state",
             "pull",
         ),

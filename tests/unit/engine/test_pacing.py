@@ -11,7 +11,7 @@ from harmony_agent.engine.state.device_state import DeviceState
 from harmony_agent.engine.state.kind_view import DeviceStateView
 from harmony_agent.kinds.container import ContainerReconciler
 from harmony_agent.kinds.systemd_unit import UnitReconciler
-from tests.fakes.containers import FakeContainers, FakeEnvFiles
+from tests.fakes.containers import FakeContainers, FakeDeviceNodes, FakeEnvFiles
 from tests.fakes.units import FakeUnits
 from tests.unit.engine.world import DEVICE, World, file
 
@@ -33,6 +33,7 @@ class Podman:
             "Container": ContainerReconciler(
                 containers,
                 FakeEnvFiles(),
+                FakeDeviceNodes(),
                 DeviceStateView(book, "Container"),
                 device=DEVICE,
                 boot_id=f"{self.boot}",

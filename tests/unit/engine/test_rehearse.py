@@ -24,7 +24,7 @@ from harmony_agent.engine.state.kind_view import DeviceStateView
 from harmony_agent.kinds.container import ContainerReconciler
 from harmony_agent.topology.control_plane import StoredManifest
 from scores.manifest import FieldError, decode
-from tests.fakes.containers import FakeContainers, FakeEnvFiles
+from tests.fakes.containers import FakeContainers, FakeDeviceNodes, FakeEnvFiles
 from tests.fakes.ledger import FakeLedger
 from tests.fakes.memory_kind import MemoryFiles
 from tests.unit.engine.world import DEVICE, World
@@ -61,6 +61,7 @@ class Device:
         containers = ContainerReconciler(
             self.containers,
             FakeEnvFiles(),
+            FakeDeviceNodes(),
             DeviceStateView(book, "Container"),
             device=DEVICE,
             boot_id="1",

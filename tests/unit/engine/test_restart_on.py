@@ -15,7 +15,7 @@ from harmony_agent.engine.state.device_state import DeviceState
 from harmony_agent.engine.state.kind_view import DeviceStateView
 from harmony_agent.kinds.container import ContainerReconciler
 from harmony_agent.kinds.systemd_unit import UnitReconciler
-from tests.fakes.containers import FakeContainers, FakeEnvFiles
+from tests.fakes.containers import FakeContainers, FakeDeviceNodes, FakeEnvFiles
 from tests.fakes.memory_kind import MemoryFiles, Put
 from tests.fakes.units import FakeUnits
 from tests.unit.engine.world import BOOT, DEVICE, World, file
@@ -85,6 +85,7 @@ class Device:
             "Container": ContainerReconciler(
                 self.podman,
                 FakeEnvFiles(),
+                FakeDeviceNodes(),
                 DeviceStateView(state, "Container"),
                 device=DEVICE,
                 boot_id=BOOT,

@@ -34,6 +34,17 @@ def _http(**fields: Any) -> dict[str, Any]:
     return {**UNIT, "liveness": {"http": {"port": 1, **fields}}}
 
 
+def _devices(*devices: dict[str, str]) -> dict[str, Any]:
+    return {**CONTAINER, "devices": list(devices)}
+
+
+TWICE = ({"source": "/dev/a"}, {"source": "/dev/b", "target": "/dev/a"})
+
+
+def _rules(*rules: str) -> dict[str, Any]:
+    return {**CONTAINER, "device_cgroup_rules": list(rules)}
+
+
 def _pace(**fields: Any) -> dict[str, Any]:
     return {**UNIT, "liveness": {**PROBE, **fields}}
 
@@ -192,6 +203,22 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
     "probe's threshold 0": (_pace(failure_threshold=0), "liveness.failure_threshold", "OutOfRange"),
     "probe with shell": ({**CONTAINER, "liveness": {"shell": "true"}}, "liveness.shell", "UnknownField"),
     "container named as a unit": ({**CONTAINER, "name": "a@b"}, "name", "InvalidContainerName"),
+    "device not below /dev": (_devices({"source": "/etc/a"}), "devices[0].source", "InvalidDevicePath"),
+    "device through ..": (_devices({"source": "/dev/../a"}), "devices[0].source", "PathNotNormal"),
+    "device's target": (_devices({"source": "/dev/a", "target": "/a"}), "devices[0].target", "InvalidDevicePath"),
+    "device's access": (_devices({"source": "/dev/a", "access": "x"}), "devices[0].access", "InvalidDeviceAccess"),
+    "device's empty access": (_devices({"source": "/dev/a", "access": ""}), "devices[0].access", "InvalidDeviceAccess"),
+    "device twice": (_devices(*TWICE), "devices[1].target", "DuplicateDevice"),
+    "device rule": (_rules("c 189 rwm"), "device_cgroup_rules[0]", "InvalidDeviceRule"),
+    "device rule without access": (_rules("c 189:* "), "device_cgroup_rules[0]", "InvalidDeviceRule"),
+    "keep-groups beside others": ({**CONTAINER, "groups": ["keep-groups", "20"]}, "groups", "FieldConflict"),
+    "label": ({**CONTAINER, "security_opt": {"label": ["off"]}}, "security_opt.label[0]", "InvalidSecurityLabel"),
+    "seccomp": ({**CONTAINER, "security_opt": {"seccomp": "off"}}, "security_opt.seccomp", "PathNotNormal"),
+    "log size alone": ({**CONTAINER, "log_size": "1Mi"}, "log_size", "FieldConflict"),
+    "log size of the journal": ({**CONTAINER, "log_driver": "journald", "log_size": "1Mi"}, "log_size", "FieldConflict"),
+    "log driver": ({**CONTAINER, "log_driver": "syslog"}, "log_driver", "NotAllowed"),
+    "tries of never": ({**CONTAINER, "restart": "never", "restart_tries": 1}, "restart_tries", "FieldConflict"),
+    "no tries": ({**CONTAINER, "restart_tries": 0}, "restart_tries", "OutOfRange"),
     "no image": ({"kind": "Container", "name": "c"}, "image", "Missing"),
     "image empty": ({**CONTAINER, "image": ""}, "image", "TooShort"),
     "image with a space": ({**CONTAINER, "image": "a b"}, "image", "InvalidFormat"),

@@ -164,6 +164,28 @@ LATER: dict[str, Value] = {
         "no_healthcheck": True,
         "mounts": [{"type": "bind", "source": "/srv/web", "target": "/www", "chown": True}],
     },
+    "ContainerHardware": {
+        **CONTAINER,
+        "name": "hardware",
+        "devices": [{"source": "/dev/serial/by-id/a", "target": "/dev/ttyUSB0", "access": "rw"}],
+        "device_cgroup_rules": ["c 189:* rwm"],
+        "groups": ["keep-groups"],
+        "security_opt": {
+            "label": ["disable"],
+            "seccomp": "unconfined",
+            "apparmor": "unconfined",
+            "mask": ["/proc/uptime"],
+            "unmask": ["/proc/acpi"],
+        },
+        "privileged": True,
+        "host_pid": True,
+        "host_ipc": True,
+        "init": True,
+        "tty": True,
+        "log_driver": "k8s-file",
+        "log_size": "10Mi",
+        "restart_tries": 3,
+    },
 }
 """Fields that came after the digests of `FULL` were written down."""
 ALL = FULL | LATER
