@@ -7,7 +7,7 @@ stays enforced.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -78,6 +78,8 @@ class DeviceView:
     """claim -> the deployment that wants or owns it; a resource's own name is the claim
     ``<Kind>/<name>``.
     """
+    admitted: Collection[int] = ()
+    """positions of Scores that this configuration allowed before, just as they are"""
 
 
 def admit_manifest(
@@ -169,7 +171,7 @@ def _forbidden(manifest: WireManifest, device: DeviceView) -> Iterable[tuple[Fie
         if owner != ours:
             yield FieldError(f"{place}.name", "OwnedByAnotherDeployment"), _whose(owner)
             continue
-        for error in kind.admit(score):
+        for error in kind.admit(score) if index not in device.admitted else ():
             at = f"{place}.{error.field}" if error.field else place
             yield FieldError(at, error.code), advice_of(error)
         for claim in sorted(kind.claims(score)):

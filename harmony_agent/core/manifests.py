@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import marshal
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from harmony_agent.core.changes import newest
@@ -14,16 +14,22 @@ from scores.manifest import WireManifest
 from scores.systemd_unit import SystemdUnit
 
 
-def reuse_validated(value: Any, known: Mapping[bytes, Score]) -> Any:
+def fingerprints(value: Any) -> Sequence[bytes]:
+    """The fingerprint of each Score in a manifest's JSON; empty where it has no list of them."""
+    scores = value.get("scores") if isinstance(value, dict) else None
+    return [wire_fingerprint(score) for score in scores] if isinstance(scores, list) else []
+
+
+def reuse_validated(value: Any, prints: Sequence[bytes], known: Mapping[bytes, Score]) -> Any:
     """A manifest's JSON with each Score that stood just so in the enforced one in place of its
-    JSON.
+    JSON. `prints` are its fingerprints.
 
     To validate and to digest a Score costs ten times as much as to see that it is the same.
     """
-    scores = value.get("scores") if known and isinstance(value, dict) else None
-    if not isinstance(scores, list):
+    if not known or not prints:
         return value
-    return {**value, "scores": [known.get(wire_fingerprint(score), score) for score in scores]}
+    scores = zip(prints, value["scores"], strict=True)
+    return {**value, "scores": [known.get(one, score) for one, score in scores]}
 
 
 def wire_fingerprint(score: Any) -> bytes:
@@ -49,23 +55,34 @@ def desired_of(
     generations: Mapping[str, int],
     digests: Mapping[str, str] | None = None,
     records: Mapping[Key, OwnershipRecord] | None = None,
+    before: Mapping[Key, Desired[Score]] | None = None,
 ) -> dict[Key, Desired[Score]]:
     """Each Score of a manifest with its digest, and the last change of what it restarts and reloads
     on by `records`.
+
+    What is wanted as `before` stays the same object.
     """
-    known = {} if records is None else records
+    records = {} if records is None else records
     digests = digests_of(manifest.scores) if digests is None else digests
-    return {
-        Key(score.kind, score.name): Desired(
+    before = {} if before is None else before
+    found: dict[Key, Desired[Score]] = {}
+    for score in manifest.scores:
+        key = Key(score.kind, score.name)
+        old, generation = before.get(key), generations.get(score.key, manifest.generation)
+        follows = score.restart_on or reloads_on(score)
+        if old is not None and old.spec is score and old.generation == generation and not follows:
+            found[key] = old
+            continue
+        new = Desired(
             spec=score,
             digest=digests[score.key],
-            generation=generations.get(score.key, manifest.generation),
+            generation=generation,
             deployment=manifest.deployment,
-            restart_token=last_change(score.restart_on, known),
-            reload_token=last_change(reloads_on(score), known),
+            restart_token=last_change(score.restart_on, records),
+            reload_token=last_change(reloads_on(score), records),
         )
-        for score in manifest.scores
-    }
+        found[key] = old if old is not None and old.version == new.version else new
+    return found
 
 
 def reloads_on(score: Score) -> Collection[str]:

@@ -178,7 +178,9 @@ def _fold(
 
 
 Texts = dict[str, tuple[ResourceStatus, bytes]]
-"""The resources of a deployment as they were last written: of a thousand, most are as before."""
+"""The resources of a deployment as they were last written, each with its key: of a thousand, most
+are as before.
+"""
 
 
 def encode(status: DeploymentStatus, known: Texts) -> bytes:
@@ -186,10 +188,12 @@ def encode(status: DeploymentStatus, known: Texts) -> bytes:
     texts: Texts = {}
     for key, one in sorted(status.resources.items()):
         before = known.get(key)
-        texts[key] = before if before is not None and before[0] is one else (one, one.canonical())
+        if before is None or before[0] is not one:
+            before = one, b"%s:%s" % (canonical(key), one.canonical())
+        texts[key] = before
     known.clear()
     known.update(texts)
-    inner = b",".join(b"%s:%s" % (canonical(key), text) for key, (_, text) in texts.items())
+    inner = b",".join([text for _, text in texts.values()])
     rest = status.model_copy(update={"resources": {}}).canonical()
     return rest.replace(_EMPTY, b'"resources":{%s}' % inner, 1)
 

@@ -7,7 +7,7 @@ re-created bucket says nothing about what should be taken away.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -24,9 +24,9 @@ from harmony_agent.core.admission import (
 from harmony_agent.core.errors import ResourceError
 from harmony_agent.core.manifests import (
     digests_of,
+    fingerprints,
     generations_of,
     reuse_validated,
-    wire_fingerprint,
 )
 from harmony_agent.core.resources import Key
 from harmony_agent.core.signatures import Trust
@@ -206,13 +206,16 @@ class Acceptance:
             if distrusted is not None:  # nothing else that it says is looked at
                 self._keep(name, replace(distrusted, generation=claimed_generation(data)))
                 return
-            manifest = self._read(name, value, data)
+            prints = fingerprints(value)
+            manifest = self._read(name, value, data, prints)
         except InvalidManifest as error:
             self._keep(name, rejected(error, claimed_generation(data)))
             return
         deployment = self._state.deployment(name)
         found = identity(deployment.last, value, data)
-        view = view_of(self._state, self._kinds, name)
+        known = self._known.get(name, {})
+        admitted = {at for at, one in enumerate(prints) if one in known}
+        view = replace(view_of(self._state, self._kinds, name), admitted=admitted)
         verdict = admit_manifest(deployment.last, manifest, found, view)
         if isinstance(verdict, Unchanged) and (deployment.stored is None or deployment.behind):
             verdict = admit_manifest(
@@ -230,20 +233,18 @@ class Acceptance:
             specs = [
                 self._state.desired[Key(score.kind, score.name)].spec for score in manifest.scores
             ]
-            self._known[name] = dict(
-                zip(map(wire_fingerprint, value["scores"]), specs, strict=True)
-            )
+            self._known[name] = dict(zip(prints, specs, strict=True))
         else:
             await self._renew(deployment, data)
             self._state.set_not_accepted(name, None)
 
-    def _read(self, name: str, value: Any, data: bytes) -> WireManifest:
+    def _read(self, name: str, value: Any, data: bytes, prints: Sequence[bytes]) -> WireManifest:
         """Raises InvalidManifest, but not for rules that came after this very generation was
         accepted.
         """
         read = partial(bound, device=self._device, deployment=name)
         try:
-            return read(reuse_validated(value, self._known.get(name, {})))
+            return read(reuse_validated(value, prints, self._known.get(name, {})))
         except InvalidManifest:
             if not is_enforced(self._state.deployment(name).last, value, data):
                 raise

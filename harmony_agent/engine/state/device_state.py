@@ -83,14 +83,7 @@ class DeviceState:
         """
         deployment = self.deployment(stored.deployment)
         before = {key: self.desired[key] for key in deployment.keys}
-        wanted = {
-            key: before[key]
-            if key in before and before[key].version == desired.version
-            else desired
-            for key, desired in desired_of(
-                manifest, stored.generations, digests, self.records
-            ).items()
-        }
+        wanted = desired_of(manifest, stored.generations, digests, self.records, before)
         for key in deployment.keys - wanted.keys():
             del self.desired[key]
         self.desired.update(wanted)
