@@ -69,6 +69,8 @@ def _root(
     harmony apply web.py --device pi-01          send a manifest, wait until it is applied
     harmony status                               where every deployment stands
     harmony devices                              who is there, and capable of what
+    harmony tree pi-01                           all that one device has
+    harmony events -f                            what happens, as it happens
     harmony pause pi-01/web --for 2h             keep it as it runs, and change nothing
     harmony schema --kind Container              what an author may write
     harmony explain CrashLoop                    what a code, a kind or a field means
@@ -90,6 +92,8 @@ app.command()(change.apply)
 app.command()(change.diff)
 app.command()(read.get)
 app.command()(read.status)
+app.command()(read.tree)
+app.command()(read.events)
 app.command()(read.wait)
 app.command()(change.adopt)
 app.command()(change.pause)

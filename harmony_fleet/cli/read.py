@@ -78,6 +78,9 @@ def status(
         bool, typer.Option("--resources", "-r", help="Each resource: phase, reason, drift.")
     ] = False,
     removed: Annotated[bool, typer.Option("--all", "-a", help="Removed deployments too.")] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", "-w", help="And each change from now on, until Ctrl-C.")
+    ] = False,
 ) -> int:
     """Show the actual state, as the devices report it.
 
@@ -87,11 +90,60 @@ def status(
     \b
     harmony status
     harmony status web --device pi-01 --resources
+    harmony status --watch
     """
     from harmony_fleet.commands import read
 
-    view = read.StatusView(resources, removed)
+    view = read.StatusView(resources, removed, watch)
     return read.status(common, deployment, device, view)
+
+
+@reaching
+def tree(
+    common: Common,
+    *,
+    device: Annotated[str, typer.Argument(metavar="DEVICE", autocompletion=complete.devices)],
+) -> int:
+    """Show all that one device has: deployments, their resources, what waits for what, how each is.
+
+    A resource stands below the one that it comes after. Exit code 0: all converged, 1: not all.
+
+    \b
+    harmony tree pi-01
+    harmony tree pi-01 -o json
+    """
+    from harmony_fleet.commands import watch
+
+    return watch.tree(common, device)
+
+
+@reaching
+def events(
+    common: Common,
+    *,
+    deployment: MaybeDeployment = None,
+    device: MaybeDevice = None,
+    lines: Annotated[
+        int, typer.Option("-n", "--lines", min=0, max=100_000, help="How many from the end.")
+    ] = 100,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="And each that comes, until Ctrl-C.")
+    ] = False,
+) -> int:
+    """Show what happened: changes of statuses, rejections, drift, devices that fall silent.
+
+    Of what was before, NATS holds each deployment's newest status: its last change is shown. With
+    -f nothing that a device tells is left out. Times are the server's. With -o json each event is a
+    line of its own.
+
+    \b
+    harmony events
+    harmony events web --device pi-01 -f
+    harmony events -f -n 0 -o json
+    """
+    from harmony_fleet.commands import watch
+
+    return watch.events(common, watch.Wanted(device, deployment, lines, follow))
 
 
 @reaching

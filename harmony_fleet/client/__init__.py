@@ -5,6 +5,7 @@ Async, on one connection. What is read and written are the models of ``scores``.
 """
 
 from harmony_fleet.client.client import Client, connect
+from harmony_fleet.client.events import Event
 from harmony_fleet.client.logs import LogLine
 from harmony_fleet.client.pauses import Paused, Resumed
 from harmony_fleet.client.watch import Change
@@ -33,6 +34,7 @@ __all__ = [
     "Desired",
     "Device",
     "DeviceFailed",
+    "Event",
     "ExitCode",
     "HarmonyError",
     "InvalidInput",

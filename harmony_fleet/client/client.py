@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -9,21 +10,24 @@ from datetime import datetime
 from types import TracebackType
 
 from harmony_fleet.client import logs, watch
+from harmony_fleet.client.events import Event, EventLog, coming, stored
+from harmony_fleet.client.goals import goal_of
+from harmony_fleet.client.live import watch_rows
 from harmony_fleet.client.logs import LogLine, LogQuery
 from harmony_fleet.client.pauses import Asker, Paused, Resumed
 from harmony_fleet.client.upgrades import Upgrades
 from harmony_fleet.client.watch import Change
 from harmony_fleet.context import Context, load_context, load_lineage
-from harmony_fleet.errors import ExitCode, InvalidInput
+from harmony_fleet.errors import ExitCode
 from harmony_fleet.manifests.signing_keys import load as load_signing
 from harmony_fleet.nats.connection import CONNECT_SECONDS
 from harmony_fleet.nats.kv import Store
 from harmony_fleet.observe import state
 from harmony_fleet.observe.state import Deployment, Device, check_name, read_deployment
 from harmony_fleet.observe.status import Row, rows
-from harmony_fleet.observe.wait import Observer, Target, Verdict, judge, target_of, wait_for
+from harmony_fleet.observe.wait import Observer, Verdict, judge, wait_for
 from harmony_fleet.rollout import apply as changes
-from harmony_fleet.rollout.apply import Options, Run, gone, unheard
+from harmony_fleet.rollout.apply import Options, Run, unheard
 from harmony_fleet.rollout.remains import adopt
 from scores.keys import DeploymentKey
 from scores.manifest import Manifest
@@ -116,6 +120,33 @@ class Client:
         """Each device as it tells of itself, then each change of that, without end."""
         return watch.infos(self.store, device)
 
+    def watch_status(
+        self, device: str | None = None, deployment: str | None = None
+    ) -> AsyncGenerator[list[Row], None]:
+        """The rows of `status`: now, at each change and at least each second, without end."""
+        return watch_rows(self.store, device, deployment)
+
+    async def events(
+        self,
+        device: str | None = None,
+        deployment: str | None = None,
+        *,
+        last: int | None = None,
+        follow: bool = False,
+    ) -> AsyncGenerator[Event, None]:
+        """Changes of statuses, rejections, devices that fall silent: those that the buckets still
+        tell, the oldest first, or the `last` of them; with `follow` then each that comes, without
+        end.
+        """
+        log = EventLog()
+        told = await stored(self.store, log, device, deployment)
+        for event in told if last is None else told[max(len(told) - last, 0) :]:
+            yield event
+        if follow:
+            async with contextlib.aclosing(coming(self.store, log, device, deployment)) as more:
+                async for event in more:
+                    yield event
+
     # -- change
 
     async def plan(
@@ -199,7 +230,7 @@ class Client:
         Raises InvalidInput where there is nothing to wait for.
         """
         key = DeploymentKey(check_name("device", device), check_name("deployment", deployment))
-        target = _target(await read_deployment(self.store, key), removed=removed)
+        target = goal_of(await read_deployment(self.store, key), removed=removed)
         if target is None:
             return Verdict(ExitCode.DONE, "Removed")
         observe(target, None, judge(target, None, 0))
@@ -260,25 +291,3 @@ def _manifests(source: Source, device: Device) -> Iterable[Manifest]:
     if callable(source):
         return source(device)
     return [source] if isinstance(source, Manifest) else source
-
-
-def _target(found: Deployment, *, removed: bool) -> Target | None:
-    """Return the target to wait for. None if it is removed already."""
-    standing = found.desired.manifest
-    if removed:
-        if gone(found):
-            return None
-        return (
-            target_of(standing)
-            if standing and standing.removed
-            else Target(found.key, "", 0, removed=True)
-        )
-    if standing is None:
-        raise InvalidInput(
-            "NotFound", f"cannot wait for {found.key}: it isn't desired", "harmony apply writes it"
-        )
-    if standing.removed:
-        raise InvalidInput(
-            "BeingRemoved", f"cannot wait for {found.key}: it is to be removed", "use --for removed"
-        )
-    return target_of(standing)

@@ -78,4 +78,7 @@ def _print(line: LogLine, wanted: Wanted) -> None:
 
 def _local(stamp: str) -> str:
     """A time in the zone of the reader ($TZ)."""
-    return parse_time(stamp).astimezone().isoformat(timespec="milliseconds")
+    try:
+        return parse_time(stamp).astimezone().isoformat(timespec="milliseconds")
+    except OverflowError:  # a device may tell the year 1
+        return stamp

@@ -13,6 +13,7 @@ from rich.text import Text
 from harmony_fleet.client.client import Client
 from harmony_fleet.client.revoked import with_revoked
 from harmony_fleet.commands.common import Common, hint, note, remember_names, run_client, write
+from harmony_fleet.commands.watch import Watched, watch_status
 from harmony_fleet.errors import ExitCode, HarmonyError, InvalidInput
 from harmony_fleet.observe.state import Deployment, Device, check_name, parse_selectors
 from harmony_fleet.observe.status import Row, device_json, masked
@@ -78,12 +79,16 @@ class StatusView:
 
     resources: bool = False
     removed: bool = False
+    watch: bool = False
 
 
 def status(
     common: Common, deployment: str | None, device: str | None, view: StatusView
 ) -> ExitCode:
     """`harmony status`: 0 where all that is shown is converged."""
+    if view.watch:
+        table = tables.resources_table if view.resources else tables.status_table
+        return watch_status(common, Watched(device, deployment, view.removed), table)
 
     async def work(client: Client) -> ExitCode:
         found = await client.status(device, deployment)

@@ -17,6 +17,7 @@ from harmony_fleet.errors import ExitCode, InvalidInput
 from harmony_fleet.observe.state import check_name
 from harmony_fleet.output import render
 from harmony_fleet.output.render import Output, plain
+from harmony_fleet.output.run_progress import RunProgress
 from harmony_fleet.rollout.runs.plan import Request
 from harmony_fleet.roster.model import Roster, RosterDevice, Selector
 from scores.task_run import TaskRun, TaskTarget
@@ -119,23 +120,10 @@ def _interruptible(common: Common, work: Any) -> ExitCode:
 
 
 async def _carry_on(common: Common, client: Client, name: str) -> ExitCode:
-    seen: dict[str, str] = {}
-
-    def show(now: TaskRun) -> None:
-        for target in now.targets:
-            words = _words(target)
-            if seen.get(target.device, "pending") != words:
-                note(f"{target.device}: {words}")
-            seen[target.device] = words
-
-    ended = await client.upgrades.carry_on(name, show)
+    with RunProgress(render.err(), live=common.output is Output.TABLE) as progress:
+        ended = await client.upgrades.carry_on(name, progress.show)
     _show(common, ended)
     return ExitCode.DONE if ended.phase == "Succeeded" else ExitCode.NOT_CONVERGED
-
-
-def _words(target: TaskTarget) -> str:
-    phase = target.phase if target.state == "upgrading" else target.state
-    return f"{phase} {target.reason}".strip()
 
 
 def list_runs(common: Common) -> ExitCode:

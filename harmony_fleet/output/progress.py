@@ -15,8 +15,11 @@ from rich.live import Live
 from rich.spinner import Spinner
 from rich.text import Text
 
+from harmony_fleet.client.events import resource_events
+from harmony_fleet.client.watch import Change
 from harmony_fleet.errors import ExitCode
 from harmony_fleet.observe.wait import Target, Verdict, judge, target_of, unsettled
+from harmony_fleet.output.event_lines import event_words
 from harmony_fleet.output.render import plain
 from harmony_fleet.rollout.apply import Result
 from scores.keys import DeploymentKey
@@ -63,19 +66,18 @@ class Progress:
 
     def observe(self, target: Target, status: DeploymentStatus | None, verdict: Verdict) -> None:
         """One status came; None where there is none yet."""
+        before, _ = self._seen.get(target.key, (None, None))
         self._seen[target.key] = (status, verdict)
         if self._live is not None:
             self._live.start()
             return
         if verdict.phase == "Waiting" and status is None:
             return
+        if status is not None and verdict.phase != "Waiting":  # else it is of what was before
+            told = Change(*target.key, status, "", 0, None)
+            for event in resource_events(before, told):
+                self._console.print(event_words(event), soft_wrap=True)
         line = summary(target.key, status, verdict).plain
-        behind = (
-            ", ".join(text.plain.strip() for text in details(status))
-            if verdict.exit_code is None
-            else ""
-        )
-        line = f"{line}; {behind}" if behind else line
         if self._lines.get(target.key) != line:
             self._lines[target.key] = line
             self._console.print(Text(line), soft_wrap=True)

@@ -6,10 +6,12 @@ What comes from a device is text, never markup or an escape sequence of a termin
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
 from enum import StrEnum
 from io import StringIO
 from typing import Any, Final, TextIO
@@ -100,6 +102,21 @@ def _unseen(text: str, escape: Callable[[str], str]) -> str:
     if text.isascii() and "\x7f" not in text:
         return text
     return "".join(char if char.isprintable() or char == "\n" else escape(char) for char in text)
+
+
+def one_line(value: Any, output: Output) -> str:
+    """`value` as one of many that follow: a line of JSON, or a document of YAML."""
+    if output is Output.YAML:
+        return f"---\n{machine(value, output)}"
+    text = to_json(value, inf_nan_mode="constants").decode()
+    return _unseen(text, lambda char: json.dumps(char)[1:-1])
+
+
+def moment(at: datetime, timespec: str = "seconds") -> str:
+    """A time as the clock here shows it ($TZ), without its year, with its distance from UTC."""
+    with contextlib.suppress(OverflowError):  # a device may tell the year 1
+        at = at.astimezone()
+    return at.isoformat(" ", timespec)[5:]
 
 
 class _Representer(SafeRepresenter):

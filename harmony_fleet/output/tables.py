@@ -17,7 +17,7 @@ from harmony_fleet.nats.objects import Object
 from harmony_fleet.observe import status
 from harmony_fleet.observe.objects import Uses
 from harmony_fleet.observe.state import Deployment, Device
-from harmony_fleet.output.render import STYLES, WIDE, Row, grid, plain, stripped
+from harmony_fleet.output.render import STYLES, WIDE, Row, grid, moment, plain, stripped
 from harmony_fleet.rollout.apply import Result
 from harmony_fleet.rollout.plan import Plan
 from scores.keys import DeploymentKey
@@ -174,7 +174,7 @@ def local(time: str) -> str:
     """A time of the wire to the minute, as the clock here shows it ($TZ), with its distance from
     UTC.
     """
-    return parse_time(time).astimezone().isoformat(" ", "minutes")[5:]
+    return moment(parse_time(time), "minutes")
 
 
 def _resource_rows(told: DeploymentStatus, *, silent: bool) -> Iterable[Row | Text]:

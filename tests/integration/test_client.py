@@ -112,7 +112,7 @@ async def test_an_example_of_the_page_shows_what_it_says(
     applied = asyncio.ensure_future(pi.converge("web")) if section == "Apply" else None
     if section == "Statuses by kind":
         await has_a_container(pi)
-    elif section.startswith("A control plane"):
+    elif section in ("A control plane that reads actual state", "Events"):
         await pi.say(status_of(bound()))
     await answers(pi)
     home = tmp_path / "home"

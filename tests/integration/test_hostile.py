@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Final
@@ -209,6 +210,8 @@ async def everything(stage: Stage) -> None:
 
 
 LOOKS: Final = (
+    ["tree", "bad"],
+    ["events", "-n", "100000"],
     ["status"],
     ["status", "--resources"],
     ["get"],
@@ -218,6 +221,7 @@ LOOKS: Final = (
     ["fleet", "verify"],
     ["fleet", "plan"],
     ["upgrade", "list"],
+    ["tree", "bad-resources"],
     [
         "diff",
         "FILE",
@@ -241,8 +245,33 @@ async def test_every_look_in_every_form(stage: Stage, output: str) -> None:
         ran = await stage.run(*(file if word == "FILE" else word for word in words), "-o", output)
         assert ran.code in (0, 1, 5), (words, ran.err)
         if output == "json":
-            assert json.loads(ran.out) is not None
+            texts = ran.out.splitlines() if words[0] == "events" else [ran.out]
+            assert all(json.loads(text) is not None for text in texts)
     assert (await stage.run("fleet", "metrics")).code == 0
+
+
+@pytest.mark.parametrize("words", [["events", "-f"], ["status", "--watch"]])
+@pytest.mark.parametrize("output", ["table", "json"])
+async def test_a_watch_goes_on_whatever_is_said(
+    stage: Stage, words: list[str], output: str
+) -> None:
+    """It tells of all, and of what comes after all."""
+    process = await stage.operator.process(*words, "-o", output)
+    assert process.stdout is not None
+    said = b""
+    try:
+        await everything(stage)
+        await stage.say("bad-object", lambda name: status(name, reason="TheLastOne"))
+        async with asyncio.timeout(60):
+            while b"TheLastOne" not in said:
+                some = await process.stdout.read(65536)
+                assert some
+                said += some
+    finally:
+        process.send_signal(signal.SIGINT)
+        rest, err = await process.communicate()
+    assert_fit_for_a_terminal(Ran(process.returncode or 0, (said + rest).decode(), err.decode()))
+    assert process.returncode == 130
 
 
 async def test_one_apply_writes_all_the_others_and_names_each(stage: Stage) -> None:
@@ -353,7 +382,7 @@ async def test_any_bytes_that_a_device_can_write(stage: Stage) -> None:
         anything(status("bad", resources={"SystemdUnit/a.service": unit()})),
         anything(info("bad")),
         st.sampled_from(list(Output)),
-        st.sampled_from(LOOKS[:8]),
+        st.sampled_from(LOOKS[:10]),
     )
     def drawn(said: bytes, told: bytes, output: Output, words: list[str]) -> None:
         asyncio.run_coroutine_threadsafe(one(said, told, output, words), loop).result(60)

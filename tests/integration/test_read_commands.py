@@ -348,3 +348,95 @@ async def test_lists_and_waits_leave_no_consumer_behind(
             info.state.consumer_count for info in await device.client.jetstream().streams_info()
         ):
             await asyncio.sleep(0.02)
+
+
+async def lines_until(process: asyncio.subprocess.Process, word: str) -> list[str]:
+    """The lines that a watch prints, up to the one with `word`; then it is ended by Ctrl-C."""
+    assert process.stdout is not None
+    lines: list[str] = []
+    async with asyncio.timeout(60):
+        while not lines or word not in lines[-1]:
+            line = await process.stdout.readline()
+            assert line, lines
+            lines.append(line.decode())
+    process.send_signal(signal.SIGINT)
+    _, err = await process.communicate()
+    assert (process.returncode, b"Traceback" in err) == (130, False)
+    return lines
+
+
+async def test_events_are_told_as_they_come(operator: Operator, device: SimulatedDevice) -> None:
+    await applied(operator, device)
+    first = await operator("events", "-d", device.name)
+    assert [line.split()[2:] for line in first.out.splitlines()] == [
+        [f"{device.name}/web", "Converged", "generation", "1"]
+    ]
+    words = ["events", "web", "-d", device.name, "-f", "-n", "0", "-o", "json"]
+    process = await operator.process(*words)
+    wire = await device.when_desired("web")
+
+    async def until_seen() -> None:
+        """The watch begins at some time: say things until it tells of the last."""
+        for turn in range(1000):
+            phase = ("Degraded", "NoSpace") if turn % 2 else "Ready"
+            await device.say(status_of(wire, resources={"File/web-a": phase}))
+            await asyncio.sleep(0.1)
+
+    saying = asyncio.create_task(until_seen())
+    lines = [json.loads(line) for line in await lines_until(process, "NoSpace")]
+    saying.cancel()
+    told = lines[-1]
+    assert (told["event"], told["resource"], told["after"]) == (
+        "resource",
+        "File/web-a",
+        "Degraded",
+    )
+    assert all(line["device"] == device.name for line in lines)
+
+
+async def test_a_device_that_falls_silent_is_an_event(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
+    """By the server's clock: a heartbeat of long ago isn't to be had, so the watch waits for it."""
+    async with nats_server.client() as link:
+        device = SimulatedDevice(link, "pi-01")
+        await device.tell()
+        await device.beat()
+        process = await Operator(nats_server, tmp_path / "home").process("events", "-f")
+        lines = await lines_until(process, "no heartbeat any more")
+    assert lines[-1].split()[2:] == ["pi-01", "no", "heartbeat", "any", "more"]
+
+
+async def test_a_status_that_is_watched(operator: Operator, device: SimulatedDevice) -> None:
+    await applied(operator, device)
+    process = await operator.process("status", "-d", device.name, "--watch", "-o", "json")
+    assert process.stdout is not None
+    first = json.loads(await asyncio.wait_for(process.stdout.readline(), 60))
+    assert (first["phase"], first["converged"]) == ("Converged", True)
+    wire = await device.when_desired("web")
+    await device.say(status_of(wire, "Failed", {"File/web-a": "Failed"}))
+    lines = await lines_until(process, "Failed")
+    assert json.loads(lines[-1])["converged"] is False
+
+
+async def test_a_tree(operator: Operator, device: SimulatedDevice) -> None:
+    scores = [a_file(), a_file("b", after=["File/motd"])]
+    path = operator.file("web", *scores)
+    await operator("apply", path, "-d", device.name)
+    wire = await device.when_desired("web")
+    await device.say(status_of(wire, "Progressing", {"File/motd": ("Degraded", "NoSpace")}))
+    ran = await operator("tree", device.name)
+    assert ran.code == 1
+    lines = [line.split("── ")[-1] for line in ran.out.splitlines()]
+    assert lines[0].startswith(f"{device.name}  fresh")
+    assert lines[1:] == [
+        "web  Progressing  generation 1/1  0/1 ready",
+        "File/motd  Degraded  NoSpace",
+        "File/b  Waiting  waits for File/motd",
+    ]
+    told = (await operator("tree", device.name, "-o", "json")).json
+    assert [item["resource"] for item in told["deployments"][0]["resources"]] == [
+        "File/motd", "File/b"
+    ]  # fmt: skip
+    missing = await operator("tree", "nonesuch", "-o", "json")
+    assert (missing.code, missing.error["code"]) == (2, "NotFound")

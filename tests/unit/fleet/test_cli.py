@@ -20,6 +20,8 @@ COMMANDS = [
     "diff",
     "get",
     "status",
+    "tree",
+    "events",
     "wait",
     "adopt",
     "pause",

@@ -39,7 +39,10 @@ def test_lines_where_there_is_no_terminal_one_a_change() -> None:
         for told in (behind(), behind(), status(resources={"File/00": resource()})):
             tell(progress, told)
     assert out.getvalue().splitlines() == [
-        "pi-01/web  Degraded  1/2 ready; File/00 Degraded NoSpace",
+        "pi-01/web  File/00  Degraded  NoSpace",
+        "pi-01/web  Degraded  1/2 ready",
+        "pi-01/web  File/00  Degraded → Ready",
+        "pi-01/web  File/ready  Ready → gone",
         "pi-01/web  Converged  1/1 ready",
     ]
 
