@@ -34,7 +34,7 @@ from scores.manifest import Manifest
 from scores.status import DeploymentStatus, DeviceInfo, Heartbeat
 
 Source = Manifest | Sequence[Manifest] | Callable[[Device], Iterable[Manifest]]
-"""What shall be: one manifest, several, or those for each device."""
+"""One manifest, several, or those for each device."""
 
 
 def connect(

@@ -211,7 +211,7 @@ def _when(event: Event) -> tuple[float, str]:
 async def stored(
     store: Store, log: EventLog, device: str | None, deployment: str | None
 ) -> list[Event]:
-    """What the buckets still tell, the oldest first: they hold the newest status of each."""
+    """Events that the buckets still tell, the oldest first: they hold the newest status of each."""
     entries = await read_all(store, keys_of(_WATCHED, device, deployment))
     found = [event for entry in entries for event in log.feed(entry)]
     silent = log.look(await store.now()) if entries else []

@@ -45,7 +45,7 @@ class Feed:
             await self._queue.put(error)
 
     async def next(self, seconds: float) -> list[Entry]:
-        """What has come; after at most `seconds` nothing."""
+        """Entries that have come; after at most `seconds` none."""
         found: list[Entry] = []
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):

@@ -137,7 +137,7 @@ def _node(
 
 
 def health(detail: Detail) -> str:
-    """How it is, in a few words: ``Running, 2 restarts, not ready``."""
+    """Health in a few words: ``Running, 2 restarts, not ready``."""
     words: list[str]
     match detail:
         case FileDetail():

@@ -72,7 +72,7 @@ class StatusView:
 
 
 class RowChanges:
-    """What is new since the last look."""
+    """Changes since the last look."""
 
     def __init__(self, *, removed: bool = False) -> None:
         self._removed = removed
