@@ -177,9 +177,8 @@ def _session(parts: KindContext) -> ComposedKind:
     settings = parts.settings
     env = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": str(Path.home())}
     env["XDG_RUNTIME_DIR"] = runtime_dir()
-    sessions = TmuxSessions(
-        session_socket(settings), SystemdHolder("system" if os.getuid() == 0 else "user", env), env
-    )
+    holder = SystemdHolder("system" if os.getuid() == 0 else "user", _manager_dir(), env)
+    sessions = TmuxSessions(session_socket(settings), holder, env)
     reconciler = SessionReconciler(
         sessions,
         LocalEnvFiles(settings.files.roots),
@@ -243,7 +242,12 @@ def session_socket(settings: Settings) -> str:
     """The socket of the sessions: as configured, else where their holder makes it."""
     if settings.sessions.socket:
         return settings.sessions.socket
-    return f"{'/run' if os.getuid() == 0 else runtime_dir()}/harmony-sessions/tmux.sock"
+    return f"{_manager_dir()}/harmony-sessions/tmux.sock"
+
+
+def _manager_dir() -> str:
+    """The runtime directory of the manager that holds the sessions."""
+    return "/run" if os.getuid() == 0 else runtime_dir()
 
 
 def protected_paths(settings: Settings) -> ProtectedPaths:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from harmony_agent.adapters.tmux.holder import DIRECTORY, SystemdHolder
 from harmony_agent.adapters.tmux.process import run
 from harmony_agent.adapters.tmux.sessions import TmuxSessions
 from harmony_agent.core.errors import Transient
@@ -330,3 +331,42 @@ async def test_a_device_without_tmux_says_so(real: Real) -> None:
             await step
         assert (caught.value.reason, caught.value.phase) == ("SessionsUnavailable", "Blocked")
     assert real.holder.server is None
+
+
+def counted(folder: Path, *programs: str) -> tuple[dict[str, str], Path]:
+    """An environment in which each call of these programs leaves a line in the file."""
+    calls = folder / "calls"
+    calls.touch()
+    for name in programs:
+        script = folder / name
+        script.write_text(f'#!/bin/sh\necho {name} >> "{calls}"\nexec /usr/bin/{name} "$@"\n')
+        script.chmod(0o755)
+    return {**ENV, "PATH": f"{folder}:{ENV['PATH']}"}, calls
+
+
+async def test_a_look_is_one_call_of_tmux(real: Real, tmp_path: Path) -> None:
+    (programs := tmp_path / "programs").mkdir()
+    env, calls = counted(programs, "tmux")
+    await real.sessions.create(new())
+    await real.sessions.create(new("other"))
+    found = await TmuxSessions(real.socket, real.holder, env).list_sessions()
+    assert sorted((one.name, len(one.panes)) for one in found) == [("other", 1), ("worker", 1)]
+    assert calls.read_text() == "tmux\n"
+
+
+async def test_a_look_where_no_server_runs_starts_no_program(tmp_path: Path) -> None:
+    (programs := tmp_path / "programs").mkdir()
+    env, calls = counted(programs, "tmux", "systemctl")
+    holder = SystemdHolder("user", str(tmp_path), env)
+    sessions = TmuxSessions(f"{tmp_path}/{DIRECTORY}/tmux.sock", holder, env)
+    assert await sessions.list_sessions() == ()
+    assert calls.read_text() == ""
+    (tmp_path / DIRECTORY).mkdir(mode=0o700)
+    await sessions.list_sessions()
+    assert calls.read_text() == "systemctl\n"
+
+
+async def test_a_program_that_ends_before_it_has_read_is_no_defect() -> None:
+    done = await run(["/bin/false"], ENV, b"x" * 1_000_000)
+    assert (done.code, done.output) == (1, b"")
+    assert (await run(["/bin/cat"], ENV, b"x" * 1_000_000)).output == b"x" * 1_000_000

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import BinaryIO, Final
 
 import anyio
 
@@ -24,11 +26,20 @@ class Done:
     error: str
 
 
+@contextmanager
+def _standard_input(given: bytes) -> Iterator[BinaryIO]:
+    """A file in memory. A pipe would break where the program ends before it has read all."""
+    with os.fdopen(os.memfd_create("stdin"), "wb+") as file:
+        file.write(given)
+        file.seek(0)
+        yield file
+
+
 async def run(argv: Sequence[str], env: Mapping[str, str], given: bytes = b"") -> Done:
     """Run it. Raises Transient where there is no such program, or it takes too long."""
     try:
-        with anyio.fail_after(SECONDS):
-            done = await anyio.run_process(list(argv), input=given, check=False, env=dict(env))
+        with _standard_input(given) as stdin, anyio.fail_after(SECONDS):
+            done = await anyio.run_process(list(argv), stdin=stdin, check=False, env=dict(env))
     except TimeoutError:
         text = f"cannot speak with the sessions: {argv[0]} didn't end in {SECONDS:g} s"
         raise Transient("Timeout", text, phase="Unknown") from None

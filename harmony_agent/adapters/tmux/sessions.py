@@ -46,18 +46,13 @@ class TmuxSessions:
         if listed is None and await self._holder.revive():
             await self._answers()
             listed = await self._list()
-        return wire.sessions_of(*listed) if listed is not None else ()
+        return wire.sessions_of(listed) if listed is not None else ()
 
-    async def _list(self) -> tuple[bytes, bytes] | None:
-        """Both lists; None where no server listens."""
+    async def _list(self) -> bytes | None:
+        """All that there is, as `wire.sessions_of` reads it; None where no server listens."""
         if not socket_path.check(self._socket, os.getuid()):
             return None
-        sessions = await self._read("list-sessions", "-F", wire.SESSIONS)
-        panes = await self._read("list-panes", "-a", "-F", wire.PANES) if sessions else b""
-        return None if sessions is None else (sessions, panes or b"")
-
-    async def _read(self, *words: str) -> bytes | None:
-        done = await run([*self._tmux, *words], self._env)
+        done = await run([*self._tmux, *wire.LIST], self._env)
         if done.code == 0:
             return done.output
         if any(text in done.error for text in _EMPTY):

@@ -16,8 +16,11 @@ _PLAIN: Final = frozenset(
 )
 _TAB: Final = "\t"
 _OPTIONS: Final = ("installation", "deployment", "resource", "token", "spec")
-SESSIONS: Final = _TAB.join(
+SESSION, PANE = "session", "pane"
+"""First field of a line, by what it is of."""
+_SESSIONS: Final = _TAB.join(
     (
+        SESSION,
         "#{session_id}",
         "#{session_created}",
         "#{session_attached}",
@@ -25,8 +28,9 @@ SESSIONS: Final = _TAB.join(
         "#{session_name}",
     )
 )
-PANES: Final = _TAB.join(
+_PANES: Final = _TAB.join(
     (
+        PANE,
         "#{session_id}",
         "#{pane_id}",
         "#{pane_pid}",
@@ -37,6 +41,8 @@ PANES: Final = _TAB.join(
         "#{@harmony_started}",
     )
 )
+LIST: Final = ("list-sessions", "-F", _SESSIONS, ";", "list-panes", "-a", "-F", _PANES)
+"""The one call that shows all that there is."""
 GONE: Final = "gone"
 
 
@@ -89,13 +95,13 @@ def guarded(ident: str, token: str, steps: str) -> str:
     return f"if-shell -F -t {quoted(f'{ident}:')} {quoted(same)} {{ {steps} }} {{ display-message -p {GONE} }}"
 
 
-def sessions_of(sessions: bytes, panes: bytes) -> list[SessionState]:
-    """The sessions with their panes; a line of another form is left out."""
-    found: dict[str, list[Pane]] = {}
-    for fields in _lines(panes, PANES.count(_TAB)):
-        pane = _pane(fields[1:])
-        if pane is not None:
-            found.setdefault(fields[0], []).append(pane)
+def sessions_of(output: bytes) -> list[SessionState]:
+    """The sessions with their panes, from what `LIST` printed; a line of another form is left
+    out.
+    """
+    panes: dict[str, list[Pane]] = {}
+    for ident, *fields in _lines(output, PANE, _PANES):
+        panes.setdefault(ident, []).append(_pane(fields))
     return [
         SessionState(
             id=ident,
@@ -103,9 +109,9 @@ def sessions_of(sessions: bytes, panes: bytes) -> list[SessionState]:
             created=_number(created),
             attached=_number(attached),
             mark=SessionMark(*marks) if all(marks) else None,
-            panes=tuple(found.get(ident, ())),
+            panes=tuple(panes.get(ident, ())),
         )
-        for ident, created, attached, *marks, name in _lines(sessions, SESSIONS.count(_TAB))
+        for ident, created, attached, *marks, name in _lines(output, SESSION, _SESSIONS)
     ]
 
 
@@ -119,14 +125,16 @@ def lines_of(output: bytes) -> list[str]:
     return lines
 
 
-def _lines(output: bytes, tabs: int) -> Iterator[Sequence[str]]:
+def _lines(output: bytes, what: str, form: str) -> Iterator[Sequence[str]]:
+    """The lines of one sort, each as the fields behind the first."""
+    tabs = form.count(_TAB)
     for line in output.decode(errors="replace").split("\n"):
-        fields = line.split(_TAB, tabs)
-        if len(fields) == tabs + 1:
+        first, *fields = line.split(_TAB, tabs)
+        if first == what and len(fields) == tabs:
             yield fields
 
 
-def _pane(fields: Sequence[str]) -> Pane | None:
+def _pane(fields: Sequence[str]) -> Pane:
     ident, pid, closed, status, signal, ended, started = fields
     code = _number(status) if status else 128 + _number(signal) if signal else None
     # tmux sees the closed terminal first and how the process ended a moment later: until then the

@@ -2,18 +2,28 @@
 
 import pytest
 
-from harmony_agent.adapters.tmux.wire import PANES, SESSIONS, sessions_of
+from harmony_agent.adapters.tmux.wire import LIST, PANE, SESSION, sessions_of
 
 TAB = "\t"
+SESSIONS, PANES = LIST[2], LIST[-1]
+
+
+def session_line(name: str, ident: str = "$1") -> str:
+    blanks = [""] * (SESSIONS.count(TAB) - 4)
+    return TAB.join([SESSION, ident, "1800000000", "0", *blanks, name])
 
 
 def pane_of(closed: str, status: str, signal: str) -> tuple[bool, int | None]:
-    panes = TAB.join(["$1", "%0", "42", closed, status, signal, "", "1800000000"])
-    sessions = TAB.join(["$1", "1800000000", "0", *[""] * (SESSIONS.count(TAB) - 3), "worker"])
-    assert panes.count(TAB) == PANES.count(TAB)
-    [session] = sessions_of(sessions.encode(), panes.encode())
-    [pane] = session.panes
-    return pane.dead, pane.exit_code
+    pane = TAB.join([PANE, "$1", "%0", "42", closed, status, signal, "", "1800000000"])
+    assert pane.count(TAB) == PANES.count(TAB)
+    [session] = sessions_of(f"{session_line('worker')}\n{pane}\n".encode())
+    [found] = session.panes
+    return found.dead, found.exit_code
+
+
+def test_what_is_no_line_of_either_sort_is_left_out() -> None:
+    told = "\n".join(["pane", "session\t$2", session_line("pane\t$1"), "", "other\t$1"])
+    assert [(one.name, one.panes) for one in sessions_of(told.encode())] == [("pane\t$1", ())]
 
 
 @pytest.mark.parametrize(
