@@ -8,8 +8,10 @@ configuration file.
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 import anyio
@@ -54,6 +56,7 @@ class TmuxSessions:
             return None
         done = await run([*self._tmux, *wire.LIST], self._env)
         if done.code == 0:
+            _have_it_reap(done.output)
             return done.output
         if any(text in done.error for text in _EMPTY):
             return b""
@@ -132,6 +135,17 @@ class TmuxSessions:
             text = "cannot read the lines of a session: is it running?"
             raise Transient("LogsFailed", text)
         return wire.lines_of(done.output)[-lines:]
+
+
+def _have_it_reap(output: bytes) -> None:
+    """Remind the server of a process that has ended, so that the next look shows how.
+
+    tmux 3.3 now and then misses the one signal that tells it; then the process would stay a zombie
+    that counts as running.
+    """
+    for server in wire.unreaped(output):
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(server, signal.SIGCHLD)
 
 
 def _changed(text: str) -> Transient:

@@ -39,6 +39,7 @@ _PANES: Final = _TAB.join(
         "#{pane_dead_signal}",
         "#{pane_dead_time}",
         "#{@harmony_started}",
+        "#{pid}",
     )
 )
 LIST: Final = ("list-sessions", "-F", _SESSIONS, ";", "list-panes", "-a", "-F", _PANES)
@@ -101,7 +102,7 @@ def sessions_of(output: bytes) -> list[SessionState]:
     """
     panes: dict[str, list[Pane]] = {}
     for ident, *fields in _lines(output, PANE, _PANES):
-        panes.setdefault(ident, []).append(_pane(fields))
+        panes.setdefault(ident, []).append(_pane(fields[:-1]))
     return [
         SessionState(
             id=ident,
@@ -113,6 +114,19 @@ def sessions_of(output: bytes) -> list[SessionState]:
         )
         for ident, created, attached, *marks, name in _lines(output, SESSION, _SESSIONS)
     ]
+
+
+def unreaped(output: bytes) -> set[int]:
+    """Process ids of the server, where a terminal is closed and it doesn't know how its process
+    ended.
+    """
+    return {
+        _number(server)
+        for _ident, _pane, _pid, closed, status, signal, *_rest, server in _lines(
+            output, PANE, _PANES
+        )
+        if closed == "1" and not (status or signal) and _number(server) > 1
+    }
 
 
 def lines_of(output: bytes) -> list[str]:
