@@ -97,6 +97,18 @@ class SystemdUnit(Score):
         return match is not None and match["at"] == "@"
 
     @property
+    def template(self) -> str:
+        """Name of the template that an instance without a unit file of its own is made from;
+        ``x@.service`` of ``x@a.service``. "" for any other unit.
+        """
+        if self.content is not None or "@" not in self.name:
+            return ""
+        match = _UNIT.fullmatch(self.name)
+        if match is None or match["at"] == "@":
+            return ""
+        return f"{match['stem']}@{self.name[match.end('at') :]}"
+
+    @property
     def wanted_state(self) -> Literal["running", "stopped", "none"]:
         """`state` with its default filled in."""
         if self.state is not None:

@@ -69,7 +69,7 @@ def desired_of(
     for score in manifest.scores:
         key = Key(score.kind, score.name)
         old, generation = before.get(key), generations.get(score.key, manifest.generation)
-        follows = score.restart_on or reloads_on(score)
+        follows = restarts_on(score) or reloads_on(score)
         if old is not None and old.spec is score and old.generation == generation and not follows:
             found[key] = old
             continue
@@ -78,11 +78,21 @@ def desired_of(
             digest=digests[score.key],
             generation=generation,
             deployment=manifest.deployment,
-            restart_token=last_change(score.restart_on, records),
+            restart_token=last_change(
+                [key for key in restarts_on(score) if key in digests], records
+            ),
             reload_token=last_change(reloads_on(score), records),
         )
         found[key] = old if old is not None and old.version == new.version else new
     return found
+
+
+def restarts_on(score: Score) -> Collection[str]:
+    """The resources after whose change it is restarted, where they are of its manifest: those that
+    it names, and the template of an instance.
+    """
+    template = score.template if isinstance(score, SystemdUnit) else ""
+    return (*score.restart_on, f"SystemdUnit/{template}") if template else score.restart_on
 
 
 def reloads_on(score: Score) -> Collection[str]:
@@ -95,7 +105,7 @@ def followers_of(wanted: Iterable[Desired[Score]]) -> dict[str, list[Key]]:
     found: dict[str, list[Key]] = {}
     for desired in wanted:
         spec = desired.spec
-        for other in {*spec.restart_on, *reloads_on(spec)}:
+        for other in {*restarts_on(spec), *reloads_on(spec)}:
             found.setdefault(other, []).append(Key(spec.kind, spec.name))
     return found
 

@@ -47,8 +47,7 @@ class Desired(Generic[S_co]):
     """A spec with its context from the manifest.
 
     `generation` is the one in which this spec last changed. `restart_token` and `reload_token` name
-    the last change of what `restart_on` and `reload_on` name ("": none is known); see
-    `core.changes`.
+    the last change of what it restarts and reloads on ("": none is known); see `core.changes`.
     """
 
     spec: S_co

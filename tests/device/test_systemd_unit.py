@@ -521,6 +521,37 @@ def test_what_ran_before_its_configuration_came_reads_it(site: Site) -> None:
     site.by_hand("daemon-reload")
 
 
+def test_a_changed_template_restarts_the_instances_that_the_manifest_has(site: Site) -> None:
+    def template(text: str, **more: Any) -> SystemdUnit:
+        return SystemdUnit(name="t@.service", content=SLEEP.format(f"{text} %i"), **more)
+
+    a, off = SystemdUnit(name="t@a.service"), SystemdUnit(name="t@off.service", state="stopped")
+    site.converge(template("one"), a, off)
+    site.by_hand("start", "t@hand.service")
+    runs = {name: site.run_id(name) for name in ("t@a.service", "t@hand.service")}
+    site.converge(template("two"), a, off)
+    second = site.run_id("t@a.service")
+    assert second != runs["t@a.service"]
+    assert site.run_id("t@hand.service") == runs["t@hand.service"]
+    assert site.show("t@off.service", "ActiveState") == {"ActiveState": "inactive"}
+    site.converge(template("two", dropins={"10.conf": "[Service]\nNice=1\n"}), a, off)
+    assert site.show("t@a.service", "Nice") == {"Nice": "1"}
+    third = site.run_id("t@a.service")
+    assert third != second
+    # template and instance at once: it ends with both
+    b = a.model_copy(update={"dropins": {"20.conf": "[Service]\nEnvironment=X=1\n"}})
+    site.converge(template("three"), b, off)
+    shown = site.show("t@a.service", "Nice", "Environment", "Description")
+    assert shown == {"Nice": "0", "Environment": "X=1", "Description": "three a"}
+    fourth = site.run_id("t@a.service")
+    assert fourth != third
+    agent = site.device.agent
+    agent.await_new_pid(agent.kill())
+    time.sleep(2)
+    assert site.run_id("t@a.service") == fourth
+    site.by_hand("stop", "t@hand.service")
+
+
 def test_what_runs_already_is_taken_over_only_when_told(site: Site) -> None:
     site.device.write(f"{UNITS}/mine.service", SLEEP.format("administrator"), owner=USER)
     site.by_hand("daemon-reload")

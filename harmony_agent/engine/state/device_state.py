@@ -16,6 +16,7 @@ from harmony_agent.core.manifests import (
     desired_of,
     followers_of,
     reloads_on,
+    restarts_on,
 )
 from harmony_agent.core.resources import Desired, Key, OwnershipRecord
 from harmony_agent.core.status import Outcome, resource_status
@@ -220,7 +221,7 @@ class DeviceState:
         for follower in followers:
             old = self.desired[follower]
             token, reload = old.restart_token, old.reload_token
-            if key in old.spec.restart_on:
+            if key in restarts_on(old.spec):
                 token = newest((token, moment))
             if key in reloads_on(old.spec):
                 reload = newest((reload, moment))

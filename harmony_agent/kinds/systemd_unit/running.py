@@ -110,7 +110,8 @@ def _running(goal: Goal, unit: Unit, facts: UnitFacts, mine: bool) -> Plan[UnitA
 def _anew(goal: Goal, unit: Unit, facts: UnitFacts, mine: bool) -> Plan[UnitAction]:
     """Restart it for other files, or for a resource that it restarts on."""
     for_others = facts.started == goal.files
-    why = "a resource of restart_on changed" if for_others else "its files changed"
+    others = "its template, or " if "@" in unit.name else ""
+    why = f"{others}a resource of restart_on changed" if for_others else "its files changed"
     note = goal.noted(unit, facts)
     restart = Restart(name=unit.name, reason=why, note=note, is_disruptive=not mine)
     return _act(restart, for_others=for_others)

@@ -315,3 +315,55 @@ def test_drift_that_is_only_reported_changes_nothing(device: Device) -> None:
         assert device.world.status("File/config").reason == "DriftReported"
 
     device.run(test)
+
+
+def instance(name: str, **more: Any) -> dict[str, Any]:
+    return {"kind": "SystemdUnit", "name": f"app@{name}.service", **more}
+
+
+def template(text: str = "a") -> dict[str, Any]:
+    content = f"[Unit]\nDescription={text}\n{SERVICE}"
+    return {"kind": "SystemdUnit", "name": "app@.service", "content": content}
+
+
+def test_a_changed_template_restarts_its_running_instances_once(device: Device) -> None:
+    def restarts() -> list[str]:
+        return [call for call in device.systemd.calls if call.startswith("restart ")]
+
+    async def test() -> None:
+        device.systemd.vendor |= {f"app@{name}.service": SERVICE for name in ("a", "b", "off")}
+        others = [
+            instance("own", content=SERVICE),
+            instance("off", state="stopped"),
+            {"kind": "SystemdUnit", "name": "other@a.service", "content": SERVICE},
+        ]
+        await device.applied(1, template(), instance("a"), instance("b"), *others)
+        assert restarts() == []
+        device.world.publish(2, template("b"), instance("a"), instance("b"), *others)
+        await device.world.told("Converged", 2)
+        assert sorted(restarts()) == ["restart app@a.service", "restart app@b.service"]
+        await device.world.stop()
+        await device.world.start()
+        await asyncio.sleep(30)
+        assert len(restarts()) == 2
+        device.systemd.disk["app@.service"] = "[Service]\nExecStart=/bin/evil\n"
+        await asyncio.sleep(30)
+        assert len(restarts()) == 4
+        await device.applied(3, instance("a"), instance("b"), *others)
+        assert len(restarts()) == 4
+
+    device.run(test)
+
+
+def test_a_template_of_another_deployment_restarts_nothing(device: Device) -> None:
+    async def test() -> None:
+        device.systemd.vendor["app@a.service"] = SERVICE
+        device.world.publish(1, template(), deployment="base")
+        await device.world.told("Converged", 1, "base")
+        await device.applied(1, instance("a"))
+        device.world.publish(2, template("b"), deployment="base")
+        await device.world.told("Converged", 2, "base")
+        await device.applied(2, instance("a"), CONFIG)
+        assert not [call for call in device.systemd.calls if call.startswith("restart ")]
+
+    device.run(test)

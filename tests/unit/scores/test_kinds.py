@@ -294,6 +294,10 @@ def test_a_template_and_a_masked_unit_are_not_to_run_by_themselves() -> None:
     assert SystemdUnit(name="x@.service", content="").wanted_state == "none"
     assert SystemdUnit(name="x@.service", content="").is_template
     assert not SystemdUnit(name="x@1.service").is_template
+    assert SystemdUnit(name="x@a\\x2db.timer").template == "x@.timer"
+    assert SystemdUnit(name="x@1.service", content="").template == ""
+    for name in ("x.service", "x@.service"):
+        assert SystemdUnit(name=name).template == ""
     assert SystemdUnit(name="web.service", masked=True).wanted_state == "none"
     assert SystemdUnit(name="web.service", state="stopped").wanted_state == "stopped"
 
