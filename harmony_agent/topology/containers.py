@@ -57,8 +57,9 @@ class ContainerState:
     `config` shows what can be changed of a container without changing its id, by the Score's field
     names: memory, cpus, pids, healthcheck, network; each in a spelling that is only good for
     comparing with itself. `ports` are those of the device that it has while it runs, as
-    ``("tcp", 8080)``. `stopped`: somebody asked
-    the engine to stop it, where the engine tells that. `broken`: it is listed but can't be inspected, for its storage is gone.
+    ``("tcp", 8080)``. `stopped`: somebody asked the engine to stop it; None where an inspection
+    doesn't tell (see `Containers.was_stopped`). `broken`: it is listed but can't be inspected, for
+    its storage is gone.
     """
 
     id: str
@@ -72,7 +73,7 @@ class ContainerState:
     finished: datetime | None = None
     health: Health = ""
     stop_timeout: int = 10
-    stopped: bool = False
+    stopped: bool | None = None
     ports: frozenset[tuple[str, int]] = frozenset()
     config: Mapping[str, str] = field(default_factory=dict)
     broken: bool = False
@@ -130,6 +131,12 @@ class Containers(Protocol):
 
     async def inspect(self, ref: str) -> ContainerState | None:
         """Inspect one container. None if none has exactly this id or name."""
+        ...
+
+    async def was_stopped(self, state: ContainerState) -> bool | None:
+        """Tell by the engine's events if somebody asked for the end of this run; None where they
+        don't show it. A stop shows a moment after the end.
+        """
         ...
 
     async def image(self, ref: str) -> Image | None:

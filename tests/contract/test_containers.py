@@ -5,12 +5,14 @@ promises.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from harmony_agent.kinds.container.evidence import SETTLED
 from harmony_agent.kinds.container.payload import damaged, name_holder
 from harmony_agent.topology.containers import ContainerState, EngineRefused
 from tests.contract.containers_world import MISSING_COMMAND, FakeWorld, RealWorld, World
@@ -248,7 +250,7 @@ async def test_ports_of_the_device_are_shown(world: World) -> None:
 
 
 async def test_a_stop_by_somebody_is_told_from_an_end_by_itself(world: World) -> None:
-    """A kill by hand counts as a stop. Podman 4.3 doesn't tell."""
+    """A kill by hand counts as a stop. Podman 4.3 tells by its events alone."""
     telling = not (await world.containers.version()).startswith("4.")
     names = ("ended", "killed", "stopped")
     for name in names:
@@ -257,9 +259,41 @@ async def test_a_stop_by_somebody_is_told_from_an_end_by_itself(world: World) ->
     await world.stop("stopped")
     for name in names:
         found = await until(world, name, lambda now: now.state == "exited")
-        assert found.stopped is (name != "ended" and telling)
+        assert found.stopped is (name != "ended" if telling else None)
+        if not telling:
+            assert await who_ended(world, found) is (name != "ended")
     await world.containers.start(found.id)
     assert not (await state(world, "stopped")).stopped
+
+
+async def who_ended(world: World, found: ContainerState) -> bool | None:
+    """The answer once it is sure."""
+    assert found.finished is not None
+    while (stopped := await world.containers.was_stopped(found)) is not True:
+        if datetime.now(UTC) - found.finished > SETTLED:
+            break
+        await asyncio.sleep(0.1)
+    return stopped
+
+
+async def test_an_earlier_stop_says_nothing_of_a_later_run(world: World) -> None:
+    ident = await running(world, "web")
+    await world.stop("web")
+    await until(world, ident, lambda now: now.state == "exited")
+    await world.containers.start(ident)
+    before = await state(world, ident)
+    assert await world.containers.was_stopped(before) in (None, False)
+    await world.kill("web")
+    killed = await until(world, ident, lambda now: now.state == "exited")
+    await wait_for(lambda: world.containers.was_stopped(killed))
+
+
+async def wait_for(question: Callable[[], Awaitable[object]]) -> None:
+    """Ask until the answer is yes."""
+    deadline = asyncio.get_running_loop().time() + 10
+    while not await question():
+        assert asyncio.get_running_loop().time() < deadline
+        await asyncio.sleep(0.1)
 
 
 async def test_exec(world: World) -> None:

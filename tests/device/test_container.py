@@ -272,14 +272,24 @@ def test_what_ends_is_started_again_and_counted(site: Site) -> None:
 
 def test_drift_is_only_told_where_that_is_wanted(site: Site) -> None:
     site.converge(container(drift="report"))
-    if site.device.suite != "bookworm":  # podman 4.3 doesn't tell who stopped it
-        site.device.podman("stop", "--time=0", "web")
+    for how in (("stop", "--time=0"), ("kill",)):
+        site.device.podman(*how, "web")
         found = site.said("Container/web", "Degraded", "DriftReported")
         assert (found["drift"]["fields"], found["status"]["state"]) == (["state"], "Exited")
+        site.settle()
+        agent = site.device.agent
+        agent.await_new_pid(agent.kill())
         site.settle()
         assert site.inspect()["State"]["Running"] is False
         site.device.podman("start", "web")
         site.until("Container/web", lambda found: found["phase"] == "Ready")
+    run = site.run_of()
+    site.device.run(["kill", "-9", str(site.inspect()["State"]["Pid"])])  # it ends by itself
+    site.until(
+        "Container/web",
+        lambda found: found["phase"] == "Ready" and found["status"]["restarts"] == 1,
+    )
+    assert site.run_of() != run
     taken_away(site)
     found = site.until("Container/web", lambda found: flat(found)["state"] == "Absent")
     assert found["drift"]["action"] == "reported"

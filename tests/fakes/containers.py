@@ -62,6 +62,8 @@ class FakeContainers:
         self.exec_codes: dict[str, int] = {}
         self.said: dict[str, list[str]] = {}
         self.silent_pulls = False
+        self.shows_stops, self.keeps_events = True, True
+        """an inspection tells who stopped it, as podman 5's; else the events, as podman 4.3's"""
         self.now = datetime(2026, 11, 29, 17, tzinfo=UTC)
         self.events_queue: asyncio.Queue[ContainerEvent] = asyncio.Queue()
         self.closed = False
@@ -174,7 +176,7 @@ class FakeContainers:
             state=one.state,
             labels=self._labels(one),
             image_id=one.image.id,
-            stopped=one.stopped,
+            stopped=one.stopped if self.shows_stops else None,
             image_digest=one.image.digest,
             exit_code=one.exit_code if one.state == "exited" else None,
             started=one.started,
@@ -186,6 +188,11 @@ class FakeContainers:
             ),
             config=dict(one.config),
         )
+
+    async def was_stopped(self, state: ContainerState) -> bool | None:
+        self._read("events")
+        one = self.made.get(state.id)
+        return one.stopped if one is not None and self.keeps_events else None
 
     async def image(self, ref: str) -> Image | None:
         self._read("image")

@@ -11,6 +11,7 @@ import re
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final
 
 from harmony_agent.adapters.podman import decode as answers
@@ -58,6 +59,7 @@ class Podman:
 
     def __init__(self, path: str) -> None:
         self._link = Link(path)
+        self._version: str | None = None
         self._unended: dict[tuple[str, tuple[str, ...]], str] = {}
         """the exec session of each command that wasn't seen to end"""
 
@@ -115,7 +117,37 @@ class Podman:
             found = await self._list({"name": [f"^{re.escape(ref)}$"]})
             ident = next((one.id for one in found if one.name == ref), "")
         body = await self._get(f"to inspect {ref}", f"/containers/{ident}/json") if ident else None
-        return None if body is None else answers.container(body)
+        if body is None:
+            return None
+        state = answers.container(body)
+        if state.state == "exited" and state.stopped is None and await self._shows_stops():
+            return replace(state, stopped=False)
+        return state
+
+    async def _shows_stops(self) -> bool:
+        """Tell if an inspection shows a stop: podman's from version 5."""
+        if self._version is None:
+            self._version = await self.version()
+        major = self._version.partition(".")[0]
+        return major.isdecimal() and int(major) >= 5
+
+    async def was_stopped(self, state: ContainerState) -> bool | None:
+        """Read the events around the end of its last run."""
+        if state.started is None or state.finished is None:
+            return None
+        since = int(state.finished.timestamp() - answers.KILL_SECONDS)
+        params = {
+            "stream": "false",
+            "since": str(since),
+            "filters": json.dumps({"container": [state.id]}),
+        }
+
+        async def work() -> bytes:
+            async with self._link.request("GET", "/events", params) as response:
+                return await (await answered(response)).read()
+
+        lines = (await self._link.call(f"who stopped {state.name}", work)).splitlines()
+        return answers.was_stopped(lines, state.started)
 
     async def image(self, ref: str) -> Image | None:
         """An image that is here."""

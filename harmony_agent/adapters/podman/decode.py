@@ -6,7 +6,8 @@ import hashlib
 import json
 import re
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -39,6 +40,8 @@ _HEALTH: Final[Mapping[str, Health]] = {
 _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 _NEVER: Final = datetime(2, 1, 1, tzinfo=UTC)
 _FRAME: Final = 8
+KILL_SECONDS: Final = 10.0
+"""A run that ends so soon after `podman kill` was ended by that."""
 _STAMP: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]{8,20}(Z|[+-][0-9]{2}:[0-9]{2})")
 
 
@@ -75,7 +78,7 @@ def container(body: Mapping[str, Any]) -> ContainerState:
         finished=moment(state.get("FinishedAt")),
         health=_HEALTH.get(health.get("Status") or "", ""),
         stop_timeout=int(config.get("StopTimeout") or 0),
-        stopped=bool(state.get("StoppedByUser")),
+        stopped=bool(state.get("StoppedByUser")) or None,  # shown by podman 5, and only if true
         ports=frozenset(_ports((body.get("HostConfig") or {}).get("PortBindings") or {})),
         config=_config(body),
     )
@@ -127,6 +130,27 @@ def event(line: bytes) -> ContainerEvent | None:
         )
     except (ValueError, KeyError, TypeError):
         return None
+
+
+def was_stopped(lines: Iterable[bytes], started: datetime) -> bool | None:
+    """Tell from the events of a container if somebody asked for the end of the run that began at
+    `started`; None where they don't show that it ended.
+
+    Podman has no event for a stop of what ends in time. But each end is cleaned up once, and a stop
+    cleans up once more.
+    """
+    times: dict[str, list[float]] = {}
+    for line in lines:
+        with suppress(ValueError, KeyError, TypeError):
+            body = json.loads(line)
+            at = body["timeNano"] / 1e9
+            if at >= started.timestamp():
+                times.setdefault(body["Action"], []).append(at)
+    ended = times.get("died", times.get("exited"))
+    if not ended:
+        return None
+    kills = [at for at in times.get("kill", ()) if abs(ended[-1] - at) <= KILL_SECONDS]
+    return bool(kills) or "stop" in times or len(times.get("cleanup", ())) > 1
 
 
 def pull_error(line: bytes) -> str | None:

@@ -6,26 +6,39 @@ Asked only where an answer could change something. Must change nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Final
 
 from harmony_agent.core.reconciler import KindView
-from harmony_agent.kinds.container.facts import ContainerFacts, read
-from harmony_agent.kinds.container.observed import Observed
+from harmony_agent.core.runs import runs_again
+from harmony_agent.kinds.container.facts import read
+from harmony_agent.kinds.container.observed import End, Observed
 from harmony_agent.kinds.container.policy import bind_sources
 from harmony_agent.topology.containers import Containers, ContainerState, EngineRefused, Image
 from harmony_agent.topology.env_files import EnvFiles
 from scores.container import Container
+
+SETTLED: Final = timedelta(seconds=3)
+"""So long after an end, podman's events tell who ended it: 0.1 s was the most that was seen."""
 
 
 class Evidence:
     """Completes what was observed of one device's containers."""
 
     def __init__(
-        self, containers: Containers, env_files: EnvFiles, store: KindView[Container]
+        self,
+        containers: Containers,
+        env_files: EnvFiles,
+        store: KindView[Container],
+        now: Callable[[], datetime],
     ) -> None:
         self._containers, self._env_files, self._store = containers, env_files, store
+        self._now = now
+        self._ended: dict[str, tuple[str, End]] = {}
+        """by name, the last run that was asked about, and who ended it"""
 
     async def complete(self, found: Mapping[str, Observed]) -> dict[str, Observed]:
         """Add what more is to be known. Each bind is identified and each image is asked for once."""
@@ -33,8 +46,11 @@ class Evidence:
         paths = {path for of_one in bound.values() for path in of_one}
         inodes = await self._env_files.identify(paths) if paths else {}
         images = await self._images(bound)
+        ends = {name: await self._end(name, seen.main) for name, seen in found.items()}
         return {
-            name: self._completed(name, seen, bound.get(name, ()), inodes, images)
+            name: replace(
+                self._completed(name, seen, bound.get(name, ()), inodes, images), end=ends[name]
+            )
             for name, seen in found.items()
         }
 
@@ -54,8 +70,33 @@ class Evidence:
             seen,
             stale=stale(facts.binds or {}, inodes, bound),
             moved=spec.pull == "never" and _moved(seen.main, images.get(spec.image)),
-            stopped=spec.drift == "report" and _stopped(seen.main, facts),
         )
+
+    async def _end(self, name: str, main: ContainerState | None) -> End:
+        """Tell who ended its last run, where that decides if it runs again."""
+        desired = self._store.desired(name)
+        if main is None or main.state != "exited" or desired is None:
+            return ""
+        ours = read(self._store.record(name)).restart_from_run == main.run
+        spec = desired.spec
+        if spec.drift != "report" or ours or not runs_again(spec.restart, main.exit_code):
+            return ""
+        if main.stopped is not None:
+            return "by-hand" if main.stopped else ""
+        run, end = self._ended.get(name, ("", ""))
+        return end if run == main.run else await self._by_events(name, main)
+
+    async def _by_events(self, name: str, main: ContainerState) -> End:
+        """Ask podman's events, once for each run."""
+        stopped = None
+        with suppress(EngineRefused):
+            stopped = await self._containers.was_stopped(main)
+        age = self._now() - main.finished if main.finished is not None else SETTLED
+        if not stopped and timedelta() <= age < SETTLED:
+            return "recent"
+        end: End = "unexplained" if stopped is None else "by-hand" if stopped else ""
+        self._ended[name] = main.run, end
+        return end
 
     def _bound(self, name: str) -> list[str]:
         """The bound Files of ours whose start is on record."""
@@ -80,11 +121,6 @@ class Evidence:
 def _moved(main: ContainerState, image: Image | None) -> bool:
     """Tell if the image's name is another image's by now."""
     return image is not None and main.image_id not in ("", image.id)
-
-
-def _stopped(main: ContainerState, facts: ContainerFacts) -> bool:
-    """Tell if somebody else than the agent stopped it; podman 4.3 doesn't say."""
-    return main.state == "exited" and main.stopped and facts.restart_from_run != main.run
 
 
 def stale(

@@ -61,7 +61,7 @@ class Observer:
     ) -> None:
         self._containers, self._env_files, self._store = containers, env_files, store
         self._nodes, self._device, self._now = nodes, device, now
-        self._evidence = Evidence(containers, env_files, store)
+        self._evidence = Evidence(containers, env_files, store, now)
         self._cache: dict[str, tuple[Listed, ContainerState]] = {}
         self._swept: list[str] = []
         self._host = EngineHost(None)

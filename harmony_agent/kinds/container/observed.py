@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from harmony_agent.topology.containers import ContainerState
 from harmony_agent.topology.device_nodes import DeviceNode
+
+End = Literal["", "by-hand", "recent", "unexplained"]
+"""Who ended a run. "": it ended by itself, the agent ended it, or it doesn't matter. "recent":
+that isn't told yet. "unexplained": nothing tells it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,9 +23,9 @@ class Observed:
     its init containers by name; those in `overdue` have run for too long. `env_files` are the
     desired spec's files, digests by path; `nodes` its devices by path. `stale` are the sources of its binds that are Files of
     ours and were replaced since it was started: it still sees what was there before. `moved`: the
-    image's name is another image's by now. `stopped`: somebody stopped it by hand. `missing` are
-    the cgroup controllers that its limits need and the device lacks; `runtime` is podman's, where
-    the spec needs another.
+    image's name is another image's by now. `end` is asked for where drift is only reported.
+    `missing` are the cgroup controllers that its limits need and the device lacks; `runtime` is
+    podman's, where the spec needs another.
     """
 
     main: ContainerState | None = None
@@ -35,4 +40,4 @@ class Observed:
     missing: tuple[str, ...] = ()
     stale: tuple[str, ...] = ()
     moved: bool = False
-    stopped: bool = False
+    end: End = ""

@@ -311,9 +311,24 @@ def _by_itself(case: Case, main: ContainerState) -> ContainerPlan | None:
         return _start(case, main, reason, drift=False)
     if not case.runs_again(main.exit_code, main):
         return None
-    if case.seen.stopped:
-        return _start(case, main, "it was stopped by hand", fields=("state",))
-    return _start(case, main, f"it exited with {main.exit_code}", counted=True)
+    return _after_its_end(case, main)
+
+
+def _after_its_end(case: Case, main: ContainerState) -> ContainerPlan:
+    """What ended is started: at the pace of its ends, or as drift where somebody else ended it.
+    Where nothing tells who did, it counts as drift.
+    """
+    match case.seen.end:
+        case "by-hand":
+            return _start(case, main, "it was stopped by hand", fields=("state",))
+        case "unexplained":
+            why = "it has ended, and podman doesn't tell any more if somebody stopped it"
+            return _start(case, main, why, fields=("state",))
+        case "recent":
+            text = "it has ended: podman tells in a moment if somebody stopped it"
+            return Wait("JustEnded", text, "Degraded", 1.0)
+        case _:
+            return _start(case, main, f"it exited with {main.exit_code}", counted=True)
 
 
 def act(action: ContainerAction, *fields: str) -> ContainerPlan:

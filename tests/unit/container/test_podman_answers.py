@@ -194,3 +194,35 @@ def test_log_lines_are_bounded() -> None:
     assert log_lines(chunks, 1000, 50) == [f"{number:04d}" for number in range(990, 1000)]
     assert len(log_lines([frame(b"x" * 1000)], 10, 50)[0]) == 50
     assert log_lines(chunks, 0, 50) == []
+
+
+def events_of(*named: tuple[str, float]) -> list[bytes]:
+    return [
+        b'{"Action":"%s","timeNano":%d}' % (name.encode(), int((1_796_000_000 + at) * 1e9))
+        for name, at in named
+    ]
+
+
+ENDED = (("start", 0.1), ("died", 20.0), ("cleanup", 20.3))
+
+
+@pytest.mark.parametrize(
+    ("events", "told"),
+    [
+        ([], None),
+        ([("start", 0.1)], None),
+        (ENDED[:2], False),
+        (ENDED, False),
+        ([*ENDED, ("cleanup", 20.4)], True),  # podman stop
+        ([("kill", 19.9), *ENDED], True),
+        ([("kill", 5.0), *ENDED], False),  # a signal that it went on after
+        ([("stop", 20.1), *ENDED], True),
+        ([("died", -9.0), ("cleanup", -8.0), ("cleanup", -7.9)], None),  # the run before
+        ([("died", -9.0), ("cleanup", -8.0), *ENDED], False),
+    ],
+)
+def test_podmans_events_tell_who_ended_a_run(
+    events: list[tuple[str, float]], told: bool | None
+) -> None:
+    lines = [b"no JSON", b"{}", b"[]", *events_of(*events)]
+    assert answers.was_stopped(lines, datetime.fromtimestamp(1_796_000_000, UTC)) is told
