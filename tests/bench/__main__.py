@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
-from tests.bench import changes, fleets, floors, kills, passes, repairs, resting
+from tests.bench import changes, fleets, floors, kills, passes, repairs, resting, syncs
 from tests.bench.report import Report, Row
 from tests.bench.world import ROOT, Plane, plane
 from tests.natsserver import NatsServer
@@ -60,6 +60,7 @@ def parts(control: Plane, url: str, folder: Path, *, full: bool) -> dict[str, Pa
         "growth": lambda: changes.measure_growth(control, url, folder),
         "noop": noop,
         "first": first,
+        "syncs": lambda: syncs.measure(control, url, folder),
         "edit": lambda: repairs.measure_file(control, url, folder),
         "rest": rest,
         "start": lambda: resting.measure_start(control, url, folder),
@@ -130,7 +131,7 @@ def main() -> int:
 
 
 def _names() -> list[str]:
-    return ["change", "growth", "noop", "first", "edit", "rest", "start", "fleet", "size"]
+    return ["change", "growth", "noop", "first", "syncs", "edit", "rest", "start", "fleet", "size"]
 
 
 if __name__ == "__main__":

@@ -77,7 +77,7 @@ class Device:
         """The agent as the service manager starts it."""
         with self.log.open("ab") as log:
             process = spawn(
-                ["-m", "harmony_agent.cli", "run", "--config", str(self.config)],
+                self.command()[1:],
                 stdout=log,
                 stderr=log,
                 env={**os.environ, **(environ or {})},
@@ -86,6 +86,13 @@ class Device:
             yield process
         finally:
             end(process)
+
+    def command(self) -> list[str]:
+        """The command line of the agent."""
+        return [
+            sys.executable,
+            *("-m", "harmony_agent.cli", "run", "--config", str(self.config)),
+        ]
 
     def manifest(
         self, deployment: str, generation: int, contents: Mapping[str, str], **more: Any

@@ -353,7 +353,7 @@ def test_a_second_pass_does_nothing(site: Site) -> None:
 
 def test_a_burst_has_one_reload(site: Site) -> None:
     """Known fault 21."""
-    names = [f"b{number}.service" for number in range(6)]
+    names = [f"b{number}.service" for number in range(20)]
 
     def burst(text: str) -> None:
         site.converge(*(SystemdUnit(name=name, content=SLEEP.format(text)) for name in names))
