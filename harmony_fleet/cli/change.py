@@ -62,7 +62,10 @@ AllowPrune = Annotated[
 Leave = Annotated[
     list[str] | None,
     typer.Option(
-        "--leave", metavar="KEY", help="Give this one up as it is: File/motd; repeatable."
+        "--leave",
+        metavar="KEY",
+        help="Give this one up as it is: File/motd; repeatable.",
+        autocompletion=complete.resources,
     ),
 ]
 Wait = Annotated[

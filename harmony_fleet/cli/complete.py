@@ -1,5 +1,5 @@
-"""Names that the shell completes: those of the roster, those that were enrolled, those that the
-last answers showed, and what can be explained.
+"""Names that the shell completes: those that the last answers and the roster had, those that were
+enrolled, and what can be explained.
 
 Imports nothing of the work, so that a key press is quick; whatever goes wrong, there is nothing to
 complete.
@@ -13,6 +13,11 @@ import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Final
+
+from harmony_fleet.storage import names
+
+WITHOUT_LOGS: Final = ("File/", "SystemUpgrade/")
 
 
 def devices(incomplete: str) -> list[str]:
@@ -33,28 +38,30 @@ def places(incomplete: str) -> list[str]:
 
 def explained(incomplete: str) -> list[str]:
     """Codes, kinds and fields that begin so; fields once their kind is written."""
-    from harmony_fleet.manifests.reference import names
+    from harmony_fleet.manifests import reference
 
     return [
         name
-        for name in names()
+        for name in reference.names()
         if name.lower().startswith(incomplete.lower()) and name.count(".") <= incomplete.count(".")
     ]
 
 
+def resources(incomplete: str) -> list[str]:
+    """Resources that begin so, as ``Container/web``."""
+    return _known("resources", incomplete)
+
+
+def logged(incomplete: str) -> list[str]:
+    """Those of them that have logs."""
+    return [name for name in resources(incomplete) if not name.startswith(WITHOUT_LOGS)]
+
+
 def _known(what: str, incomplete: str) -> list[str]:
     home = Path(os.environ.get("HARMONY_HOME") or "~/.config/harmony").expanduser()
-    names = {*_of_the_roster(home, what), *_of_the_last_answers(home, what)}
-    names |= set(_enrolled(home)) if what == "devices" else set()
-    return sorted(name for name in names if name.startswith(incomplete))
-
-
-def _of_the_last_answers(home: Path, what: str) -> Iterable[str]:
-    try:
-        known = json.loads((home / "names.json").read_bytes())[what]
-        return [name for name in known if isinstance(name, str)]
-    except (OSError, ValueError, LookupError, TypeError, RecursionError):
-        return []
+    found = set(names.known(home, what))
+    found |= set(_enrolled(home)) if what == "devices" else set()
+    return sorted(name for name in found if name.startswith(incomplete))
 
 
 def _enrolled(home: Path) -> Iterable[str]:
@@ -62,14 +69,3 @@ def _enrolled(home: Path) -> Iterable[str]:
         return list(json.loads((home / "authority" / "authority.json").read_bytes())["devices"])
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return []
-
-
-def _of_the_roster(home: Path, what: str) -> Iterable[str]:
-    from harmony_fleet.errors import HarmonyError
-    from harmony_fleet.roster.file import RosterFile
-
-    try:
-        roster = RosterFile(home).read()
-    except (HarmonyError, OSError):
-        return []
-    return [item.name for item in (roster.devices if what == "devices" else roster.deployments)]

@@ -174,7 +174,12 @@ def wait(
 def logs(
     common: Common,
     *,
-    resource: Annotated[str, typer.Argument(help="As Container/web or SystemdUnit/web.service.")],
+    resource: Annotated[
+        str,
+        typer.Argument(
+            help="As Container/web or SystemdUnit/web.service.", autocompletion=complete.logged
+        ),
+    ],
     device: OneDevice,
     lines: Annotated[
         int, typer.Option("-n", "--lines", min=1, max=1000, help="How many lines from the end.")

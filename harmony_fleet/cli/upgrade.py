@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from harmony_fleet.cli import complete
 from harmony_fleet.cli.options import reaching, seconds_of
 
 if TYPE_CHECKING:
@@ -54,7 +55,14 @@ def start(
         str | None, typer.Option("--class", metavar="CLASS", help="Devices of this class.")
     ] = None,
     device: Annotated[
-        list[str] | None, typer.Option("--device", "-d", metavar="NAME", help="May be repeated.")
+        list[str] | None,
+        typer.Option(
+            "--device",
+            "-d",
+            metavar="NAME",
+            help="May be repeated.",
+            autocompletion=complete.devices,
+        ),
     ] = None,
     everywhere: Annotated[
         bool, typer.Option("--all", help="Every enabled device of the roster.")

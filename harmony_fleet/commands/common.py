@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import json
 import os
 import signal
 import sys
@@ -23,10 +22,9 @@ from harmony_fleet.nats import connection
 from harmony_fleet.nats.kv import Store
 from harmony_fleet.output import render
 from harmony_fleet.output.render import Output
-from harmony_fleet.storage import durable
+from harmony_fleet.storage import names
 
 _INSIST_SECONDS: Final = 2.0
-_NAMES: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,31 +118,20 @@ def _end_when_interrupted(task: asyncio.Task[Any] | None) -> None:
         loop.add_signal_handler(signal.SIGINT, interrupted)
 
 
-def remember_names(common: Common, devices: Iterable[str], deployments: Iterable[str]) -> None:
-    """Keep names for the shell's completion; those of before stay. Nothing depends on it."""
-    _names(common, lambda known: {
-        "devices": {*known.get("devices", ()), *devices},
-        "deployments": {*known.get("deployments", ()), *deployments},
-    })  # fmt: skip
+def remember_names(
+    common: Common,
+    devices: Iterable[str],
+    deployments: Iterable[str],
+    resources: Iterable[str] = (),
+) -> None:
+    """Keep names for the shell's completion; those of before stay."""
+    told = {"devices": devices, "deployments": deployments, "resources": resources}
+    names.remember(common.home(), told)
 
 
 def forget_names(common: Common, devices: Iterable[str]) -> None:
     """Complete these devices no more."""
-    _names(common, lambda known: {
-        "devices": {*known.get("devices", ())} - {*devices},
-        "deployments": {*known.get("deployments", ())},
-    })  # fmt: skip
-
-
-def _names(common: Common, change: Callable[[dict[str, Any]], dict[str, set[str]]]) -> None:
-    path = common.home() / "names.json"
-    with contextlib.suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
-        known = json.loads(path.read_bytes()) if path.exists() else {}
-        if not isinstance(known, dict):
-            return
-        made = {what: sorted(names)[:_NAMES] for what, names in change(known).items()}
-        if made != known and path.parent.is_dir():
-            durable.replace(str(path), json.dumps(made).encode())
+    names.forget(common.home(), {"devices": devices})
 
 
 def show_error(error: HarmonyError, output: Output) -> None:

@@ -92,7 +92,7 @@ def status(
 
     async def work(client: Client) -> ExitCode:
         found = await client.status(device, deployment)
-        remember_names(common, {row.device for row in found}, {row.deployment for row in found})
+        remember_names(common, *_names(found))
         _must_exist(found, deployment, "desired-state or actual-state")
         if not found:
             note("no deployments yet: harmony apply writes the first")
@@ -104,6 +104,12 @@ def status(
         return ExitCode.DONE if all(row.converged for row in shown) else ExitCode.NOT_CONVERGED
 
     return run_client(common, work)
+
+
+def _names(found: Sequence[Row]) -> tuple[set[str], set[str], set[str]]:
+    """Names of devices, deployments and resources."""
+    keys = {key for row in found if row.status is not None for key in row.status.resources}
+    return {row.device for row in found}, {row.deployment for row in found}, keys
 
 
 def _show_rows(common: Common, shown: Sequence[Row], view: StatusView) -> None:

@@ -19,14 +19,22 @@ from harmony_fleet.roster.file import RosterFile
 from harmony_fleet.roster.model import Roster
 from harmony_fleet.roster.projection import project
 from harmony_fleet.roster.sources import kept_name, load_scores, load_sources, scores_digest
+from harmony_fleet.storage import names as kept
 
 _HIDDEN: Final = frozenset({"variables", "scores"})
 Values = dict[tuple[str, ...], Any]
 
 
 def roster_file(common: Common) -> RosterFile:
-    """The roster of this operator's home."""
-    return RosterFile(common.context().home)
+    """The roster of this operator's home. The shell completes the names that were read last."""
+    home = common.context().home
+
+    def seen(roster: Roster) -> None:
+        devices = [item.name for item in roster.devices]
+        deployments = [item.name for item in roster.deployments]
+        kept.remember_roster(home, {"devices": devices, "deployments": deployments})
+
+    return RosterFile(home, seen)
 
 
 def init(common: Common) -> ExitCode:

@@ -109,7 +109,8 @@ def tree(common: Common, name: str) -> ExitCode:
             for row, item in zip(rows(found, [device], now), found, strict=True)
             if not row.hidden
         ]
-        remember_names(common, [name], [item.row.deployment for item in shown])
+        keys = [node.key for item in shown for node in item.nodes]
+        remember_names(common, [name], [item.row.deployment for item in shown], keys)
         if common.output is Output.TABLE:
             device_tree(device, shown, now, render.out())
         else:

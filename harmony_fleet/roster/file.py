@@ -38,7 +38,9 @@ _Read = tuple[Roster, bytes, RosterSeal | None]
 class RosterFile:
     """The roster of one home."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, seen: Callable[[Roster], None] = lambda _roster: None) -> None:
+        """`seen` hears of each roster that was read or written."""
+        self._seen = seen
         self.folder = home / "fleet"
         self.path = self.folder / "roster.yaml"
         self.seal_path = self.folder / "roster.seal"
@@ -121,6 +123,7 @@ class RosterFile:
             self._write(
                 self.seal_path, to_bytes(seal_of(after, changed, _before(before, data, seal))), lock
             )
+            self._seen(after)
             return after, True
 
     def overrule(self, version: Version) -> Roster:
@@ -171,6 +174,7 @@ class RosterFile:
         roster = text.parse(data, str(self.path))
         admit(seal, roster)
         self._last = (sealed, data, (roster, data, seal))
+        self._seen(roster)
         return roster, data, seal
 
     def _seal(self, roster: Roster, data: bytes, seal: RosterSeal | None, lock: int) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from harmony_fleet.cli import complete, main
 from harmony_fleet.commands.common import Common, remember_names
+from scores.manifest import SCORE_TYPES
 
 COMMANDS = [
     "apply",
@@ -195,10 +196,62 @@ def test_completion_knows_the_roster_and_the_last_answers(
     assert complete.deployments("") == ["web"]
     (tmp_path / "names.json").write_text("[")
     remember_names(Common(), ["pi-04"], [])
-    assert complete.devices("") == ["pi-01", "pi-02"]
-    for damaged in ("[]", "null", '{"devices": 1}', "[" * 100_000):
+    assert complete.devices("") == ["pi-04"]
+    assert main(["fleet", "show"]) == 0
+    assert complete.devices("") == ["pi-01", "pi-02", "pi-04"]
+    for damaged in ("[]", "null", '{"devices": 1}', '{"devices": [1, []]}', "[" * 100_000):
         (tmp_path / "names.json").write_text(damaged)
+        assert complete.devices("") == []
         remember_names(Common(), ["pi-05"], [])
+        assert complete.devices("") == ["pi-05"]
+
+
+def test_a_device_that_left_the_roster_is_offered_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HARMONY_HOME", str(tmp_path))
+    assert main(["fleet", "init"]) == 0
+    assert main(["fleet", "device", "add", "pi-01", "pi-02", "--class", "web"]) == 0
+    assert main(["fleet", "device", "remove", "pi-01"]) == 0
+    assert complete.devices("") == ["pi-02"]
+
+
+def test_the_shell_is_never_offered_what_it_would_act_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """zsh evaluates what it is offered, and a device chooses the names of its keys."""
+    monkeypatch.setenv("HARMONY_HOME", str(tmp_path))
+    bad = ["$(reboot)", "`id`", "a b", "a;b", "\x1b[2J", "a\nb", "'", '"', "-rf", "a\\x2d", "é", ""]
+    remember_names(
+        Common(), [*bad, "pi-01"], bad, [*(f"Container/{name}" for name in bad), "File/a"]
+    )
+    assert (complete.devices(""), complete.deployments("")) == (["pi-01"], [])
+    assert complete.resources("") == ["Container/", "Container/-rf", "File/a"]
+    stored = {"devices": bad, "roster_devices": bad, "resources": bad}
+    (tmp_path / "names.json").write_text(json.dumps(stored))
+    assert complete.devices("") == complete.resources("") == []
+
+
+def test_resources_with_logs_are_those_that_can_have_some() -> None:
+    without = {f"{kind}/" for kind, model in SCORE_TYPES.items() if not model.restarts}
+    assert without == set(complete.WITHOUT_LOGS)
+
+
+def test_a_key_press_loads_nothing_of_the_work(tmp_path: Path) -> None:
+    """pydantic alone takes longer than a person waits."""
+    (tmp_path / "names.json").write_text('{"devices": ["pi-01"]}')
+    script = (
+        "import sys; from harmony_fleet.cli import complete, main; print(complete.devices('pi'));"
+        "print(sorted({'pydantic', 'nats', 'rich', 'yaml', 'asyncio'} & sys.modules.keys()))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env=os.environ | {"HARMONY_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines() == ["['pi-01']", "[]"]
 
 
 @pytest.mark.parametrize(
@@ -208,10 +261,16 @@ def test_completion_knows_the_roster_and_the_last_answers(
         ("harmony apply web.yaml -d pi-02", ["pi-02"]),
         ("harmony delete w", ["web"]),
         ("harmony status w", ["web"]),
+        ("harmony tree pi-0", ["pi-01", "pi-02"]),
+        ("harmony logs Con", ["Container/web"]),
+        ("harmony logs F", []),
     ],
 )
 def test_the_shell_is_offered_names(tmp_path: Path, line: str, offered: list[str]) -> None:
-    (tmp_path / "names.json").write_text('{"devices": ["pi-01", "pi-02"], "deployments": ["web"]}')
+    (tmp_path / "names.json").write_text(
+        '{"devices": ["pi-01", "pi-02"], "deployments": ["web"], '
+        '"resources": ["Container/web", "File/motd"]}'
+    )
     asked = {
         "_HARMONY_COMPLETE": "complete_bash",
         "COMP_WORDS": line,
