@@ -26,6 +26,7 @@ from harmony_fleet.cli import (
     read,
     rollout,
     roster,
+    roster_items,
     upgrade,
 )
 from harmony_fleet.cli import server as server_
@@ -122,6 +123,11 @@ fleet.app.command()(rollout.reconcile)
 fleet.app.command()(rollout.controller)
 fleet.app.command()(dashboard.metrics)
 fleet.app.command()(dashboard.dashboard)
+roster_items.readers(roster.device, "devices")
+roster_items.readers(roster.deployment, "deployments")
+roster_items.readers(roster.schedule, "schedules")
+roster.device.command("rename")(roster_items.device_rename)
+roster.deployment.command("rename")(roster_items.deployment_rename)
 fleet.app.add_typer(roster.device, name="device")
 fleet.app.add_typer(roster.deployment, name="deployment")
 fleet.app.add_typer(roster.schedule, name="schedule")

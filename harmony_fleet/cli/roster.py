@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from harmony_fleet.cli import complete
 from harmony_fleet.cli.options import Variables, local
 
 if TYPE_CHECKING:
@@ -49,6 +50,22 @@ NoLabels = Annotated[
 NoVariables = Annotated[
     list[str] | None, typer.Option("--no-variable", metavar="NAME", help="Take it away.")
 ]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--override",
+        metavar="DEPLOYMENT/KIND/NAME.FIELD=VALUE",
+        help="Another value here alone. In JSON, or text; null takes the field away.",
+    ),
+]
+NoOverrides = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--no-override",
+        metavar="DEPLOYMENT[/KIND/NAME[.FIELD]]",
+        help="As everywhere again.",
+    ),
+]
 State = Annotated[
     Literal["running", "stopped"] | None,
     typer.Option("--desired-state", help="stopped keeps files, and stops units and containers."),
@@ -62,6 +79,24 @@ Select = Annotated[
 ]
 NoSelect = Annotated[
     list[str] | None, typer.Option("--no-select", metavar="LABEL", help="Ask no more for this one.")
+]
+Exclude = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--exclude",
+        metavar="NAME",
+        help="Not this device, though it is meant.",
+        autocompletion=complete.devices,
+    ),
+]
+NoExclude = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--no-exclude",
+        metavar="NAME",
+        help="Exclude it no more.",
+        autocompletion=complete.devices,
+    ),
 ]
 File = Annotated[
     str, typer.Option("--file", "-f", metavar="PATH", help="Scores in YAML, JSON or Python.")
@@ -120,6 +155,8 @@ def device_set(
     no_label: NoLabels = None,
     variable: Variables = None,
     no_variable: NoVariables = None,
+    override: Overrides = None,
+    no_override: NoOverrides = None,
     enabled: Enabled = None,
     desired_state: State = None,
 ) -> int:
@@ -128,16 +165,21 @@ def device_set(
     \b
     harmony fleet device set pi-01 --desired-state stopped --generation 4
     harmony fleet device set pi-01 pi-02 --disable --generation 5
+    harmony fleet device set pi-01 --override web/Container/web.memory=128Mi
     """
     from harmony_fleet.commands import roster
+    from harmony_fleet.commands import roster_values as values_of
     from harmony_fleet.manifests.variables import pairs, parse_variables
 
     values = {
-        **roster.flat({"class": device_class, "enabled": enabled, "desired_state": desired_state}),
-        **roster.nested("labels", pairs("label", label or [])),
-        **roster.unset("labels", no_label or []),
-        **roster.nested("variables", parse_variables(variable or [])),
-        **roster.unset("variables", no_variable or []),
+        **values_of.flat(
+            {"class": device_class, "enabled": enabled, "desired_state": desired_state}
+        ),
+        **values_of.nested("labels", pairs("label", label or [])),
+        **values_of.unset("labels", no_label or []),
+        **values_of.nested("variables", parse_variables(variable or [])),
+        **values_of.unset("variables", no_variable or []),
+        **values_of.overriding(common, override or [], no_override or []),
     }
     return roster.set_items(common, "devices", names, values, generation)
 
@@ -153,6 +195,7 @@ def deployment_add(
     inline: Inline = False,
     device_class: MaybeClass = None,
     select: Select = None,
+    exclude: Exclude = None,
 ) -> int:
     """Say what is to be on devices: on those of a class, with labels, or on all.
 
@@ -164,9 +207,15 @@ def deployment_add(
     harmony fleet deployment add base --file base.yaml --inline --select site=home --generation 3
     """
     from harmony_fleet.commands import roster
+    from harmony_fleet.commands import roster_values as values_of
 
-    chosen = roster.selector(device_class, select or [])
-    item = {**({"select": chosen} if chosen else {}), **roster.source(common, file, inline=inline)}
+    chosen = values_of.selector(device_class, select or [])
+    if exclude:
+        chosen["exclude"] = values_of.members(common, exclude)
+    item = {
+        **({"select": chosen} if chosen else {}),
+        **values_of.source(common, file, inline=inline),
+    }
     return roster.add_items(common, "deployments", [name], item, generation)
 
 
@@ -183,20 +232,25 @@ def deployment_set(
     any_class: AnyClass = False,
     select: Select = None,
     no_select: NoSelect = None,
+    exclude: Exclude = None,
+    no_exclude: NoExclude = None,
 ) -> int:
     """Change what is to be on devices, or on which.
 
     \b
     harmony fleet deployment set web --file web.py --generation 3
     harmony fleet deployment set web --any-class --select site=home --generation 4
+    harmony fleet deployment set web --exclude pi-03
     """
     from harmony_fleet.commands import roster
+    from harmony_fleet.commands import roster_values as values_of
     from harmony_fleet.roster.edit import UNSET
 
-    values = roster.selection(device_class, any_class, select or [], no_select or [])
+    values = values_of.selection(device_class, any_class, select or [], no_select or [])
+    values |= values_of.excluding(common, exclude or [], no_exclude or [])
     if file is not None:
         gone: roster.Values = {(key,): UNSET for key in ("scores", "file", "digest")}
-        values |= gone | roster.flat(roster.source(common, file, inline=inline))
+        values |= gone | values_of.flat(values_of.source(common, file, inline=inline))
     return roster.set_items(common, "deployments", [name], values, generation)
 
 
@@ -222,6 +276,7 @@ def schedule_add(
     start_within: StartWithin = None,
     device_class: MaybeClass = None,
     select: Select = None,
+    exclude: Exclude = None,
 ) -> int:
     """Upgrade devices again and again. `harmony fleet controller` carries it out.
 
@@ -230,8 +285,11 @@ def schedule_add(
     --generation 5
     """
     from harmony_fleet.commands import roster
+    from harmony_fleet.commands import roster_values as values_of
 
-    chosen = roster.selector(device_class, select or [])
+    chosen = values_of.selector(device_class, select or [])
+    if exclude:
+        chosen["exclude"] = values_of.members(common, exclude)
     bounds = {"cron": cron, "deadline": deadline, "max_unavailable": max_unavailable}
     item = {
         **bounds,
@@ -266,6 +324,8 @@ def schedule_set(
     any_class: AnyClass = False,
     select: Select = None,
     no_select: NoSelect = None,
+    exclude: Exclude = None,
+    no_exclude: NoExclude = None,
     enabled: Enabled = None,
 ) -> int:
     """Change a schedule.
@@ -274,9 +334,11 @@ def schedule_set(
     harmony fleet schedule set nightly --disable --generation 6
     """
     from harmony_fleet.commands import roster
+    from harmony_fleet.commands import roster_values as values_of
     from harmony_fleet.roster.edit import UNSET
 
-    values = roster.selection(device_class, any_class, select or [], no_select or [])
+    values = values_of.selection(device_class, any_class, select or [], no_select or [])
+    values |= values_of.excluding(common, exclude or [], no_exclude or [])
     bounds = {
         "cron": cron,
         "deadline": deadline,
@@ -284,7 +346,7 @@ def schedule_set(
         "start_within": start_within,
         "enabled": enabled,
     }
-    values |= roster.flat(bounds)
+    values |= values_of.flat(bounds)
     if canary is not None:
         values["canary",] = canary or UNSET
     return roster.set_items(common, "schedules", [name], values, generation)

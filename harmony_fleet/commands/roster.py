@@ -5,23 +5,24 @@ None of it needs NATS.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 from harmony_fleet.commands.common import Common, note, write
 from harmony_fleet.errors import ExitCode, InvalidInput
-from harmony_fleet.manifests.load import drafts
-from harmony_fleet.observe.state import check_name, parse_selectors
+from harmony_fleet.observe.state import (
+    check_name,
+)
 from harmony_fleet.output import fleet_tables, render
 from harmony_fleet.output.render import Output
-from harmony_fleet.roster.edit import UNSET, Edit, Section, add, change, remove
+from harmony_fleet.roster.edit import Edit, Section, add, change, remove
 from harmony_fleet.roster.file import RosterFile
 from harmony_fleet.roster.model import Roster
 from harmony_fleet.roster.projection import project
-from harmony_fleet.roster.sources import kept_name, load_scores, load_sources, scores_digest
+from harmony_fleet.roster.sources import load_sources
+from harmony_fleet.roster.views import VIEWS
 from harmony_fleet.storage import names as kept
 
-_HIDDEN: Final = frozenset({"variables", "scores"})
+_HIDDEN: Final = frozenset({"variables", "scores", "overrides"})
 Values = dict[tuple[str, ...], Any]
 
 
@@ -35,6 +36,15 @@ def roster_file(common: Common) -> RosterFile:
         kept.remember_roster(home, {"devices": devices, "deployments": deployments})
 
     return RosterFile(home, seen)
+
+
+def not_there(name: str, section: str) -> InvalidInput:
+    """The error for an item that the roster hasn't."""
+    return InvalidInput(
+        "NotFound",
+        f"cannot find {name} in the roster's {section}",
+        f"see what there is with: harmony fleet {section.removesuffix('s')} list",
+    )
 
 
 def init(common: Common) -> ExitCode:
@@ -76,7 +86,7 @@ def add_items(
     """Items that differ in their name alone."""
     for name in names:
         check_name(section.removesuffix("s"), name)
-    return _mutate(common, add(section, [{"name": name, **item} for name in names]), generation)
+    return mutate(common, add(section, [{"name": name, **item} for name in names]), generation)
 
 
 def set_items(
@@ -87,17 +97,42 @@ def set_items(
         raise InvalidInput(
             "NothingToSet", "cannot change the roster: nothing to set was given", "see --help"
         )
-    return _mutate(common, change(section, names, values), generation)
+    return mutate(common, change(section, names, values), generation)
 
 
 def remove_items(
     common: Common, section: Section, names: Sequence[str], generation: int | None
 ) -> ExitCode:
     """Take them out; apply then takes off the devices what they stood for."""
-    return _mutate(common, remove(section, names), generation)
+    return mutate(common, remove(section, names), generation)
 
 
-def _mutate(common: Common, edit: Edit, generation: int | None) -> ExitCode:
+def list_items(common: Common, section: Section) -> ExitCode:
+    """`harmony fleet device|deployment|schedule list`."""
+    roster = roster_file(common).read()
+    found = [VIEWS[section](roster, item) for item in getattr(roster, section)]
+    if common.output is not Output.TABLE:
+        write(found, common.output)
+    elif found:
+        fleet_tables.items_table(found, render.out())
+    else:
+        note(f"no {section} in the roster yet: harmony fleet {section.removesuffix('s')} add")
+    return ExitCode.DONE
+
+
+def show_item(common: Common, section: Section, name: str) -> ExitCode:
+    """`harmony fleet device|deployment|schedule show`."""
+    roster = roster_file(common).read()
+    item = next((one for one in getattr(roster, section) if one.name == name), None)
+    if item is None:
+        raise not_there(name, section)
+    told = VIEWS[section](roster, item)
+    write(told, Output.YAML if common.output is Output.TABLE else common.output)
+    return ExitCode.DONE
+
+
+def mutate(common: Common, edit: Edit, generation: int | None) -> ExitCode:
+    """Change the roster by one generation, unless nothing could be projected from it then."""
     file = roster_file(common)
     roster, changed = file.mutate(generation, edit, _projects(file))
     if common.output is not Output.TABLE:
@@ -118,49 +153,3 @@ def _projects(file: RosterFile) -> Callable[[Roster], None]:
         project(roster, load_sources(roster, file.folder).scores)
 
     return check
-
-
-def source(common: Common, name: str, *, inline: bool) -> dict[str, Any]:
-    """A file of Scores as a deployment keeps it: by name and digest, or as it is."""
-    path = Path(name)
-    if path.suffix != ".py":  # which is a program, and runs once
-        for draft in drafts(name, "list"):
-            draft.check({})
-    scores = load_scores(path)
-    if inline:
-        return {"scores": list(scores)}
-    return {"file": kept_name(path, roster_file(common).folder), "digest": scores_digest(scores)}
-
-
-def selector(device_class: str | None, selectors: Sequence[str]) -> dict[str, Any]:
-    """``--class`` and ``--select`` as the roster keeps them."""
-    labels = parse_selectors(selectors)
-    return ({"class": device_class} if device_class else {}) | (
-        {"labels": labels} if labels else {}
-    )
-
-
-def unset(section: str, names: Sequence[str]) -> Values:
-    """These keys of a map go."""
-    return {(section, name): UNSET for name in names}
-
-
-def nested(section: str, values: Mapping[str, Any]) -> Values:
-    """These keys of a map are set."""
-    return {(section, name): value for name, value in values.items()}
-
-
-def flat(values: Mapping[str, Any]) -> Values:
-    """Return the fields that were given."""
-    return {(name,): value for name, value in values.items() if value is not None}
-
-
-def selection(
-    device_class: str | None, any_class: bool, select: list[str], no_select: list[str]
-) -> Values:
-    """Return the changes of a selector, as paths and values."""
-    values: Values = {("select", "labels", name): UNSET for name in no_select}
-    values |= {("select", "labels", name): value for name, value in parse_selectors(select).items()}
-    if any_class or device_class:
-        values["select", "class"] = device_class or UNSET
-    return values

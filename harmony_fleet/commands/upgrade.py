@@ -12,7 +12,8 @@ from rich.text import Text
 
 from harmony_fleet.client.client import Client
 from harmony_fleet.commands.common import Common, note, run_client, write
-from harmony_fleet.commands.roster import roster_file, selector
+from harmony_fleet.commands.roster import roster_file
+from harmony_fleet.commands.roster_values import selector
 from harmony_fleet.errors import ExitCode, InvalidInput
 from harmony_fleet.observe.state import check_name
 from harmony_fleet.output import render

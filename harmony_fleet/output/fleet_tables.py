@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from rich.console import Console
 from rich.text import Text
@@ -70,6 +70,42 @@ def roster_table(roster: Roster, to: Console) -> None:
         grid(["WHAT", "NAME", "SAYS"], rows, to)
     sections = (roster.devices, roster.deployments, roster.schedules)
     _more(max(len(section) for section in sections), to)
+
+
+def items_table(items: Sequence[Mapping[str, Any]], to: Console) -> None:
+    """Items of one section of the roster, as `roster.views` has them."""
+    rows: list[Row] = []
+    for item in items[:MOST]:
+        devices = item.get("devices")
+        where = item["deployments"] if devices is None else devices
+        rows.append(
+            [
+                plain(item["name"]),
+                plain(_says(item), ""),
+                Text(str(len(where))),
+                plain(_some(where) or "-", ""),
+            ]
+        )
+    of, at = ("DEVICE", "DEPLOYMENTS") if "deployments" in items[0] else ("NAME", "DEVICES")
+    grid([of, "SAYS", "COUNT>", at], rows, to)
+    _more(len(items), to)
+
+
+def _says(item: Mapping[str, Any]) -> str:
+    """The rest of an item in a few words."""
+    if "deployments" in item:
+        state = item["desired_state"] if item["enabled"] else "disabled"
+        more = [f"overrides {name}" for name in item["overrides"]]
+        return ", ".join([item["class"], state, *_labels(item["labels"]), *more])
+    select = item["select"]
+    chosen = [*([select["class"]] if select["class"] else []), *_labels(select["labels"])]
+    less = [f"not {name}" for name in select["exclude"]]
+    what = item["source"] if "source" in item else item["cron"] if item["enabled"] else "disabled"
+    return ", ".join([what, *(chosen or ["every device"]), *less])
+
+
+def _labels(labels: Mapping[str, str]) -> list[str]:
+    return [f"{name}={value}" for name, value in labels.items()]
 
 
 def members_table(
@@ -140,6 +176,11 @@ def plan_table(made: FleetPlan, to: Console) -> None:
                 Text(f"{words} {_some([f'{key.device}/{key.deployment}' for key in keys])}"),
                 soft_wrap=True,
             )
+    for key, fields in made.overridden[:MOST]:
+        to.print(
+            Text(f"otherwise at {key.device} alone: {key.deployment}/{', '.join(fields)}"),
+            soft_wrap=True,
+        )
     refusals(made.refusals[:MOST], to)
     told = f"{len(made.plans)} to write, {len(made.purges)} to purge, {made.unchanged} unchanged"
     refused = f", {len(made.refusals)} refused" if made.refusals else ""

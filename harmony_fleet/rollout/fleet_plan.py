@@ -69,6 +69,8 @@ class FleetPlan:
     removing: tuple[DeploymentKey, ...] = ()
     unchanged: int = 0
     refusals: tuple[tuple[DeploymentKey, HarmonyError], ...] = ()
+    overridden: tuple[tuple[DeploymentKey, tuple[str, ...]], ...] = ()
+    """fields (``Container/web.memory``) that are otherwise at a device to be written"""
 
     @property
     def empty(self) -> bool:
@@ -91,6 +93,10 @@ class FleetPlan:
                 for key, at in self.purges
             ],
             "unchanged": self.unchanged,
+            "overridden": [
+                {"device": key.device, "deployment": key.deployment, "fields": list(fields)}
+                for key, fields in self.overridden
+            ],
             "refused": [
                 {
                     "device": key.device,
@@ -155,8 +161,24 @@ def plan_fleet(fleet: Fleet, scope: Scope) -> FleetPlan:
     roster = fleet.roster
     named = (roster.lineage, roster.generation, roster.content_digest(), _fingerprint(fleet), scope)
     return FleetPlan(
-        *named, tuple(plans), tuple(purges), tuple(removing), unchanged, tuple(refusals)
+        *named,
+        tuple(plans),
+        tuple(purges),
+        tuple(removing),
+        unchanged,
+        tuple(refusals),
+        tuple(_overridden(fleet, plans)),
     )
+
+
+def _overridden(
+    fleet: Fleet, plans: Sequence[Plan]
+) -> Iterator[tuple[DeploymentKey, tuple[str, ...]]]:
+    for item in plans:
+        member = fleet.roster.device(item.wire.device)
+        fields = member.overridden(item.wire.deployment) if member is not None else ()
+        if fields and not item.wire.removed:
+            yield DeploymentKey(item.wire.device, item.wire.deployment), tuple(fields)
 
 
 def _fingerprint(fleet: Fleet) -> str:

@@ -28,6 +28,8 @@ class Edit:
     section: Section
     names: frozenset[str]
     work: Callable[[CommentedMap], None]
+    also: frozenset[str] = frozenset()
+    """devices that it touches besides"""
 
     def __call__(self, tree: CommentedMap) -> None:
         """Change the tree."""
@@ -36,7 +38,7 @@ class Edit:
     @property
     def devices(self) -> frozenset[str]:
         """The devices that it touches."""
-        return self.names if self.section == "devices" else frozenset()
+        return self.also | (self.names if self.section == "devices" else frozenset())
 
 
 def add(section: Section, items: Sequence[Mapping[str, Any]]) -> Edit:
@@ -59,7 +61,9 @@ def add(section: Section, items: Sequence[Mapping[str, Any]]) -> Edit:
 
 
 def change(section: Section, names: Sequence[str], values: Mapping[tuple[str, ...], Any]) -> Edit:
-    """Set values at paths below the items, as ``("labels", "site")``; `UNSET` takes a key away."""
+    """Set values at paths below the items, as ``("labels", "site")``; `UNSET` takes a key away, and
+    a function makes a value of the one before.
+    """
 
     def edit(tree: CommentedMap) -> None:
         for name in names:
@@ -84,6 +88,31 @@ def remove(section: Section, names: Sequence[str]) -> Edit:
             )  # comments before an empty list's brackets would be no YAML
 
     return Edit(section, frozenset(names), edit)
+
+
+def rename(section: Section, old: str, new: str, overriding: frozenset[str]) -> Edit:
+    """Give an item another name, wherever the roster names it. `overriding` are the devices that
+    override fields of the deployment.
+    """
+
+    def edit(tree: CommentedMap) -> None:
+        if any(item.get("name") == new for item in tree.get(section) or ()):
+            raise InvalidInput(
+                "AlreadyThere",
+                f"cannot rename {old} to {new}: {new} is there",
+                "choose another name, or remove that one first",
+            )
+        _find(tree, section, old)["name"] = new
+        if section == "devices":
+            for item in [*(tree.get("deployments") or ()), *(tree.get("schedules") or ())]:
+                excluded = (item.get("select") or {}).get("exclude") or []
+                excluded[:] = [new if name == old else name for name in excluded]
+            return
+        for item in tree.get("devices") or ():
+            if old in (item.get("overrides") or {}):
+                item["overrides"][new] = item["overrides"].pop(old)
+
+    return Edit(section, frozenset({old, new}), edit, overriding)
 
 
 def bump(tree: CommentedMap) -> int:
@@ -114,16 +143,35 @@ def _find(tree: CommentedMap, section: Section, name: str) -> CommentedMap:
 
 
 def _set(item: CommentedMap, path: tuple[str, ...], value: Any) -> None:
+    if value is UNSET and path[0] == "overrides":
+        _take_away(item, path)
+        return
     for key in path[:-1]:
         if not isinstance(item.get(key), CommentedMap):
             if value is UNSET:
                 return
             item[key] = CommentedMap()
         item = item[key]
+    if callable(value):
+        value = value(item.get(path[-1]))
     if value is UNSET:
         item.pop(path[-1], None)
-    elif item.get(path[-1]) != value or type(item.get(path[-1])) is not type(value):
+    elif (
+        path[-1] not in item
+        or item[path[-1]] != value
+        or type(item.get(path[-1])) is not type(value)
+    ):
         item[path[-1]] = _block(value)
+
+
+def _take_away(item: CommentedMap, path: tuple[str, ...]) -> None:
+    """Take a key away, and the mappings around it that hold nothing else."""
+    found = item.get(path[0])
+    if len(path) > 1 and isinstance(found, CommentedMap):
+        _take_away(found, path[1:])
+        if found:
+            return
+    item.pop(path[0], None)
 
 
 def _block(value: Any) -> Any:

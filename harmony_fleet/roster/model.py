@@ -18,7 +18,7 @@ from pydantic_core import PydanticCustomError
 from harmony_fleet.errors import InvalidInput
 from harmony_fleet.manifests import duration
 from harmony_fleet.manifests.variables import Scalar
-from scores.base import Model, check_distinct
+from scores.base import Model, ResourceKey, check_distinct
 from scores.canonical import canonical, digest
 from scores.manifest import MAX_SCORES, Generation, InvalidManifest, validate
 from scores.names import DeploymentName, DeviceName, Digest, Lineage, Text
@@ -27,6 +27,8 @@ RUN_PREFIX: Final = "upgrade-"
 """Only deployments of task runs have names that begin with this."""
 MAX_DEADLINE: Final = 7 * 86_400.0
 _VARIABLE: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")
+_FIELD: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")
+_NAMING: Final = frozenset({"kind", "name"})
 _BUILT_IN: Final = frozenset({"device", "class", "labels"})
 _A_DAY: Final = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -80,20 +82,41 @@ Budget = Annotated[int, Field(ge=1, le=100_000)]
 
 
 class Selector(Model):
-    """Devices of this class with all these labels. An empty selector picks all."""
+    """Devices of this class with all these labels, less those of `exclude`. An empty selector picks
+    all.
+    """
 
     device_class: DeviceClass | None = Field(default=None, alias="class")
     labels: Labels = Field(default_factory=dict)
+    exclude: Sequence[DeviceName] = ()
 
     def picks(self, device: RosterDevice) -> bool:
         """Return whether `device` is meant."""
+        if device.name in self.exclude:
+            return False
         if self.device_class is not None and device.device_class != self.device_class:
             return False
         return all(device.labels.get(name) == value for name, value in self.labels.items())
 
 
+def _field(value: str) -> str:
+    if not _FIELD.fullmatch(value) or value in _NAMING:
+        raise PydanticCustomError(
+            "NotOverridable", "must be a field of a Score other than kind and name"
+        )
+    return value
+
+
+OverriddenField = Annotated[str, AfterValidator(_field)]
+Overrides = Mapping[RosterName, Mapping[ResourceKey, Mapping[OverriddenField, Any]]]
+
+
 class RosterDevice(Model):
-    """A member of the fleet. `enabled` false wins over `desired_state` running."""
+    """A member of the fleet. `enabled` false wins over `desired_state` running.
+
+    `overrides` are fields of Scores that are otherwise on this device: by deployment, resource
+    (``Container/web``) and field. null takes a field away.
+    """
 
     name: DeviceName
     device_class: DeviceClass = Field(alias="class")
@@ -101,6 +124,15 @@ class RosterDevice(Model):
     enabled: bool = True
     desired_state: Literal["running", "stopped"] = "running"
     variables: Mapping[VariableName, Scalar] = Field(default_factory=dict, repr=False)
+    overrides: Overrides = Field(default_factory=dict, repr=False)
+
+    def overridden(self, deployment: str) -> list[str]:
+        """``Container/web.memory``: the fields of a deployment that are otherwise here."""
+        return sorted(
+            f"{key}.{field}"
+            for key, fields in self.overrides.get(deployment, {}).items()
+            for field in fields
+        )
 
     @property
     def runs(self) -> bool:

@@ -56,7 +56,7 @@ def project(roster: Roster, sources: Mapping[str, RawScores]) -> dict[Deployment
             if deployment.select.picks(device):
                 manifest = (
                     _shared(made, deployment, device, raw)
-                    if same
+                    if same and not device.overrides.get(deployment.name)
                     else _manifest(deployment, device, raw)
                 )
                 found[DeploymentKey(device.name, deployment.name)] = Projection(
@@ -94,6 +94,7 @@ def _shared(
 def _manifest(deployment: RosterDeployment, device: RosterDevice, raw: RawScores) -> Manifest:
     where = f"{device.name}/{deployment.name}"
     scores: Any = fill(raw, device.known(), "scores", f"project {where}", partial(_hint, device))
+    scores = _overridden(scores, deployment.name, device)
     try:
         manifest = validate(Manifest, {"deployment": deployment.name, "scores": scores})
     except InvalidManifest as error:
@@ -107,6 +108,25 @@ def _manifest(deployment: RosterDeployment, device: RosterDevice, raw: RawScores
                 [FieldError(f"scores[{at}].kind", "SystemUpgradeInRoster")],
             )
     return manifest if device.runs else stopped(manifest)
+
+
+def _overridden(scores: list[Any], deployment: str, device: RosterDevice) -> list[Any]:
+    """The Scores with what is otherwise on this device. Raises InvalidInput for a resource that
+    isn't among them.
+    """
+    overrides = dict(device.overrides.get(deployment, {}))
+    made = []
+    for score in scores:
+        fields = overrides.pop(f"{score.get('kind')}/{score.get('name')}", {})
+        gone = {name for name, value in fields.items() if value is None}
+        made.append({name: item for name, item in {**score, **fields}.items() if name not in gone})
+    for key in sorted(overrides):
+        raise InvalidInput(
+            "OverrideUnknown",
+            f"cannot project {device.name}/{deployment}: {device.name} overrides {key}, and there is no such resource",
+            f"take it away with: harmony fleet device set {device.name} --no-override {deployment}/{key}",
+        )
+    return made
 
 
 def _hint(device: RosterDevice, name: str) -> str:

@@ -521,3 +521,41 @@ async def test_a_key_of_an_invalid_name_is_removed_and_no_other_is_touched(live:
     assert ran.error["code"] == "ValidKey"
     await live.put(INFO, info_key("pi-01"), told)
     assert await live.findings() == set()
+
+
+async def test_one_device_overrides_and_another_is_excluded(live: Site) -> None:
+    before = await live.wire("pi-02")
+    words = ("device", "set", "pi-01", "--override", "web/Container/web.memory=64Mi")
+    await live.change(*words)
+    await live.change("deployment", "set", "web", "--exclude", "pi-03")
+    planned = await live("fleet", "plan")
+    assert "otherwise at pi-01 alone: web/Container/web.memory" in planned.out
+    told = (await live("fleet", "plan", "-o", "json")).json
+    assert told["overridden"] == [
+        {"device": "pi-01", "deployment": "web", "fields": ["Container/web.memory"]}
+    ]
+    actions = {(item["device"], item["action"]) for item in told["writes"]}
+    assert actions == {("pi-01", "update"), ("pi-03", "remove")}
+    await live("fleet", "apply", "--wait", "--timeout", "20s")
+    assert await live.wire("pi-02") == before
+    wire = await live.wire("pi-01")
+    (box,) = [score for score in wire.wire()["scores"] if score["kind"] == "Container"]
+    assert box["memory"] == "64Mi"
+    assert await live.findings() == set()
+
+
+async def test_only_what_is_nowhere_is_renamed(live: Site) -> None:
+    before = (await live("fleet", "show", "-o", "json")).json
+    refused = await live("fleet", "deployment", "rename", "web", "site", "-o", "json", code=5)
+    assert refused.error["code"] == "DeploymentThere"
+    refused = await live("fleet", "device", "rename", "pi-01", "pi-1", "-o", "json", code=5)
+    assert refused.error["code"] == "DeviceKnown"
+    assert (await live("fleet", "show", "-o", "json")).json == before
+    assert (await live("fleet", "apply")).code == 0
+    path = live.operator.folder / "web.json"
+    await live.change("device", "add", "pi-9", "--class", "new", "--variable", "port=1")
+    await live.change("deployment", "add", "wbe", "--file", str(path), "--class", "nobody")
+    await live.change("device", "rename", "pi-9", "pi-09")
+    await live.change("deployment", "rename", "wbe", "later")
+    assert (await live("fleet", "device", "show", "pi-09", "-o", "json")).json["class"] == "new"
+    assert (await live("fleet", "deployment", "show", "later", "-o", "json")).json["devices"] == []

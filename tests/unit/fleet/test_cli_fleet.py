@@ -32,7 +32,8 @@ COMMANDS = [
             "controller",
         )
     ],
-    *[["fleet", item, verb] for item in ITEMS for verb in ("add", "set", "remove")],
+    *[["fleet", item, verb] for item in ITEMS for verb in ("add", "set", "remove", "list", "show")],
+    *[["fleet", item, "rename"] for item in ("device", "deployment")],
     *[["fleet", "key", verb] for verb in ("new", "list", "retire")],
     *[["upgrade", word] for word in ("start", "watch", "list", "show", "cancel")],
 ]
