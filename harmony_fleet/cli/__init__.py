@@ -76,6 +76,7 @@ def _root(
     harmony schema --kind Container              what an author may write
     harmony explain CrashLoop                    what a code, a kind or a field means
     harmony validate web.py                      check files, without a server
+    harmony import docker-compose.yaml           make a manifest of what others wrote
     harmony fleet apply                          make a whole fleet what its roster says
     harmony upgrade start --all …                upgrade packages, in waves
     harmony server init nats --host NAME         make the NATS servers' configuration
@@ -105,6 +106,7 @@ app.command()(read.devices)
 app.command()(read.schema)
 app.command()(read.explain)
 app.command()(read.validate)
+app.command("import")(read.import_)
 app.add_typer(fleet.app, name="fleet")
 app.add_typer(upgrade.app, name="upgrade")
 app.add_typer(server_.app, name="server")

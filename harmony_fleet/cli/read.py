@@ -1,4 +1,4 @@
-"""`harmony get`, `status`, `wait`, `logs`, `devices`, `schema`, `explain`: options and help. The work is in
+"""`harmony get`, `status`, `wait`, `logs`, `devices`, `schema`, `explain`, `import`: options and help. The work is in
 `commands.read`.
 """
 
@@ -268,6 +268,45 @@ def explain(
     from harmony_fleet.commands.explain import explain as show
 
     return show(common, name)
+
+
+@local
+def import_(
+    common: Common,
+    *,
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE...",
+            help="Compose files, quadlets, unit files, lines of docker run; - is standard input.",
+        ),
+    ],
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="NAME", help="The deployment's; else a guess.")
+    ] = None,
+    there: Annotated[
+        str | None,
+        typer.Option(
+            "--folder",
+            metavar="PATH",
+            help="Where relative paths begin on the device; /srv/NAME by default.",
+        ),
+    ] = None,
+) -> int:
+    """Make a manifest of what others wrote, on standard output. Needs no NATS.
+
+    What can't be taken over stands in comments, with the reason: nothing is dropped silently. A
+    compose file's variables come from the shell and from the .env beside it.
+
+    \b
+    harmony import docker-compose.yaml > web.yaml
+    harmony import *.container *.volume *.network --name zigbee
+    echo "podman run -d --name web -p 8080:80 docker.io/library/nginx" | harmony import -
+    """
+    from harmony_fleet.commands.import_ import import_ as work
+    from harmony_fleet.importing.whole import Import
+
+    return work(common, Import(files, name or "", there or ""))
 
 
 def schema(

@@ -33,6 +33,7 @@ COMMANDS = [
     "schema",
     "explain",
     "validate",
+    "import",
 ]
 COMMANDS += ["fleet", "upgrade", "server", "device", "object"]
 
