@@ -198,7 +198,7 @@ async def _unmanaged(settings: Settings) -> list[Finding]:
     know: told, and no fault of the device's.
     """
     state_dir, found = Path(settings.agent.state_dir), []
-    for kind in _STRAYS.keys() & set(settings.agent.kinds):
+    for kind in [kind for kind in _STRAYS if kind in settings.agent.kinds]:
         what, why = _STRAYS[kind]
         try:
             made = KindInstance(_made(settings, kind, LedgerSnapshot.read(state_dir)).reconciler)

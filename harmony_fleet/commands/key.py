@@ -14,7 +14,7 @@ from harmony_fleet.output.render import Output, plain
 
 def new(common: Common) -> ExitCode:
     """`harmony fleet key new`."""
-    home = common.context().home
+    home = common.home()
     made = signing_keys.new(home)
     if common.output is not Output.TABLE:
         write(_told(made), common.output)
@@ -29,7 +29,7 @@ def new(common: Common) -> ExitCode:
 
 def show(common: Common) -> ExitCode:
     """`harmony fleet key list`."""
-    found = signing_keys.all_keys(common.context().home)
+    found = signing_keys.all_keys(common.home())
     if common.output is not Output.TABLE:
         write([_told(key) for key in found], common.output)
     elif found:
@@ -49,7 +49,7 @@ def show(common: Common) -> ExitCode:
 
 def retire(common: Common, name: str, *, undo: bool) -> ExitCode:
     """`harmony fleet key retire`, and with `undo` the way back."""
-    home = common.context().home
+    home = common.home()
     state: State = "active" if undo else "retired"
     changed = signing_keys.turn(home, name, state)
     if common.output is not Output.TABLE:

@@ -216,7 +216,7 @@ def _opened(path: Path) -> BinaryIO:
 
 def _say_closed(common: Common, bucket: str) -> None:
     """Tell where the fleet's devices may not read the bucket."""
-    home = common.context().home
+    home = common.home()
     try:
         known = Authority.load(home).state.objects
     except (HarmonyError, OSError):

@@ -28,7 +28,7 @@ Values = dict[tuple[str, ...], Any]
 
 def roster_file(common: Common) -> RosterFile:
     """The roster of this operator's home. The shell completes the names that were read last."""
-    home = common.context().home
+    home = common.home()
 
     def seen(roster: Roster) -> None:
         devices = [item.name for item in roster.devices]
