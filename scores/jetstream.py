@@ -28,6 +28,8 @@ NO_ROOM: Final = (10047, 10005, 10023)
 _MARKERS: Final = ("KV-Operation", "Nats-Marker-Reason")
 """Headers of a message that says that its key is gone: a client's own marker, and the server's."""
 _EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
+NO_SUCH_STREAM: Final = "KV_none-of-ours"
+"""A name that no bucket of ours makes."""
 _ACK: Final = "$JS.ACK."
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -96,6 +98,11 @@ def deleting(last: int) -> dict[str, str]:
     It rolls nothing up and names no subject, so it is safe for a key that reads as a wildcard.
     """
     return {"KV-Operation": "DEL", "Nats-Expected-Last-Sequence": str(last)}
+
+
+def meant_for(stream: str) -> dict[str, str]:
+    """Headers of a message that any other stream refuses."""
+    return {"Nats-Expected-Stream": stream}
 
 
 def purging(revision: int) -> dict[str, str]:

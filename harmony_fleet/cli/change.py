@@ -100,7 +100,10 @@ def apply(
     timeout: Timeout = "60s",
     allow_prune: AllowPrune = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would change; write nothing.")
+        bool,
+        typer.Option(
+            "--dry-run", help="Show what would change, or be refused by the server; write nothing."
+        ),
     ] = False,
     take_over: TakeOver = False,
     follow_generation: Follow = False,

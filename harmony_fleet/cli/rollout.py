@@ -114,7 +114,9 @@ def apply(
     file: Annotated[
         str | None, typer.Argument(metavar="[PLAN]", help="A plan that was kept.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="As plan.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="As plan, and ask the server if it would take it.")
+    ] = False,
     device: Devices = None,
     take_over: TakeOver = False,
     allow_prune: AllowPrune = None,
@@ -138,7 +140,7 @@ def apply(
         frozenset(device or ()), take_over, allow_prune, allow_removals, follow_generation
     )
     if dry_run:
-        return rollout.plan(common, scope, None)
+        return rollout.plan(common, scope, None, dry_run=True)
     waits = sys.stdout.isatty() if wait is None else wait
     how = rollout.Apply(scope, file, seconds_of(timeout) if waits else None)
     return rollout.apply(common, how)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from dataclasses import replace as replace_
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,7 +19,7 @@ from harmony_fleet.output.progress import Progress
 from harmony_fleet.output.render import Output
 from harmony_fleet.rollout.apply import Refusal, Result, Run, Show
 from harmony_fleet.rollout.controller import Controller
-from harmony_fleet.rollout.copies import admit, claim, confirm, take_over
+from harmony_fleet.rollout.copies import admit, check_claim, claim, confirm, take_over
 from harmony_fleet.rollout.copies import pull as pull_roster
 from harmony_fleet.rollout.drift import classify
 from harmony_fleet.rollout.finding import failing
@@ -26,6 +27,7 @@ from harmony_fleet.rollout.fleet import Fleet
 from harmony_fleet.rollout.fleet_apply import (
     collecting_later,
     read_fleet,
+    refused_by_server,
     resync,
     settle,
     unwritten,
@@ -50,9 +52,9 @@ _FEW: Final = 200
 _SAY_SECONDS: Final = 2.0
 
 
-def plan(common: Common, scope: Scope, save_to: str | None) -> ExitCode:
+def plan(common: Common, scope: Scope, save_to: str | None, *, dry_run: bool = False) -> ExitCode:
     """`harmony fleet plan`, and `apply --dry-run`: what an apply would do, and what differs.
-    Changes nothing.
+    Changes nothing. With `dry_run` the server is also asked if it would take all of it.
     """
     file = roster_file(common)
     roster = file.read()
@@ -63,6 +65,9 @@ def plan(common: Common, scope: Scope, save_to: str | None) -> ExitCode:
             await admit(store, file, roster)
         fleet = await read_fleet(store, roster, file.folder)
         made, findings = plan_fleet(fleet, scope), classify(fleet)
+        if dry_run:
+            await check_claim(store, roster.lineage)
+            made = replace_(made, refusals=(*made.refusals, *await refused_by_server(store, made)))
         if common.output is Output.TABLE:
             fleet_tables.plan_table(made, render.out())
             if findings:

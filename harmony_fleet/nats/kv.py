@@ -21,6 +21,7 @@ from typing import Final
 from harmony_fleet.context import Context
 from harmony_fleet.errors import Conflict, InvalidInput, Unreachable
 from harmony_fleet.nats import buckets
+from harmony_fleet.nats.bounded import gather_bounded
 from harmony_fleet.nats.connection import (
     CONNECT_SECONDS,
     REQUEST_SECONDS,
@@ -33,6 +34,7 @@ from scores.jetstream import (
     API,
     NO_MESSAGE,
     NO_STREAM,
+    NO_SUCH_STREAM,
     WRONG_SEQUENCE,
     ApiError,
     answered,
@@ -40,6 +42,7 @@ from scores.jetstream import (
     expecting,
     kv_stream,
     kv_subject,
+    meant_for,
     purging,
     stored,
 )
@@ -133,6 +136,24 @@ class Store:
                 f"cannot send {key}: {len(value)} bytes, and the NATS server takes {limit}",
                 "move large content to an object store (File.object), or raise max_payload in the server",
             )
+
+    async def check_buckets(self) -> None:
+        """Raise Unreachable (NotAllowed) where these credentials may not make the buckets, as each
+        apply does. Makes none: what is asked for names no stream.
+        """
+        await gather_bounded(self._check_bucket, BUCKETS)
+
+    async def _check_bucket(self, bucket: str) -> None:
+        with contextlib.suppress(ApiError):
+            await self._nats.api(f"STREAM.CREATE.{kv_stream(bucket)}", {})
+
+    async def check_write(self, bucket: str, key: str) -> None:
+        """Raise Unreachable (NotAllowed) where these credentials may not write the key. Writes
+        nothing: the stream refuses what is meant for another one.
+        """
+        subject = kv_subject(bucket, _checked(key))
+        with contextlib.suppress(ApiError, NoResponders):  # without a bucket: an apply makes it
+            answered(await self._nats.request(subject, b"", meant_for(NO_SUCH_STREAM)))
 
     async def _write(self, bucket: str, key: str, value: bytes, headers: dict[str, str]) -> int:
         self.check_size(key, value)

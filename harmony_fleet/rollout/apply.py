@@ -186,7 +186,9 @@ async def apply(store: Store, pairs: Sequence[Pair], options: Options, run: Run)
     plans, run.refused = await plan_all(store, pairs, options)
     run.show.planned(plans)
     run.results = measured(store, plans)
-    if not options.dry_run:
+    if options.dry_run:
+        await check_allowed(store, run.results)
+    else:
         if any(item.action != "unchanged" for item in plans):
             await store.ensure_buckets(options.replicas)
         await write_all(store, run)
@@ -207,6 +209,25 @@ def measured(store: Store, plans: Sequence[Plan]) -> list[Result]:
         except HarmonyError as error:
             result.error = error
     return results
+
+
+async def check_allowed(store: Store, results: Sequence[Result]) -> None:
+    """Have the server say whether these credentials may write what is planned; what they may not is
+    an error of its result. Writes nothing.
+    """
+    going = [item for item in results if item.plan.action != "unchanged" and item.error is None]
+    if not going:
+        return
+    await store.check_buckets()
+
+    async def check(result: Result) -> None:
+        wire = result.plan.wire
+        try:
+            await store.check_write(DESIRED, str(DeploymentKey(wire.device, wire.deployment)))
+        except HarmonyError as error:
+            result.error = error
+
+    await gather_bounded(check, going)
 
 
 async def write_all(store: Store, run: Run) -> None:

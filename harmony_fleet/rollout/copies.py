@@ -50,6 +50,11 @@ def _key(kind: str, lineage: str) -> str:
     return f"{kind}.{lineage}"
 
 
+async def check_claim(store: Store, lineage: str) -> None:
+    """Raise where these credentials may not claim the fleet for an apply. Writes nothing."""
+    await store.check_write(FLEET, _key(_MARKS, lineage))
+
+
 async def look(store: Store, lineage: str) -> Standing:
     """Read the mark. Raises Behind if it can't be read: nobody knows then what was applied last."""
     entry = await store.get(FLEET, _key(_MARKS, lineage))

@@ -15,7 +15,15 @@ from harmony_fleet.manifests.signing_keys import load as load_signing
 from harmony_fleet.nats.bounded import gather_bounded
 from harmony_fleet.nats.kv import Store
 from harmony_fleet.observe.state import list_deployments, list_devices
-from harmony_fleet.rollout.apply import Result, Run, purge, wait_all, write_all
+from harmony_fleet.rollout.apply import (
+    Result,
+    Run,
+    check_allowed,
+    measured,
+    purge,
+    wait_all,
+    write_all,
+)
 from harmony_fleet.rollout.finding import Finding
 from harmony_fleet.rollout.fleet import Fleet
 from harmony_fleet.rollout.fleet_plan import FleetPlan, check_refusals
@@ -66,6 +74,22 @@ async def server_time(store: Store) -> datetime:
         return await store.now()
     except InvalidInput:
         return datetime.now(UTC)
+
+
+async def refused_by_server(
+    store: Store, made: FleetPlan
+) -> list[tuple[DeploymentKey, HarmonyError]]:
+    """What the server wouldn't take of a plan: too large, or not with these credentials. Writes
+    nothing.
+    """
+    results = measured(store, made.plans)
+    await check_allowed(store, results)
+    wires = ((result.plan.wire, result.error) for result in results)
+    return [
+        (DeploymentKey(wire.device, wire.deployment), error)
+        for wire, error in wires
+        if error is not None
+    ]
 
 
 async def write_fleet(store: Store, made: FleetPlan, run: Run) -> None:
