@@ -95,7 +95,7 @@ def _without(one: Resource, fault: Fault) -> bool:
 
 
 def _shown(field: str, at: object, gone: object) -> str:
-    """What went, as one word or two; of an environment variable its name alone."""
+    """The thing that went, as one word or two; of an environment variable its name alone."""
     if field == "env":
         return str(at)
     if isinstance(gone, dict):

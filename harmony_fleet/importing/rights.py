@@ -77,7 +77,7 @@ def log_opt(resource: Resource, place: Place, text: str) -> None:
 
 
 def restart_tries(resource: Resource, place: Place, text: str) -> None:
-    """How often in a row."""
+    """A number of tries in a row."""
     del place
     resource.set("restart_tries", whole(text))
 

@@ -121,7 +121,7 @@ def read(text: str, place: Place) -> tuple[list[Resource], list[str]]:
 
 
 def _verb(typed: Sequence[str]) -> tuple[int, int]:
-    """Where docker or podman stands, and its verb run or create; 0 where it has another one."""
+    """Indices of docker or podman, and of its verb run or create; 0 where it has another one."""
     tool = next((index for index, word in enumerate(typed) if word in ("docker", "podman")), -1)
     after_option = False
     for index in range(tool + 1, len(typed)):
