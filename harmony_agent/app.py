@@ -45,10 +45,12 @@ from scores.canonical import digest
 from scores.container import Container
 from scores.file import File
 from scores.names import format_time
+from scores.network import Network
 from scores.session import Session
 from scores.signatures import key_id, read_key
 from scores.system_upgrade import SystemUpgrade
 from scores.systemd_unit import SystemdUnit
+from scores.volume import Volume
 
 log = logging.getLogger(__name__)
 
@@ -193,12 +195,39 @@ def _session(parts: KindContext) -> ComposedKind:
     return ComposedKind(reconciler, sessions.version)
 
 
+def _volume(parts: KindContext) -> ComposedKind:
+    from harmony_agent.adapters.podman.volumes import PodmanVolumes
+    from harmony_agent.kinds.volume import VolumeReconciler
+
+    volumes = PodmanVolumes(podman_socket(parts.settings))
+    device = parts.settings.agent.device_id
+    return ComposedKind(
+        VolumeReconciler(volumes, parts.view(Volume), device=device), volumes.version
+    )
+
+
+def _network(parts: KindContext) -> ComposedKind:
+    from harmony_agent.adapters.podman.networks import PodmanNetworks
+    from harmony_agent.kinds.network import NetworkReconciler
+
+    networks = PodmanNetworks(podman_socket(parts.settings))
+    reconciler = NetworkReconciler(
+        networks,
+        parts.view(Network),
+        device=parts.settings.agent.device_id,
+        rootless=podman_is_rootless(parts.settings),
+    )
+    return ComposedKind(reconciler, networks.version)
+
+
 KINDS: Final[Mapping[str, Callable[[KindContext], ComposedKind]]] = {
     "File": _file,
     "SystemdUnit": _systemd_unit,
     "Container": _container,
     "SystemUpgrade": _system_upgrade,
     "Session": _session,
+    "Volume": _volume,
+    "Network": _network,
 }
 
 

@@ -61,7 +61,7 @@ class DeviceDescription:
             kinds=sorted(self._made),
             capabilities=Capabilities(
                 systemd=await self._version("SystemdUnit"),
-                podman=await self._version("Container"),
+                podman=await self._podman(),
                 tmux=await self._version("Session"),
                 updater=await self._updater(),
             ),
@@ -79,6 +79,12 @@ class DeviceDescription:
             except ResourceError:
                 return ()
         return self._missing or ()
+
+    async def _podman(self) -> str | None:
+        """Ask once, by whichever kind stands on it."""
+        kinds = (kind for kind in ("Container", "Volume", "Network") if kind in self._made)
+        kind = next(kinds, None)
+        return None if kind is None else await self._version(kind)
 
     async def _version(self, kind: str) -> str | None:
         ask = self._made[kind].version if kind in self._made else None

@@ -25,7 +25,7 @@ _OURS: Final = "Value error, "
 """Prefix of pydantic before our own sentences."""
 
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
-Kind = Literal["File", "SystemdUnit", "Container", "SystemUpgrade", "Session"]
+Kind = Literal["File", "SystemdUnit", "Container", "SystemUpgrade", "Session", "Volume", "Network"]
 
 
 class InvalidSettings(ValueError):

@@ -8,10 +8,18 @@ Needs pydantic alone; does no I/O. An author needs ``Manifest`` and the Scores::
     content="hi\\n")])
 """
 
-from scores.container import Container, Healthcheck, InitContainer, Mount, PortMapping
+from scores.container import (
+    Container,
+    Healthcheck,
+    InitContainer,
+    Mount,
+    NetworkAttachment,
+    PortMapping,
+)
 from scores.container_devices import DeviceMapping, SecurityOptions
 from scores.file import File, ObjectRef
 from scores.manifest import FieldError, InvalidManifest, Manifest, WireManifest
+from scores.network import Network
 from scores.probes import HttpProbe, Probe, TcpProbe
 from scores.session import Session
 from scores.status import (
@@ -21,13 +29,16 @@ from scores.status import (
     DeviceInfo,
     FileDetail,
     Heartbeat,
+    NetworkDetail,
     ResourceStatus,
     SessionDetail,
     UnitDetail,
     UpgradeDetail,
+    VolumeDetail,
 )
 from scores.system_upgrade import SystemUpgrade
 from scores.systemd_unit import SystemdUnit
+from scores.volume import Volume
 
 __all__ = [
     "Container",
@@ -46,6 +57,9 @@ __all__ = [
     "InvalidManifest",
     "Manifest",
     "Mount",
+    "Network",
+    "NetworkAttachment",
+    "NetworkDetail",
     "ObjectRef",
     "PortMapping",
     "Probe",
@@ -58,5 +72,7 @@ __all__ = [
     "TcpProbe",
     "UnitDetail",
     "UpgradeDetail",
+    "Volume",
+    "VolumeDetail",
     "WireManifest",
 ]

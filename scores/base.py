@@ -127,7 +127,9 @@ def check_distinct(
         raise fault((place, twice, part), code, sentence)
 
 
-KINDS: Final = ("File", "SystemdUnit", "Container", "SystemUpgrade", "Session")
+KINDS: Final = (
+    *("File", "SystemdUnit", "Container", "SystemUpgrade", "Session", "Volume", "Network"),
+)
 
 
 def _key(value: str) -> str:
@@ -195,6 +197,10 @@ class Score(Model):
         has its own.
         """
         return self
+
+    def uses(self) -> tuple[str, ...]:
+        """Keys that must be settled before this one where they stand in its manifest."""
+        return ()
 
     def needs(self) -> tuple[str, ...]:
         """Every key that must be settled before this one: `after`, and what it restarts or reloads

@@ -14,6 +14,7 @@ from scores.container_devices import DeviceRules, Devices, LogDriver, SecurityOp
 from scores.container_surroundings import (
     Annotations,
     Dns,
+    Domain,
     Domains,
     Groups,
     Hosts,
@@ -21,6 +22,7 @@ from scores.container_surroundings import (
     Timezone,
     Ulimits,
     Userns,
+    check_address,
 )
 from scores.file import Path, normal_path
 from scores.names import MAX_GENERATION, Text
@@ -33,6 +35,12 @@ LABEL_PREFIX: Final = "io.harmony."
 LEAST_MEMORY: Final = "4Mi"
 """No container starts with less."""
 LEAST_TMPFS: Final = "64Ki"
+
+
+def check_engine_name(name: str) -> None:
+    """Refuse a name that podman doesn't take."""
+    if not _NAME.fullmatch(name):
+        raise fault(("name",), "InvalidContainerName", "must be of A-Z a-z 0-9 . _ - for podman")
 
 
 def _working_dir(value: str) -> str:
@@ -79,7 +87,8 @@ def _env_name(value: str) -> str:
     return value
 
 
-def _own_labels(value: Mapping[str, str]) -> Mapping[str, str]:
+def own_labels(value: Mapping[str, str]) -> Mapping[str, str]:
+    """Refuse the agent's own labels."""
     if any(key.startswith(LABEL_PREFIX) for key in value):
         raise PydanticCustomError(
             "ReservedLabel", "labels that start with io.harmony. are the agent's"
@@ -154,6 +163,30 @@ class Mount(Model):
             raise PydanticCustomError("FieldNotForType", "only a tmpfs has a size")
         if is_new(info):
             check_least(self.size, "size", LEAST_TMPFS)
+        return self
+
+
+class NetworkAttachment(Model):
+    """A network that the container is in."""
+
+    name: Annotated[Text, Field(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9_.-]*$", max_length=63)] = Field(
+        description="The network's name.", examples=["home"]
+    )
+    aliases: Annotated[Sequence[Domain], Field(max_length=16)] = Field(
+        default=(),
+        description="Names besides its own by which others in the network find it.",
+        examples=[["mqtt"]],
+    )
+    address: Annotated[Text, Field(max_length=45), AfterValidator(check_address)] | None = Field(
+        default=None,
+        description="Its fixed address there. None: a free one.",
+        examples=["10.89.5.10"],
+    )
+
+    @model_validator(mode="after")
+    def _is_a_network(self) -> NetworkAttachment:
+        if self.name in ("host", "none"):
+            raise fault(("name",), "FieldConflict", "host and none stand alone, in network")
         return self
 
 
@@ -270,8 +303,14 @@ class Container(Score):
         Annotated[Text, Field(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9_.-]*$", max_length=63)] | None
     ) = Field(
         default=None,
-        description="host, none, or a network's name; None is podman's default.",
+        description="host, none, or a network's name; None is podman's default. A Network of this "
+        "manifest is waited for.",
         examples=["host"],
+    )
+    networks: Annotated[Sequence[NetworkAttachment], Field(max_length=16)] = Field(
+        default=(),
+        description="Several networks, or one with aliases or a fixed address, in place of "
+        "network. A Network of this manifest is waited for.",
     )
     user: Annotated[Text, Field(max_length=64)] | None = Field(
         default=None,
@@ -290,7 +329,7 @@ class Container(Score):
         description="The host's name in the container; None: podman makes one.",
         examples=["web"],
     )
-    labels: Annotated[Mapping[Text, Text], AfterValidator(_own_labels)] = Field(
+    labels: Annotated[Mapping[Text, Text], AfterValidator(own_labels)] = Field(
         default_factory=dict,
         description="Podman's labels: value by name; io.harmony. is the agent's own prefix.",
         examples=[{"team": "web"}],
@@ -466,6 +505,16 @@ class Container(Score):
     readiness: Readiness = None
     liveness: Liveness = None
 
+    def uses(self) -> tuple[str, ...]:
+        """The volumes and networks of its manifest that it waits for by itself."""
+        mounts = [
+            *self.mounts,
+            *(one for init in self.init_containers for one in init.mounts or ()),
+        ]
+        volumes = [f"Volume/{mount.source}" for mount in mounts if mount.type == "volume"]
+        names = [*([self.network] if self.network else []), *(one.name for one in self.networks)]
+        return tuple(dict.fromkeys([*volumes, *(f"Network/{name}" for name in names)]))
+
     def stopped(self) -> Self:
         """The same, not to run."""
         return self if self.state == "stopped" else self.model_copy(update={"state": "stopped"})
@@ -477,10 +526,7 @@ class Container(Score):
         if self.no_healthcheck and self.healthcheck is not None:
             raise fault(("no_healthcheck",), "FieldConflict", "healthcheck sets one")
         self._fit_together()
-        if not _NAME.fullmatch(self.name):
-            raise fault(
-                ("name",), "InvalidContainerName", "must be of A-Z a-z 0-9 . _ - for podman"
-            )
+        check_engine_name(self.name)
         targets = [mount.target for mount in self.mounts]
         check_distinct(
             targets, "mounts", "target", "DuplicateMount", "another mount has this target"
@@ -497,6 +543,11 @@ class Container(Score):
         """Refuse a field that another one rules out."""
         if self.restart_tries is not None and self.restart == "never":
             raise fault(("restart_tries",), "FieldConflict", "restart is never")
+        if self.networks and self.network is not None:
+            raise fault(("networks",), "FieldConflict", "network is set: put it into networks")
+        names = [one.name for one in self.networks]
+        another = "another one is of this network"
+        check_distinct(names, "networks", "name", "DuplicateNetwork", another)
         if self.log_size is not None and self.log_driver != "k8s-file":
             raise fault(("log_size",), "FieldConflict", "only log_driver: k8s-file has a size")
         targets = [device.target or device.source for device in self.devices]

@@ -22,7 +22,8 @@ def _groups(value: Sequence[str]) -> Sequence[str]:
     return value
 
 
-def _address(value: str) -> str:
+def check_address(value: str) -> str:
+    """Check an IP address."""
     try:
         ip_address(value)
     except ValueError:
@@ -31,7 +32,7 @@ def _address(value: str) -> str:
 
 
 def _host_address(value: str) -> str:
-    return value if value == "host-gateway" else _address(value)
+    return value if value == "host-gateway" else check_address(value)
 
 
 def _zone(value: str) -> str:
@@ -48,7 +49,8 @@ Userns = Annotated[
 Sysctl = Annotated[Text, Field(pattern=r"^[a-z0-9_]+(\.[A-Za-z0-9_-]+)+$", max_length=128)]
 Sysctls = Annotated[Mapping[Sysctl, Text], Field(max_length=64)]
 Dns = Annotated[
-    Sequence[Annotated[Text, Field(max_length=45), AfterValidator(_address)]], Field(max_length=8)
+    Sequence[Annotated[Text, Field(max_length=45), AfterValidator(check_address)]],
+    Field(max_length=8),
 ]
 Domain = Annotated[
     Text, Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$", max_length=253)

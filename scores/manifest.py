@@ -6,7 +6,7 @@ plane adds, and what stands in ``desired-state``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar
 
 from pydantic import Field, ValidationError, model_validator
@@ -17,10 +17,12 @@ from scores.canonical import NotCanonical, canonical, read
 from scores.container import Container
 from scores.file import File
 from scores.names import MAX_GENERATION, DeploymentName, DeviceName, Lineage
+from scores.network import Network
 from scores.session import Session
 from scores.signatures import MAX_SIGNATURES, Signature
 from scores.system_upgrade import SystemUpgrade
 from scores.systemd_unit import SystemdUnit
+from scores.volume import Volume
 
 MAX_MANIFEST: Final = 1024 * 1024
 """Bytes of a manifest: what a NATS server carries by default."""
@@ -29,7 +31,8 @@ MAX_ERRORS: Final = 20
 """Field errors that one rejection names; a status stays small however bad the input was."""
 
 AnyScore = Annotated[
-    File | SystemdUnit | Container | SystemUpgrade | Session, Field(discriminator="kind")
+    File | SystemdUnit | Container | SystemUpgrade | Session | Volume | Network,
+    Field(discriminator="kind"),
 ]
 SCORE_TYPES: Final[Mapping[str, type[Score]]] = {
     "File": File,
@@ -37,6 +40,8 @@ SCORE_TYPES: Final[Mapping[str, type[Score]]] = {
     "Container": Container,
     "SystemUpgrade": SystemUpgrade,
     "Session": Session,
+    "Volume": Volume,
+    "Network": Network,
 }
 
 M = TypeVar("M", bound=Model)
@@ -159,7 +164,9 @@ class Manifest(Model):
         known = set(keys)
         for index, score in enumerate(self.scores):
             _check_references(index, score, known)
-        stuck = cycle({score.key: needs for score in self.scores if (needs := score.needs())})
+        stuck = cycle(
+            {score.key: needs for score in self.scores if (needs := all_needs(score, known))}
+        )
         if stuck:
             place = ("scores", keys.index(min(stuck)))
             raise fault(
@@ -203,6 +210,11 @@ class WireManifest(Manifest):
     lineage: Lineage
     generation: Generation
     scores: Annotated[Sequence[AnyScore], Field(max_length=MAX_SCORES)]
+
+
+def all_needs(score: Score, known: Collection[str]) -> tuple[str, ...]:
+    """Keys that must be settled before `score` in a manifest that has the keys `known`."""
+    return tuple(dict.fromkeys((*score.needs(), *(key for key in score.uses() if key in known))))
 
 
 def _check_references(index: int, score: Score, known: set[str]) -> None:

@@ -159,8 +159,32 @@ class SessionDetail(Reported):
     ready: bool = False
 
 
+class VolumeDetail(Reported):
+    """A volume as podman shows it."""
+
+    kind: Literal["Volume"] = "Volume"
+    state: Literal["Present", "Absent"]
+    driver: str = ""
+    since: Time | None = None
+
+
+class NetworkDetail(Reported):
+    """A network as podman shows it."""
+
+    kind: Literal["Network"] = "Network"
+    state: Literal["Present", "Absent"]
+    driver: str = ""
+    subnets: Annotated[Sequence[str], Field(max_length=8)] = ()
+
+
 Detail = Annotated[
-    FileDetail | UnitDetail | ContainerDetail | UpgradeDetail | SessionDetail,
+    FileDetail
+    | UnitDetail
+    | ContainerDetail
+    | UpgradeDetail
+    | SessionDetail
+    | VolumeDetail
+    | NetworkDetail,
     Field(discriminator="kind"),
 ]
 

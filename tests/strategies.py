@@ -346,12 +346,38 @@ def sessions() -> st.SearchStrategy[Value]:
     return _some({"kind": st.just("Session"), "name": names, "command": argv}, optional)
 
 
+def volumes() -> st.SearchStrategy[Value]:
+    """A Volume, as a JSON object."""
+    common = {key: value for key, value in _COMMON.items() if key != "adopt"}
+    optional = {
+        **common,
+        "on_remove": st.sampled_from(["delete", "orphan", "delete-data"]),
+        "driver": st.just("local"),
+        "labels": st.dictionaries(texts(8, 1).map("x".__add__), texts(), max_size=2),
+    }
+    return _some({"kind": st.just("Volume"), "name": container_names()}, optional)
+
+
+def networks() -> st.SearchStrategy[Value]:
+    """A Network, as a JSON object."""
+    common = {key: value for key, value in _COMMON.items() if key != "adopt"}
+    optional = {
+        **common,
+        "driver": st.just("bridge"),
+        "subnet": st.sampled_from(["10.89.5.0/24", "fd00:1::/64"]),
+        "internal": st.booleans(),
+    }
+    return _some({"kind": st.just("Network"), "name": container_names()}, optional)
+
+
 KINDS: dict[str, Callable[[], st.SearchStrategy[Value]]] = {
     "File": files,
     "SystemdUnit": units,
     "Container": containers,
     "SystemUpgrade": upgrades,
     "Session": sessions,
+    "Volume": volumes,
+    "Network": networks,
 }
 
 

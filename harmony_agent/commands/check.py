@@ -175,7 +175,7 @@ def _questions(settings: Settings, kind: str) -> tuple[Callable[[], Awaitable[st
     return (
         version,
         "podman",
-        f"apt-get install podman; {start}; or take Container out of agent.kinds",
+        f"apt-get install podman; {start}; or take {kind} out of agent.kinds",
     )
 
 

@@ -203,7 +203,7 @@ def _prune_guard(manifest: WireManifest, device: DeviceView) -> NotAccepted | No
         return None
     wanted = {score.key for score in manifest.scores}
     going = sum(
-        1 for key, on_remove in device.has.items() if key not in wanted and on_remove == "delete"
+        1 for key, on_remove in device.has.items() if key not in wanted and on_remove != "orphan"
     )
     if going <= 1 or going * 2 <= len(device.has) or going <= (manifest.allow_prune or 0):
         return None

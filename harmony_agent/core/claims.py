@@ -27,7 +27,7 @@ def claimed(case: DecisionInput, facts: Facts) -> OwnershipRecord:
         claims=case.claims | (old.claims if old else frozenset()),
         applied=old.applied if old else "",
         facts=dict(facts),
-        needs=desired.spec.needs(),
+        needs=desired.needs,
         changed=old.changed if old else "",
         changing=old.changing if old else False,
     )

@@ -214,7 +214,7 @@ def _wait_for_others(case: DecisionInput, desired: Desired[Score]) -> Hold | Non
     """
     if case.record is not None and case.record.applied == desired.version and not case.idle:
         return None
-    waits = unmet(desired.spec.needs(), case.others.digests, case.others.statuses)
+    waits = unmet(desired.needs, case.others.digests, case.others.statuses)
     if case.others.leaving:
         taken = [record.key for record in case.taken]
         waits += in_the_way(case.claims, case.key, case.others.leaving, taken)

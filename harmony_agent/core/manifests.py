@@ -70,7 +70,9 @@ def desired_of(
         key = Key(score.kind, score.name)
         old, generation = before.get(key), generations.get(score.key, manifest.generation)
         follows = restarts_on(score) or reloads_on(score)
-        if old is not None and old.spec is score and old.generation == generation and not follows:
+        uses = tuple(used for used in score.uses() if used in digests)
+        same = old is not None and old.spec is score and old.uses == uses
+        if old is not None and same and old.generation == generation and not follows:
             found[key] = old
             continue
         new = Desired(
@@ -82,8 +84,10 @@ def desired_of(
                 [key for key in restarts_on(score) if key in digests], records
             ),
             reload_token=last_change(reloads_on(score), records),
+            uses=uses,
         )
-        found[key] = old if old is not None and old.version == new.version else new
+        same = old is not None and old.version == new.version and old.uses == uses
+        found[key] = old if old is not None and same else new
     return found
 
 

@@ -47,7 +47,8 @@ class Desired(Generic[S_co]):
     """A spec with its context from the manifest.
 
     `generation` is the one in which this spec last changed. `restart_token` and `reload_token` name
-    the last change of what it restarts and reloads on ("": none is known); see `core.changes`.
+    the last change of what it restarts and reloads on ("": none is known); see `core.changes`. `uses`
+    are the keys of its manifest that it needs though it names them nowhere in `after`.
     """
 
     spec: S_co
@@ -56,6 +57,12 @@ class Desired(Generic[S_co]):
     deployment: str
     restart_token: str = ""
     reload_token: str = ""
+    uses: tuple[str, ...] = ()
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Every key that must be settled before this one."""
+        return tuple(dict.fromkeys((*self.spec.needs(), *self.uses)))
 
     @property
     def version(self) -> str:

@@ -32,6 +32,15 @@ class EngineRefused(Exception):
         self.status = status
         self.text = text
 
+    def words(self) -> str:
+        """The engine's own on one line, for what was given no secret."""
+        return " ".join(self.text.split())[:400]
+
+    @property
+    def in_use(self) -> bool:
+        """Return whether it is refused because a container has what is to be removed."""
+        return self.status == 409 or "being used" in self.text or "in use" in self.text
+
 
 @dataclass(frozen=True, slots=True)
 class Listed:

@@ -78,7 +78,7 @@ def _lacks(info: DeviceInfo, kind: str) -> str:
     has = info.capabilities
     if kind == "SystemdUnit" and has.systemd is None:
         return "systemd"
-    if kind == "Container" and has.podman is None:
+    if kind in ("Container", "Volume", "Network") and has.podman is None:
         return "podman"
     if kind == "Session" and has.tmux is None:
         return "tmux"

@@ -195,9 +195,10 @@ def kinds(device: Device) -> list[str]:
     if device.info is None:
         return []
     has = device.info.capabilities
+    podman = f"podman {has.podman}" if has.podman else "no podman"
     below = {
         "SystemdUnit": f"systemd {has.systemd}" if has.systemd else "no systemd",
-        "Container": f"podman {has.podman}" if has.podman else "no podman",
+        **dict.fromkeys(("Container", "Volume", "Network"), podman),
         "Session": f"tmux {has.tmux}" if has.tmux else "no tmux",
         "SystemUpgrade": f"updater {has.updater.protocol}" if has.updater else "no updater",
     }

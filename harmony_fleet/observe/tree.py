@@ -13,10 +13,12 @@ from scores.status import (
     ContainerDetail,
     Detail,
     FileDetail,
+    NetworkDetail,
     ResourceStatus,
     SessionDetail,
     UnitDetail,
     UpgradeDetail,
+    VolumeDetail,
 )
 
 MAX_DEPTH: Final = 8
@@ -140,7 +142,7 @@ def health(detail: Detail) -> str:
     """Health in a few words: ``Running, 2 restarts, not ready``."""
     words: list[str]
     match detail:
-        case FileDetail():
+        case FileDetail() | VolumeDetail() | NetworkDetail():
             words = [detail.state]
         case UnitDetail():
             words = [f"{detail.active_state}/{detail.sub_state}", *_runs(detail.restarts)]

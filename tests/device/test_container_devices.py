@@ -264,7 +264,7 @@ def test_rights_beyond_its_own_are_the_devices_to_allow(site: Site) -> None:
     site.converge(container(**fields))
     config = site.inspect()["HostConfig"]
     assert (config["Privileged"], config["PidMode"]) == (True, "host")
-    ipc = ["readlink", "/proc/1/ns/ipc"]  # podman 4.3 shows another IpcMode than was asked for
+    ipc = ["readlink", "/proc/self/ns/ipc"]  # podman 4.3 shows another IpcMode than was asked for
     assert within(site, *ipc) == site.device.run(ipc).stdout.strip()
     assert int(within(site, "sh", "-c", "ps | grep -c systemd")) > 1
     before = site.run_of()

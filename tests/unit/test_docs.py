@@ -47,6 +47,14 @@ def test_the_file_of_the_install_guide_is_a_deployment() -> None:
     assert [score.key for score in manifest.scores] == ["File/page", "SystemdUnit/web.service"]
 
 
+def test_each_deployment_of_the_authors_page_is_one() -> None:
+    texts = [block.text for block in guide.blocks("author.md") if block.language == "yaml"]
+    files = [text for text in texts if re.match(r"# [a-z]+\.yaml\n", text)]
+    assert len(files) >= 2
+    for text in files:
+        validate(Manifest, {"deployment": "web", "scores": YAML(typ="safe").load(text)})
+
+
 @pytest.mark.parametrize("name", [*GUIDES, "threat-model.md", "fleet.md", "client.md"])
 def test_links_lead_somewhere(name: str) -> None:
     text = (guide.DOCS / name).read_text("utf-8")

@@ -15,9 +15,11 @@ import pytest
 from harmony_agent.core.resources import Facts, OwnershipRecord
 from harmony_agent.kinds.container import facts as container
 from harmony_agent.kinds.file import facts as file
+from harmony_agent.kinds.network import facts as network
 from harmony_agent.kinds.session import facts as session
 from harmony_agent.kinds.system_upgrade import facts as system_upgrade
 from harmony_agent.kinds.systemd_unit import facts as systemd_unit
+from harmony_agent.kinds.volume import facts as volume
 from tests.arch.tree import ROOT
 
 LINES = (ROOT / "tests" / "recorded" / "facts.jsonl").read_text().splitlines()
@@ -25,8 +27,10 @@ AGAIN: dict[str, Callable[[OwnershipRecord], Facts]] = {
     "Container": lambda record: container.write(container.read(record)),
     "File": lambda record: file.write(file.read(record)),
     "Session": lambda record: session.write(session.read(record)),
+    "Network": lambda record: network.write(network.read(record)),
     "SystemUpgrade": lambda record: system_upgrade.write(system_upgrade.read(record)),
     "SystemdUnit": lambda record: systemd_unit.write(systemd_unit.read(record)),
+    "Volume": lambda record: volume.write(volume.read(record)),
 }
 
 

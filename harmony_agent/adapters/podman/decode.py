@@ -104,13 +104,15 @@ def _config(body: Mapping[str, Any]) -> dict[str, str]:
     )
     mode = str(host.get("NetworkMode"))
     check = json.dumps((body.get("Config") or {}).get("Healthcheck"), sort_keys=True)
+    # Before the first start podman 5 lists some modes, as pasta, among the networks.
+    shown = ",".join([mode, *sorted(set(networks) - {mode})])
     return {
         "memory": str(host.get("Memory")),
         "cpus": f"{host.get('CpuQuota')}/{host.get('CpuPeriod')}",
         "pids": str(host.get("PidsLimit")),
         "healthcheck": hashlib.sha256(check.encode()).hexdigest(),
-        # Before the first start podman 5 lists some modes, as pasta, among the networks.
-        "network": ",".join([mode, *sorted(set(networks) - {mode})]),
+        "network": shown,
+        "networks": shown,
     }
 
 

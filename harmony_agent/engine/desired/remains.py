@@ -194,7 +194,7 @@ def _record(desired: Desired[Score], claims: frozenset[str], facts: Facts) -> Ow
         claims=claims,
         applied=desired.version,
         facts=facts,
-        needs=spec.needs(),
+        needs=desired.needs,
     )
 
 

@@ -63,9 +63,7 @@ class Rehearsal:
             desired = self._state.desired[key]
             step = await self._foresee(key, desired)
             found.append(
-                Foreseen(
-                    key, step, tuple(need for need in desired.spec.needs() if need in self._changed)
-                )
+                Foreseen(key, step, tuple(need for need in desired.needs if need in self._changed))
             )
             await self._presume(key, desired, step)
         return found
@@ -149,7 +147,7 @@ def _in_order(desired: Mapping[Key, Desired]) -> Iterable[Key]:  # type: ignore[
     """Needs before those that need them, else by name."""
     order: TopologicalSorter[Key] = TopologicalSorter()
     for key in sorted(desired):
-        order.add(key, *(Key.parse(need) for need in sorted(desired[key].spec.needs())))
+        order.add(key, *(Key.parse(need) for need in sorted(desired[key].needs)))
     return [key for key in order.static_order() if key in desired]
 
 

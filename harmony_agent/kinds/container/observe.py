@@ -43,7 +43,7 @@ from scores.container_surroundings import KEEP_GROUPS
 
 SWEEP: Final = 20
 """Inspections of unchanged containers in one relist."""
-_UNSEEN_IN_LIST: Final = frozenset(WATCHED) - {"network"}
+_UNSEEN_IN_LIST: Final = frozenset(WATCHED) - {"network", "networks"}
 
 
 class Observer:

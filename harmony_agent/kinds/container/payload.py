@@ -18,7 +18,7 @@ from harmony_agent.kinds.container.hardware import Nodes, hardware, numbers
 from harmony_agent.kinds.container.surroundings import surroundings, users
 from harmony_agent.topology.containers import Image
 from scores.canonical import canonical, digest
-from scores.container import Container, InitContainer, Mount, in_bytes
+from scores.container import Container, InitContainer, Mount, NetworkAttachment, in_bytes
 
 DEVICE: Final = "io.harmony.device"
 DEPLOYMENT: Final = "io.harmony.deployment"
@@ -29,7 +29,7 @@ TRIAL: Final = "io.harmony.trial"
 
 _VERSION: Final = "1"
 _MADE_OF: Final = {
-    "image", "command", "args", "env", "env_files", "ports", "mounts", "network", "user", "working_dir", "hostname",
+    "image", "command", "args", "env", "env_files", "ports", "mounts", "network", "networks", "user", "working_dir", "hostname",
     "labels", "stop_signal", "memory", "cpus", "pids", "cap_add", "cap_drop", "read_only", "no_new_privileges",
     "init_containers", "healthcheck", "no_healthcheck", "userns", "groups", "shm_size", "ulimits", "sysctls", "dns",
     "dns_search", "extra_hosts", "annotations", "timezone", "devices", "device_cgroup_rules", "security_opt",
@@ -162,11 +162,13 @@ def trial_payload(
     made: Mapping[str, Any], label: str, held: Collection[tuple[str, int]]
 ) -> dict[str, Any]:
     """The SpecGenerator value of a trial of `made`, without the ports that are `held` by what it
-    is to replace.
+    is to replace, and without its names and addresses in its networks.
     """
     trial = {key: value for key, value in made.items() if key != "healthconfig"}
     trial["name"] = f"{made['name']}.trial-{label.partition(':')[2][:12]}"
     trial["labels"] = {**made["labels"], TRIAL: label}
+    if networks := trial.get("networks"):
+        trial["networks"] = {name: {} for name in networks}
     if ports := trial.pop("portmappings", []):
         free = [one for one in ports if (one["protocol"], one["host_port"]) not in held]
         trial |= {"portmappings": free} if free else {}
@@ -176,11 +178,13 @@ def trial_payload(
 def init_payload(
     spec: Container, init: InitContainer, labels: Mapping[str, str], image: Image
 ) -> dict[str, Any]:
-    """The SpecGenerator value of one of `spec`'s init containers, which shares its network and, by
-    default, mounts.
+    """The SpecGenerator value of one of `spec`'s init containers, which shares its network, without
+    its names and addresses there, and, by default, mounts.
     """
     network = _network(spec)
     network.pop("portmappings", None)
+    if "networks" in network:
+        network["networks"] = {name: {} for name in network["networks"]}
     made: dict[str, Any] = {
         "name": init_name(spec.name, init.name),
         "image": init.image or spec.image,
@@ -265,6 +269,9 @@ def _network(spec: Container) -> dict[str, Any]:
     elif spec.network is not None:
         made["netns"] = {"nsmode": "bridge"}
         made["networks"] = {spec.network: {}}
+    if spec.networks:
+        made["netns"] = {"nsmode": "bridge"}
+        made["networks"] = {one.name: _attachment(one) for one in spec.networks}
     if spec.ports:
         made["portmappings"] = [
             {
@@ -276,6 +283,11 @@ def _network(spec: Container) -> dict[str, Any]:
             for port in spec.ports
         ]
     return made
+
+
+def _attachment(one: NetworkAttachment) -> dict[str, Any]:
+    made: dict[str, Any] = {"aliases": list(one.aliases)} if one.aliases else {}
+    return made | ({} if one.address is None else {"static_ips": [one.address]})
 
 
 def _limits(spec: Container) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 Pure.
 
 What can differ behind our back, and is found: whether the container is there, its name, whether it
-runs, and the fields of `ContainerState.config` (memory, cpus, pids, healthcheck, network), compared
+runs, and the fields of `ContainerState.config` (memory, cpus, pids, healthcheck, networks), compared
 with what they were right after it was made. Every other field of a Score is fixed for a container's
 id, so that the ``io.harmony.spec`` label vouches for it: image, command, args, env, env_files
 (their digests), ports, mounts, user, working_dir, hostname, labels, stop_signal, cap_add, cap_drop,
@@ -39,7 +39,7 @@ from harmony_agent.kinds.container.running import Case, ContainerPlan, act, fini
 from harmony_agent.topology.containers import ContainerState
 from scores.container import Container
 
-WATCHED: Final = ("memory", "cpus", "pids", "healthcheck", "network")
+WATCHED: Final = ("memory", "cpus", "pids", "healthcheck", "network", "networks")
 """Fields that can be changed of a container without changing its id."""
 
 

@@ -28,9 +28,11 @@ from harmony_agent.core.reconciler import (
 from harmony_agent.engine.state.kind_instance import KindInstance
 from harmony_agent.kinds.container import ContainerReconciler
 from harmony_agent.kinds.file import FileReconciler
+from harmony_agent.kinds.network import NetworkReconciler
 from harmony_agent.kinds.session import SessionReconciler
 from harmony_agent.kinds.system_upgrade import SystemUpgradeReconciler
 from harmony_agent.kinds.systemd_unit import UnitReconciler
+from harmony_agent.kinds.volume import VolumeReconciler
 from tests.fakes.clock import FakeClock
 from tests.fakes.store import FakeStore
 from tests.fakes.updater import FakeUpdater
@@ -56,6 +58,8 @@ KINDS = (
     ContainerReconciler,
     SystemUpgradeReconciler,
     SessionReconciler,
+    VolumeReconciler,
+    NetworkReconciler,
 )
 
 
@@ -70,6 +74,8 @@ KINDS = (
         ),
         (SystemUpgradeReconciler, set()),
         (SessionReconciler, {Logs, Marks, Runs}),
+        (VolumeReconciler, {Closes}),
+        (NetworkReconciler, {Closes}),
     ],
 )
 def test_each_kind_has_what_it_can_do_and_no_stub(kind: type, has: set[type]) -> None:

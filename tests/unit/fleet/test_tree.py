@@ -14,7 +14,15 @@ from harmony_fleet.observe.state import Deployment
 from harmony_fleet.observe.status import rows
 from harmony_fleet.observe.tree import MAX_DEPTH, Branch, branch, health
 from harmony_fleet.output.device_tree import device_tree
-from scores import ContainerDetail, FileDetail, SessionDetail, UnitDetail, UpgradeDetail
+from scores import (
+    ContainerDetail,
+    FileDetail,
+    NetworkDetail,
+    SessionDetail,
+    UnitDetail,
+    UpgradeDetail,
+    VolumeDetail,
+)
 from scores.status import Drift
 from tests.unit.fleet.build import (
     NOW,
@@ -110,6 +118,8 @@ def test_the_order_of_work_doesnt_depend_on_the_order_of_the_manifest(
         (ContainerDetail(state="Running", ready=True), "Running"),
         (ContainerDetail(state="Exited", exit_code=0, restarts=1), "Exited 0, 1 restart, not ready"),
         (SessionDetail(state="Absent"), "Absent, not ready"),
+        (VolumeDetail(state="Present"), "Present"),
+        (NetworkDetail(state="Absent"), "Absent"),
         (
             UnitDetail(load_state="loaded", active_state="failed", sub_state="oom", unit_file_state="enabled"),
             "failed/oom, not ready",

@@ -13,7 +13,17 @@ from scores.container import in_bytes
 from scores.file import MAX_INLINE
 from scores.manifest import SCORE_TYPES, InvalidManifest, decode, validate
 from scores.systemd_unit import MAX_UNIT_FILE
-from tests.unit.scores.values import CONTAINER, EACH, FILE, PROBE, UNIT, UPGRADE, manifest
+from tests.unit.scores.values import (
+    CONTAINER,
+    EACH,
+    FILE,
+    NETWORK,
+    PROBE,
+    UNIT,
+    UPGRADE,
+    VOLUME,
+    manifest,
+)
 
 PLAIN = {"kind": "File", "name": "f", "path": "/srv/f"}
 DIGEST = "sha256:" + "0" * 64
@@ -219,6 +229,23 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
     "log driver": ({**CONTAINER, "log_driver": "syslog"}, "log_driver", "NotAllowed"),
     "tries of never": ({**CONTAINER, "restart": "never", "restart_tries": 1}, "restart_tries", "FieldConflict"),
     "no tries": ({**CONTAINER, "restart_tries": 0}, "restart_tries", "OutOfRange"),
+    "networks beside network": ({**CONTAINER, "network": "a", "networks": [{"name": "b"}]}, "networks", "FieldConflict"),
+    "host among networks": ({**CONTAINER, "networks": [{"name": "host"}]}, "networks[0].name", "FieldConflict"),
+    "network twice": ({**CONTAINER, "networks": [{"name": "a"}, {"name": "a"}]}, "networks[1].name", "DuplicateNetwork"),
+    "fixed address": ({**CONTAINER, "networks": [{"name": "a", "address": "x"}]}, "networks[0].address", "InvalidAddress"),
+    "volume's name as a unit's": ({**VOLUME, "name": "a@b"}, "name", "InvalidContainerName"),
+    "volume adopted": ({**VOLUME, "adopt": True}, "adopt", "AdoptNotForVolume"),
+    "volume restarted": ({**VOLUME, "driver": "A"}, "driver", "InvalidFormat"),
+    "volume's on_remove": ({**VOLUME, "on_remove": "keep"}, "on_remove", "NotAllowed"),
+    "file's on_remove": ({**FILE, "on_remove": "delete-data"}, "on_remove", "NotAllowed"),
+    "network adopted": ({**NETWORK, "adopt": True}, "adopt", "AdoptNotForNetwork"),
+    "network called host": ({**NETWORK, "name": "host"}, "name", "InvalidContainerName"),
+    "subnet with a host": ({**NETWORK, "subnet": "10.0.0.1/24"}, "subnet", "InvalidSubnet"),
+    "subnet without a length": ({**NETWORK, "subnet": "10.0.0.1"}, "subnet", "InvalidSubnet"),
+    "gateway alone": ({**NETWORK, "gateway": "10.0.0.1"}, "gateway", "FieldConflict"),
+    "gateway outside": ({**NETWORK, "subnet": "10.0.0.0/24", "gateway": "10.0.1.1"}, "gateway", "OutOfRange"),
+    "macvlan without subnet": ({**NETWORK, "driver": "macvlan"}, "driver", "FieldConflict"),
+    "network's driver": ({**NETWORK, "driver": "host"}, "driver", "NotAllowed"),
     "no image": ({"kind": "Container", "name": "c"}, "image", "Missing"),
     "image empty": ({**CONTAINER, "image": ""}, "image", "TooShort"),
     "image with a space": ({**CONTAINER, "image": "a b"}, "image", "InvalidFormat"),

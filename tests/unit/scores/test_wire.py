@@ -17,18 +17,30 @@ from scores import (
     Container,
     File,
     Manifest,
+    Network,
     Probe,
     Session,
     SystemdUnit,
     SystemUpgrade,
     TcpProbe,
+    Volume,
     WireManifest,
 )
 from scores.base import Score
 from scores.canonical import canonical, digest, read
 from scores.manifest import SCORE_TYPES, cycle, decode
 from tests import strategies
-from tests.unit.scores.values import EACH, FILE, FULL, SESSION, UNIT, UPGRADE, manifest
+from tests.unit.scores.values import (
+    EACH,
+    FILE,
+    FULL,
+    NETWORK,
+    SESSION,
+    UNIT,
+    UPGRADE,
+    VOLUME,
+    manifest,
+)
 
 LINEAGE = strategies.LINEAGE
 
@@ -112,7 +124,8 @@ def test_golden_digests(name: str) -> None:
 
 def test_golden_manifest() -> None:
     # A kind that came later is in no manifest of before.
-    data = canonical(manifest(*(value for name, value in FULL.items() if name != "Session")))
+    later = ("Session", "Volume", "Network")
+    data = canonical(manifest(*(value for name, value in FULL.items() if name not in later)))
     found = digest(decode(data, device="pi-01", deployment="web").canonical())
     assert found == "sha256:046ee926d915f010ddd2667746a5457461880346cd67a25ff8c1e512c0e7956e"
 
@@ -149,12 +162,26 @@ class NewerSession(Session):
     title: str = ""
 
 
+class NewerVolume(Volume):
+    """The same of a volume."""
+
+    quota: str = ""
+
+
+class NewerNetwork(Network):
+    """The same of a network."""
+
+    mtu: int = 0
+
+
 NEWER: dict[type[Score], dict[str, Any]] = {
     NewerFile: FILE,
     NewerContainer: FULL["Container"],
     NewerUnit: UNIT,
     NewerUpgrade: UPGRADE,
     NewerSession: SESSION,
+    NewerVolume: VOLUME,
+    NewerNetwork: NETWORK,
 }
 
 

@@ -32,7 +32,11 @@ UPGRADE: Value = {
     "expires_at": "2026-11-29T18:00:00.000Z",
 }
 SESSION: Value = {"kind": "Session", "name": "worker", "command": ["/usr/bin/top"]}
-EACH = {value["kind"]: value for value in (FILE, UNIT, CONTAINER, UPGRADE, SESSION)}
+VOLUME: Value = {"kind": "Volume", "name": "data"}
+NETWORK: Value = {"kind": "Network", "name": "home"}
+EACH = {
+    value["kind"]: value for value in (FILE, UNIT, CONTAINER, UPGRADE, SESSION, VOLUME, NETWORK)
+}
 
 PROBE: Value = {
     "http": {"port": 8080, "path": "/ready", "scheme": "http"},
@@ -145,6 +149,23 @@ FULL: dict[str, Value] = {
         "readiness": PROBE,
         "liveness": {"tcp": {"port": 22}},
     },
+    "Volume": {
+        **VOLUME,
+        "drift": "report",
+        "on_remove": "delete-data",
+        "driver": "local",
+        "labels": {"team": "web"},
+    },
+    "Network": {
+        **NETWORK,
+        "drift": "report",
+        "on_remove": "orphan",
+        "driver": "bridge",
+        "subnet": "10.89.5.0/24",
+        "gateway": "10.89.5.1",
+        "internal": True,
+        "labels": {"team": "web"},
+    },
 }
 LATER: dict[str, Value] = {
     "SystemdUnitJob": {**UNIT, "name": "job.service", "ignore_failure": True},
@@ -185,6 +206,7 @@ LATER: dict[str, Value] = {
         "log_driver": "k8s-file",
         "log_size": "10Mi",
         "restart_tries": 3,
+        "networks": [{"name": "home", "aliases": ["mqtt"], "address": "10.89.5.10"}],
     },
 }
 """Fields that came after the digests of `FULL` were written down."""

@@ -1,0 +1,32 @@
+"""Volume: one list call shows all that there is. Changes nothing."""
+
+from __future__ import annotations
+
+from harmony_agent.core.errors import Transient
+from harmony_agent.core.reconciler import KindView
+from harmony_agent.topology.containers import EngineRefused
+from harmony_agent.topology.volumes import Volumes, VolumeState
+from scores.volume import Volume
+
+
+class Observer:
+    """Looks at one device's volumes."""
+
+    def __init__(self, volumes: Volumes, view: KindView[Volume]) -> None:
+        self._volumes, self._view = volumes, view
+
+    async def relist(self) -> dict[str, VolumeState]:
+        """All that is wanted or owned and exists."""
+        names = set(self._view.names())
+        return await self._listed(names) if names else {}
+
+    async def one(self, name: str) -> VolumeState | None:
+        """Observe `name` now. None if there is nothing."""
+        return (await self._listed({name})).get(name)
+
+    async def _listed(self, names: set[str]) -> dict[str, VolumeState]:
+        try:
+            return {one.name: one for one in await self._volumes.list() if one.name in names}
+        except EngineRefused as refusal:
+            text = f"cannot list volumes (status {refusal.status}): podman's own log says why"
+            raise Transient("InspectFailed", text, phase="Unknown") from None
