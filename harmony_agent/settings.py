@@ -46,7 +46,7 @@ class AgentSection(_Section):
 
 
 class NatsSection(_Section):
-    """Where the control plane is; `insecure` lets credentials go there without TLS."""
+    """The place of the control plane; `insecure` lets credentials go there without TLS."""
 
     servers: Annotated[Sequence[str], Field(min_length=1)] = ("nats://127.0.0.1:4222",)
     credentials: str = ""

@@ -36,7 +36,7 @@ _LINEAGE: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Where and as whom a command works. `replicas` is for buckets that it has to make.
+    """The place and the identity with which a command works. `replicas` is for buckets that it has to make.
 
     `insecure`: credentials may go there without TLS.
     """

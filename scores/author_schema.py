@@ -1,4 +1,4 @@
-"""What an author writes: its JSON Schema, and its models by their place. Nothing that an agent runs
+"""The author's part of a manifest: its JSON Schema, and its models by their place. Nothing that an agent runs
 imports this.
 """
 

@@ -276,7 +276,7 @@ def _systemctl(*words: str) -> None:
 
 
 def _trouble(state_dir: Path) -> str | None:
-    """Why the agent has no connection, as far as it says so; None when it has one."""
+    """Tell why the agent has no connection, as far as it says; None when it has one."""
     try:
         told = status_socket.ask(state_dir)
         return None if told["connected"] else str(told.get("trouble", ""))

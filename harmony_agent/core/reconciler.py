@@ -180,7 +180,7 @@ class Remembers(Protocol[O_co]):
     """A kind each of whose actions refuses to change what isn't as it was observed."""
 
     def cached(self, name: str) -> O_co | None:
-        """What a look would show as far as is known, to plan a change by; None where only a look
+        """Return what a look would show as far as is known, to plan a change by; None where only a look
         can say. Pure.
         """
         ...

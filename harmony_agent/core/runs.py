@@ -1,4 +1,4 @@
-"""What follows the end of a process: is it to run again, and what is told if it isn't. Pure."""
+"""The end of a process: whether it runs again, and what is told if it doesn't. Pure."""
 
 from __future__ import annotations
 

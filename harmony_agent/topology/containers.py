@@ -104,7 +104,7 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class EngineHost:
-    """What the engine says of its host: the cgroup controllers that it can limit containers by (None
+    """The host as the engine tells of it: the cgroup controllers that it can limit containers by (None
     where it can't tell), and the name of its runtime.
     """
 

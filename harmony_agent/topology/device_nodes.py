@@ -39,7 +39,7 @@ class DeviceNodes(Protocol):
     """The nodes of one device. `look` raises Transient if the disk doesn't answer in time."""
 
     async def look(self, paths: Collection[str]) -> Mapping[str, DeviceNode | None]:
-        """What stands at each path, and follow it from now on. None where nothing does."""
+        """Tell what stands at each path, and follow it from now on. None where nothing does."""
         ...
 
     def retain(self, paths: Sequence[str]) -> None:

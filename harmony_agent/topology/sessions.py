@@ -14,7 +14,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class SessionMark:
-    """What a session of ours says of itself.
+    """The marks of a session of ours.
 
     `installation` is of this agent and its state directory. `token` is made for one session, and
     recorded before that is created. `spec` is what it was made from.

@@ -26,8 +26,9 @@ MaybeListen = Annotated[
 
 @connecting
 def metrics(common: Common, *, listen: MaybeListen = None) -> int:
-    """Print the fleet's metrics as Prometheus reads them; with --listen, answer /metrics until
-    ended.
+    """Print the fleet's metrics as Prometheus reads them.
+
+    With --listen, answer /metrics until ended.
 
     \b
     harmony fleet metrics

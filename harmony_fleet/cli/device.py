@@ -168,7 +168,9 @@ def finish(
         str | None, typer.Option("--wait", metavar="TIME", help="For it to use the new ones.")
     ] = None,
 ) -> int:
-    """End a rotation: refuse the credentials before, if the device is connected with the new ones.
+    """End a rotation: refuse the credentials before.
+
+    Refused while the device isn't connected with the new ones.
 
     \b
     harmony device finish pi-01
@@ -181,8 +183,9 @@ def finish(
 @app.command()
 @reaching
 def revoke(common: Common, *, device: Device) -> int:
-    """Refuse all of a device's credentials from now on, and cut its connection. What it runs goes
-    on.
+    """Refuse a device's credentials from now on.
+
+    Its connection is cut. What it runs goes on.
 
     \b
     harmony device revoke pi-01
@@ -205,10 +208,11 @@ def forget(
         ),
     ] = False,
 ) -> int:
-    """Withdraw a device's credentials, and take its keys out of all buckets.
+    """Withdraw a device's credentials, and remove its keys.
 
-    Refused while it is heard, and while it stands in the roster. It is shown no more. Its
-    credentials stay withdrawn, whichever copy of the home pushes. May be repeated.
+    They go from all buckets. Refused while it is heard, and while it stands in the roster. It is
+    shown no more. Its credentials stay withdrawn, whichever copy of the home pushes. May be
+    repeated.
 
     \b
     harmony device forget pi-01

@@ -20,7 +20,7 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 @app.callback()
 def _fleet() -> None:
-    """One roster says what runs where; everything else follows from it.
+    """Say in one roster what runs where, and bring it about.
 
     \b
     harmony fleet init
@@ -33,7 +33,7 @@ def _fleet() -> None:
 
 @reaching
 def status(common: Common) -> int:
-    """Show the roster's devices, and how many of them have each deployment.
+    """Show how many devices have each deployment.
 
     \b
     harmony fleet status

@@ -19,7 +19,9 @@ key = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Keys that s
 @key.command("new")
 @local
 def key_new(common: Common) -> int:
-    """Make a signing key; it signs from now on, beside those that sign already.
+    """Make a signing key, which signs from now on.
+
+    It signs beside those that sign already.
 
     Devices believe it once it stands in [trust] keys of their configuration.
 

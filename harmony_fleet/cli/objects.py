@@ -24,7 +24,9 @@ Force = Annotated[
 
 @app.callback()
 def _group() -> None:
-    """Keep content for File.object, which is too large for a manifest: up to 64 MiB each.
+    """Keep content that is too large for a manifest (File.object).
+
+    Up to 64 MiB each.
 
     \b
     harmony object put site.tar
@@ -45,10 +47,11 @@ def put(
     bucket: Bucket = "files",
     force: Force = False,
 ) -> int:
-    """Put a file into an object store, and print the lines that name it in a Score.
+    """Put a file into an object store.
 
-    It is read back and compared. The same content isn't put again. Another content doesn't replace
-    one that a desired deployment names: give it another --name.
+    The lines that name it in a Score are printed. It is read back and compared. The same content
+    isn't put again. Another content doesn't replace one that a desired deployment names: give it
+    another --name.
 
     \b
     harmony object put site.tar
@@ -69,7 +72,7 @@ def list_(
         bool, typer.Option("--verify", help="Read each, and compare: exit code 1 if one differs.")
     ] = False,
 ) -> int:
-    """Show the objects, their sizes and digests, and the desired deployments that name them.
+    """Show the objects, and the deployments that name them.
 
     \b
     harmony object list

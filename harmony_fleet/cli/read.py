@@ -104,7 +104,7 @@ def tree(
     *,
     device: Annotated[str, typer.Argument(metavar="DEVICE", autocompletion=complete.devices)],
 ) -> int:
-    """Show all that one device has: deployments, their resources, what waits for what, how each is.
+    """Show a device's deployments, resources and what waits for what.
 
     A resource stands below the one that it comes after. Exit code 0: all converged, 1: not all.
 
@@ -130,7 +130,9 @@ def events(
         bool, typer.Option("--follow", "-f", help="And each that comes, until Ctrl-C.")
     ] = False,
 ) -> int:
-    """Show what happened: changes of statuses, rejections, drift, devices that fall silent.
+    """Show what happened on devices, and with -f as it happens.
+
+    Changes of statuses, rejections, drift, devices that fall silent.
 
     Of what was before, NATS holds each deployment's newest status: its last change is shown. With
     -f nothing that a device tells is left out. Times are the server's. With -o json each event is a
@@ -258,7 +260,7 @@ def explain(
         ),
     ],
 ) -> int:
-    """Say what a code, a kind or a field means, and what to do or to write. Needs no NATS.
+    """Say what a code, a kind or a field means. Needs no NATS.
 
     \b
     harmony explain CrashLoop

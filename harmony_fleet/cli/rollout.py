@@ -125,9 +125,10 @@ def apply(
     wait: Wait = None,
     timeout: Timeout = "60s",
 ) -> int:
-    """Write what the roster says, once every device's preconditions hold.
+    """Write what the roster says.
 
-    A plan that was kept is refused where the roster or the buckets moved on.
+    Nothing is written before every device's preconditions hold. A plan that was kept is refused
+    where the roster or the buckets moved on.
 
     \b
     harmony fleet apply
@@ -148,7 +149,7 @@ def apply(
 
 @reaching
 def pull(common: Common) -> int:
-    """Take the roster that was applied last, where that was from another copy of this home.
+    """Take the roster that was applied last from another copy.
 
     The roster here is kept beside it, as roster.yaml.old.
 
@@ -186,8 +187,9 @@ def controller(
         str, typer.Option(metavar="TIME", help="How often projections are reconciled.")
     ] = "30s",
 ) -> int:
-    """Keep the fleet as its roster says, carry runs on, begin scheduled ones. Runs until it is
-    ended.
+    """Keep the fleet as its roster says, until it is ended.
+
+    It carries runs on, and begins scheduled ones.
 
     \b
     harmony fleet controller --interval 1m

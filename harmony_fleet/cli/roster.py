@@ -197,7 +197,9 @@ def deployment_add(
     select: Select = None,
     exclude: Exclude = None,
 ) -> int:
-    """Say what is to be on devices: on those of a class, with labels, or on all.
+    """Say what is to be on which devices.
+
+    On those of a class, with labels, or on all.
 
     The roster keeps the file's name and the digest of what it says; when it says something else,
     set it again.
@@ -368,7 +370,7 @@ def _remover(
 _remover(
     device,
     "devices",
-    "Take devices out of the fleet; apply then takes off them what the fleet put there.",
+    "Take devices out; apply then takes off what is theirs.",
 )
 _remover(deployment, "deployments", "Take deployments out; apply then takes them off the devices.")
 _remover(schedule, "schedules", "Take schedules out.")
@@ -376,7 +378,9 @@ _remover(schedule, "schedules", "Take schedules out.")
 
 @local
 def init(common: Common) -> int:
-    """Make an empty roster, at generation 1, with a lineage of its own.
+    """Make an empty roster.
+
+    It is at generation 1, with a lineage of its own.
 
     \b
     harmony fleet init

@@ -63,7 +63,9 @@ def readers(group: typer.Typer, section: Literal["devices", "deployments", "sche
 def device_rename(
     common: Common, *, name: DeviceName, new: NewName, generation: Generation = None
 ) -> int:
-    """Give a device of the roster another name, if it was never heard of under this one.
+    """Give a device of the roster another name.
+
+    Refused where it was heard of under this one.
 
     The name is the id in a device's credentials and in its agent's configuration. So one that is in
     use is refused with 5, and the hint says how the device gets another.

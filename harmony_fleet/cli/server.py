@@ -61,7 +61,7 @@ def init(
         str, typer.Option("--max-memory", metavar="SIZE", help="The same.")
     ] = "64MB",
 ) -> int:
-    """Make an authority, and the configuration of NATS servers that know it.
+    """Make an authority and its servers' configuration.
 
     TLS by a certificate authority of its own, what is acknowledged is on the disk, each device for
     itself alone. Writes the context file, so that harmony finds the servers. Nothing that exists is

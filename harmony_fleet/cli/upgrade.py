@@ -22,7 +22,7 @@ RunName = Annotated[str, typer.Argument(metavar="RUN", help="The run's id, or ho
 
 @app.callback()
 def _upgrade() -> None:
-    """Upgrade the packages of many devices, in waves, with a deadline and an honest end.
+    """Upgrade the packages of many devices, in waves.
 
     \b
     harmony upgrade start --select site=home --deadline 2h --max-unavailable 2 --canary 1

@@ -23,7 +23,7 @@ _DROPIN: Final = re.compile(r"(?:.*/)?([^/]+\.[a-z]+)\.d/([^/]+\.conf)")
 
 @dataclass(slots=True)
 class Import:
-    """What is wanted: the files, the deployment's name ("" for a guess), the folder of the device
+    """The request: the files, the deployment's name ("" for a guess), the folder of the device
     that relative paths begin at ("" for one below /srv), and the variables of the shell.
     """
 

@@ -237,7 +237,7 @@ def _has_tab(text: str, line: int) -> bool:
 
 
 def _place(text: str, error: Exception) -> tuple[int, int]:
-    """Where it is: by the error itself, else by the innermost frame of the library that knows."""
+    """Find its place: by the error itself, else by the innermost frame of the library that knows."""
     at = getattr(error, "position", None)  # a character that YAML doesn't know
     if isinstance(at, int):
         return line_of(text, at)

@@ -131,7 +131,7 @@ async def renew(connection: Connection) -> None:
 
 
 def _renewed(bucket: str, found: dict[str, Any]) -> dict[str, Any]:
-    """What differs. A bound that somebody chose stays."""
+    """List what differs. A bound that somebody chose stays."""
     made = config(bucket, int(found["num_replicas"]))
     changes: dict[str, Any] = (
         {"allow_rollup_hdrs": False}

@@ -20,7 +20,7 @@ class Uses:
 
 
 def uses(deployments: Iterable[Deployment], bucket: str) -> Uses:
-    """What desired-state names of `bucket`."""
+    """List what desired-state names of `bucket`."""
     found: dict[str, dict[str, str]] = {}
     unreadable: list[str] = []
     for item in deployments:

@@ -52,7 +52,7 @@ def _deployment_row(tally: DeploymentCounts) -> Row:
 
 
 def roster_table(roster: Roster, to: Console) -> None:
-    """What the roster says: its generation, and the names of each section."""
+    """Show the roster: its generation, and the names of each section."""
     to.print(f"roster generation {roster.generation}, {len(roster.devices)} devices", style="dim")
     rows: list[Row] = [
         [Text("device"), plain(item.name), plain(item.device_class if item.enabled else "disabled")]

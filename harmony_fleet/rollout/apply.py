@@ -85,7 +85,7 @@ class Result:
 
     @property
     def hint(self) -> str:
-        """What to do next; "" where nothing is to be done."""
+        """The next thing to do; "" where nothing is to be done."""
         told = self.error or self.verdict
         return told.hint if told is not None else ""
 

@@ -226,7 +226,7 @@ def _runs(resource: ResourceStatus) -> bool | None:
 
 
 def _strays(device: Device) -> Iterator[tuple[str, Sequence[str]]]:
-    """What the device tells of things that are nobody's, by sort."""
+    """List the things that are nobody's, by sort, as the device tells of them."""
     told = _told(device, "unmanaged")
     sessions = [name for name in told if name.startswith("Session/")]
     yield "containers", [name for name in told if name not in sessions]

@@ -79,7 +79,7 @@ async def server_time(store: Store) -> datetime:
 async def refused_by_server(
     store: Store, made: FleetPlan
 ) -> list[tuple[DeploymentKey, HarmonyError]]:
-    """What the server wouldn't take of a plan: too large, or not with these credentials. Writes
+    """List what the server wouldn't take of a plan: too large, or not with these credentials. Writes
     nothing.
     """
     results = measured(store, made.plans)

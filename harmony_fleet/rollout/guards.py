@@ -1,4 +1,4 @@
-"""What an apply believes of a device, and how much it may take off it. Pure."""
+"""Guards: what an apply believes of a device, and how much it may take off it. Pure."""
 
 from __future__ import annotations
 

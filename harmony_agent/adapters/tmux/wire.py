@@ -1,4 +1,4 @@
-"""What is said to tmux and what it answers. Pure.
+"""The words said to tmux, and its answers. Pure.
 
 A command goes through tmux's own parser, so each argument is quoted: every byte that isn't plain is
 written as an octal escape, which the parser turns back and expands in no way.

@@ -88,7 +88,7 @@ class Commands:
 
 @dataclass(frozen=True, slots=True)
 class _LogsRequest:
-    """What `logs` may be asked. A field that an older command doesn't send has its default."""
+    """The request for logs. A field that an older command doesn't send has its default."""
 
     resource: str
     lines: int = DEFAULT_LINES

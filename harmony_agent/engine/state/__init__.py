@@ -1,1 +1,1 @@
-"""What the loops share: the state, in memory and durably, and the kinds."""
+"""The part that all loops share: the state, in memory and durably, and the kinds."""

@@ -93,7 +93,7 @@ _VERBS = {"r": "read", "w": "write"}
 
 
 def numbers(spec: Container, nodes: Nodes) -> dict[str, str]:
-    """What the container is made of, by source; of a node that isn't there nothing."""
+    """List what the container is made of, by source; of a node that isn't there nothing."""
     found = {one.source: nodes.get(one.source) for one in spec.devices}
     return {source: node.number for source, node in found.items() if node is not None}
 

@@ -165,7 +165,7 @@ def _make(
 
 
 def _preparations(case: Case, reason: str, old: ContainerState | None) -> list[ContainerAction]:
-    """What can be done while `old` runs on."""
+    """List what can be done while `old` runs on."""
     images = dict.fromkeys(
         [case.spec.image, *(init.image for init in case.spec.init_containers if init.image)]
     )

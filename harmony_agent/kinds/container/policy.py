@@ -16,7 +16,7 @@ from scores.manifest import FieldError
 
 @dataclass(frozen=True, slots=True)
 class ContainerPolicy:
-    """Which env files may be read, what no bind may touch, and which rights beyond a container's own
+    """The rules of this device: which env files may be read, what no bind may touch, and which rights beyond a container's own
     are allowed by their names.
     """
 

@@ -98,7 +98,7 @@ class ContainerReconciler:
         self._applier = Applier(containers, creator, self._records, boot_id)
 
     def admit(self, spec: Container) -> Iterable[FieldError]:
-        """What the configuration and podman's rights rule out, and signals that Linux doesn't have."""
+        """List what the configuration and podman's rights rule out, and signals that Linux doesn't have."""
         return self._policy.violations(spec)
 
     def claims(self, spec: Container) -> frozenset[str]:

@@ -57,7 +57,7 @@ _SETTING: Final = re.compile(r"\s*([A-Z][A-Za-z]{0,63})\s*=[^=\s]")
 
 
 def how(unit: Unit) -> str:
-    """How its last run ended: ``exit status 203/EXEC: sleeep: no such file or directory``."""
+    """Tell how its last run ended: ``exit status 203/EXEC: sleeep: no such file or directory``."""
     step = f"{unit.step}=: " if unit.step else ""
     if unit.result == "exit-code" and unit.exit_status:
         name = STATUSES.get(unit.exit_status)

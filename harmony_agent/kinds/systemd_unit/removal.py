@@ -59,7 +59,7 @@ def _release(unit: Unit, facts: UnitFacts) -> Plan[UnitAction]:
 
 @dataclass(frozen=True, slots=True)
 class _Links:
-    """How the unit's links are to become what they were before."""
+    """Plan how the unit's links become what they were before."""
 
     unit: Unit
     facts: UnitFacts

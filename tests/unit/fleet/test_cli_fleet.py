@@ -55,6 +55,20 @@ def test_help_of_each_has_an_example(
     assert f"\n  harmony {' '.join(command)}" in capsys.readouterr().out
 
 
+GROUPS = sorted({tuple(command[:-1]) for command in COMMANDS} | {(), ("device",), ("object",)})
+
+
+@pytest.mark.parametrize("group", GROUPS, ids=" ".join)
+def test_what_a_command_does_is_said_whole_in_80_columns(
+    group: tuple[str, ...], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main([*group, "--help"]) == 0
+    commands = capsys.readouterr().out.partition("Commands:")[2].splitlines()
+    assert len(commands) > 2
+    assert [line for line in commands if line.endswith("...")] == []
+
+
 def file(home: Path, name: str = "web.json", value: Any = None) -> str:
     home.mkdir(exist_ok=True)
     path = home / name
