@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harmony_fleet.cli.options import reaching
+from harmony_fleet.cli.options import listing, reaching
 
 if TYPE_CHECKING:
     from harmony_fleet.commands.common import Common
@@ -63,7 +63,7 @@ def put(
 
 
 @app.command("list")
-@reaching
+@listing
 def list_(
     common: Common,
     *,

@@ -44,6 +44,12 @@ Form = Annotated[
     Literal["table", "json", "yaml"],
     typer.Option("-o", "--output", help="For people or for programs; errors too."),
 ]
+WideForm = Annotated[
+    Literal["table", "wide", "json", "yaml"],
+    typer.Option(
+        "-o", "--output", help="wide has more columns; json and yaml are for programs, errors too."
+    ),
+]
 Deployment = Annotated[
     str,
     typer.Argument(help="The manifest's name on its device.", autocompletion=complete.deployments),
@@ -95,8 +101,9 @@ def common_of(
         server or before.get("server"),
         creds or before.get("creds"),
         tls_ca or before.get("tls_ca"),
-        Output(output),
+        Output.TABLE if output == "wide" else Output(output),
         insecure or before.get("insecure", False),
+        wide=output == "wide",
     )
 
 
@@ -131,6 +138,16 @@ def reaching(command: Callable[..., int]) -> Callable[..., int]:
     return _sharing(command, "server", "creds", "tls_ca", "insecure", "output")
 
 
+def listing(command: Callable[..., int]) -> Callable[..., int]:
+    """The same for a list, which has a wide form too."""
+    return _sharing(command, "server", "creds", "tls_ca", "insecure", "output", form=WideForm)
+
+
+def listing_locally(command: Callable[..., int]) -> Callable[..., int]:
+    """The same for a list that connects nowhere."""
+    return _sharing(command, "output", form=WideForm)
+
+
 def connecting(command: Callable[..., int]) -> Callable[..., int]:
     """The same without a form: what it writes has one of its own."""
     return _sharing(command, "server", "creds", "tls_ca", "insecure")
@@ -141,7 +158,7 @@ def local(command: Callable[..., int]) -> Callable[..., int]:
     return _sharing(command, "output")
 
 
-def _sharing(command: Callable[..., int], *names: str) -> Callable[..., int]:
+def _sharing(command: Callable[..., int], *names: str, form: Any = Form) -> Callable[..., int]:
     def run(
         ctx: typer.Context,
         *,
@@ -161,6 +178,7 @@ def _sharing(command: Callable[..., int], *names: str) -> Callable[..., int]:
     hints |= get_type_hints(
         command, localns={"Common": Any}, include_extras=True
     )  # Common is imported when it runs
+    hints["output"] = form
     functools.update_wrapper(run, command)
     chosen = [item for item in shared if item.name in names]
     taken = [item.replace(annotation=hints[item.name]) for item in (first, *own, *chosen)]

@@ -18,6 +18,7 @@ from harmony_fleet.cli.options import (
     Variables,
     common_of,
     guarded,
+    listing,
     local,
     reaching,
     seconds_of,
@@ -46,7 +47,7 @@ MaybeDevice = Annotated[
 ]
 
 
-@reaching
+@listing
 def get(
     common: Common,
     *,
@@ -68,7 +69,7 @@ def get(
     return read.get(common, deployment, device, show_values=show_values)
 
 
-@reaching
+@listing
 def status(
     common: Common,
     *,
@@ -210,7 +211,7 @@ def logs(
     return show(common, device, Wanted(resource, lines, seconds, timestamps, follow))
 
 
-@reaching
+@listing
 def devices(common: Common, *, select: Select = None) -> int:
     """Show the devices and what they can do.
 
@@ -219,6 +220,7 @@ def devices(common: Common, *, select: Select = None) -> int:
     \b
     harmony devices
     harmony devices --select site=home -o json
+    harmony devices -o wide
     """
     from harmony_fleet.commands import read
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from harmony_fleet.cli import complete
-from harmony_fleet.cli.options import local, reaching
+from harmony_fleet.cli.options import listing_locally, local, reaching
 from harmony_fleet.cli.roster import Generation, Name
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def readers(group: typer.Typer, section: Literal["devices", "deployments", "sche
     \b
     harmony fleet {word} show NAME
     """
-    group.command("list")(local(list_))
+    group.command("list")(listing_locally(list_))
     group.command("show")(local(show))
 
 

@@ -36,6 +36,8 @@ class Common:
     tls_ca: str | None = None
     output: Output = Output.TABLE
     insecure: bool = False
+    wide: bool = False
+    """A list has more columns than fit beside one another in a narrow terminal."""
 
     def context(self) -> Context:
         """Server and credentials of the connection."""

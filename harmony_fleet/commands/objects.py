@@ -77,7 +77,7 @@ def list_(common: Common, bucket: str, *, verify: bool) -> ExitCode:
         if common.output is not Output.TABLE:
             write([_as_json(one, named, damaged) for one in found], common.output)
         elif found:
-            tables.objects_table(found, named, damaged, render.out())
+            tables.objects_table(found, named, damaged, render.out(), wide=common.wide)
         else:
             note(f"no object in {bucket}; put one there with: harmony object put FILE")
         return ExitCode.NOT_CONVERGED if damaged else ExitCode.DONE

@@ -4,10 +4,12 @@ need a device to answer.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rich.console import Console
 from rich.text import Text
 
 from harmony_fleet.client.client import Client
@@ -43,7 +45,7 @@ def get(
         _must_exist(found, deployment, "desired-state")
         if common.output is Output.TABLE:
             if found:
-                tables.desired_table(found, await client.now(), render.out())
+                tables.desired_table(found, await client.now(), render.out(), wide=common.wide)
             else:
                 note("no deployments are desired: harmony apply writes the first")
         else:
@@ -87,7 +89,7 @@ def status(
 ) -> ExitCode:
     """`harmony status`: 0 where all that is shown is converged."""
     if view.watch:
-        table = tables.resources_table if view.resources else tables.status_table
+        table = tables.resources_table if view.resources else _status_table(common)
         return watch_status(common, Watched(device, deployment, view.removed), table)
 
     async def work(client: Client) -> ExitCode:
@@ -118,9 +120,13 @@ def _show_rows(common: Common, shown: Sequence[Row], view: StatusView) -> None:
     elif view.resources:
         tables.resources_table(shown, render.out())
     else:
-        tables.status_table(shown, render.out())
+        _status_table(common)(shown, render.out())
         if len(shown) == 1 and shown[0].message:
             note(shown[0].message)
+
+
+def _status_table(common: Common) -> Callable[[Sequence[Row], Console], None]:
+    return functools.partial(tables.status_table, wide=common.wide)
 
 
 def devices(common: Common, selectors: Sequence[str]) -> ExitCode:
@@ -134,7 +140,7 @@ def devices(common: Common, selectors: Sequence[str]) -> ExitCode:
             now = await client.now() if found else None
             write([device_json(device, now) for device in found if now], common.output)
         elif found:
-            tables.devices_table(found, await client.now(), render.out())
+            tables.devices_table(found, await client.now(), render.out(), wide=common.wide)
         else:
             what = (
                 "carries these labels"

@@ -114,7 +114,7 @@ def list_items(common: Common, section: Section) -> ExitCode:
     if common.output is not Output.TABLE:
         write(found, common.output)
     elif found:
-        fleet_tables.items_table(found, render.out())
+        fleet_tables.items_table(found, render.out(), wide=common.wide)
     else:
         note(f"no {section} in the roster yet: harmony fleet {section.removesuffix('s')} add")
     return ExitCode.DONE

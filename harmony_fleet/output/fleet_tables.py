@@ -72,8 +72,8 @@ def roster_table(roster: Roster, to: Console) -> None:
     _more(max(len(section) for section in sections), to)
 
 
-def items_table(items: Sequence[Mapping[str, Any]], to: Console) -> None:
-    """Items of one section of the roster, as `roster.views` has them."""
+def items_table(items: Sequence[Mapping[str, Any]], to: Console, *, wide: bool = False) -> None:
+    """Items of one section of the roster, as `roster.views` has them. `wide` has all names."""
     rows: list[Row] = []
     for item in items[:MOST]:
         devices = item.get("devices")
@@ -83,7 +83,7 @@ def items_table(items: Sequence[Mapping[str, Any]], to: Console) -> None:
                 plain(item["name"]),
                 plain(_says(item), ""),
                 Text(str(len(where))),
-                plain(_some(where) or "-", ""),
+                plain((", ".join(where) if wide else _some(where)) or "-", ""),
             ]
         )
     of, at = ("DEVICE", "DEPLOYMENTS") if "deployments" in items[0] else ("NAME", "DEVICES")

@@ -44,7 +44,6 @@ STYLES: Final = {
     **dict.fromkeys(("Removed", "unchanged", "never", "Unknown"), "dim"),
 }
 Row = list[Text]
-WIDE: Final = 110
 _MIN_LAST: Final = 16
 _MIN_NAME: Final = 24
 

@@ -17,7 +17,7 @@ from harmony_fleet.nats.objects import Object
 from harmony_fleet.observe import status
 from harmony_fleet.observe.objects import Uses
 from harmony_fleet.observe.state import Deployment, Device
-from harmony_fleet.output.render import STYLES, WIDE, Row, grid, moment, plain, stripped
+from harmony_fleet.output.render import STYLES, Row, grid, moment, plain, stripped
 from harmony_fleet.rollout.apply import Result
 from harmony_fleet.rollout.plan import Plan
 from scores.keys import DeploymentKey
@@ -121,13 +121,21 @@ def _words(reason: str, message: str) -> Text:
     return plain(": ".join(part for part in (reason, message) if part), "")
 
 
-def status_table(shown: Sequence[status.Row], to: Console) -> None:
-    """Deployments: where each is, and of what generation (enforced/desired)."""
-    grid(
-        ["DEVICE", "DEPLOYMENT", "PHASE", "GEN>", "READY>", "AGE>", "REASON"],
-        map(_status_row, shown),
-        to,
-    )
+def status_table(shown: Sequence[status.Row], to: Console, *, wide: bool = False) -> None:
+    """Deployments: where each is, and of what generation (enforced/desired). `wide` has the lineage
+    that each is of, and the messages.
+    """
+    header = ["DEVICE", "DEPLOYMENT", "PHASE", "GEN>", "READY>", "AGE>", "REASON"]
+    if not wide:
+        grid(header, map(_status_row, shown), to)
+        return
+    rows = ([*_status_row(row), *_more_of(row)] for row in shown)
+    grid([*header, "LINEAGE", "MESSAGE"], rows, to)
+
+
+def _more_of(row: status.Row) -> Row:
+    lineage = row.status.lineage if row.status is not None else None
+    return [plain(lineage or "-", ""), plain(row.message or "-", "")]
 
 
 def _status_row(row: status.Row) -> Row:
@@ -192,13 +200,15 @@ def _resource_rows(told: DeploymentStatus, *, silent: bool) -> Iterable[Row | Te
             yield Text.assemble("    ", plain(f"drift in {', '.join(item.drift.fields)}", "dim"))
 
 
-def desired_table(found: Iterable[Deployment], now: datetime, to: Console) -> None:
-    """Print the desired deployments."""
-    rows = (_desired_row(item, now) for item in found)
+def desired_table(
+    found: Iterable[Deployment], now: datetime, to: Console, *, wide: bool = False
+) -> None:
+    """Print the desired deployments. `wide` has their lineages in full."""
+    rows = (_desired_row(item, now, wide=wide) for item in found)
     grid(["DEVICE", "DEPLOYMENT", "GEN>", "AGE>", "LINEAGE", "RESOURCES"], rows, to)
 
 
-def _desired_row(item: Deployment, now: datetime) -> Row:
+def _desired_row(item: Deployment, now: datetime, *, wide: bool) -> Row:
     manifest, created = item.desired.manifest, item.desired.created
     if manifest is None:
         told = Text(f"can't be read: {item.desired.problem}", "red")
@@ -211,49 +221,48 @@ def _desired_row(item: Deployment, now: datetime) -> Row:
         plain(item.key.deployment),
         Text(str(manifest.generation) if manifest else "-"),
         Text(status.age(now - created if created else None)),
-        plain(manifest.lineage[:8] if manifest else "-", ""),
+        plain(manifest.lineage[: None if wide else 8] if manifest else "-", ""),
         told,
     ]
 
 
 def objects_table(
-    found: Sequence[Object], named: Uses, damaged: Sequence[str], to: Console
+    found: Sequence[Object], named: Uses, damaged: Sequence[str], to: Console, *, wide: bool = False
 ) -> None:
-    """Objects, and the desired deployments that name each; what is wrong is told below."""
+    """Objects, and the desired deployments that name each; the digest and what is wrong are told
+    below. `wide` has the digest in a column.
+    """
     rows: list[Row | Text] = []
     for one in found:
         users = named.of.get(one.name, {})
         places = ", ".join(sorted(users)) or "-"
-        rows.append([plain(one.name), Text(str(one.size)), plain(places, "")])
-        rows.append(Text.assemble("  ", plain(one.digest or "of an unknown digest", "dim")))
+        digest = plain(one.digest or "of an unknown digest", "dim")
+        row = [plain(one.name), Text(str(one.size))]
+        rows.append([*row, digest, plain(places, "")] if wide else [*row, plain(places, "")])
+        if not wide:
+            rows.append(Text.assemble("  ", digest))
         if others := sorted(place for place, digest in users.items() if digest != one.digest):
             rows.append(
                 Text.assemble("  ", plain(f"{', '.join(others)} wants another digest", "red"))
             )
         if one.name in damaged:
             rows.append(Text.assemble("  ", plain("its content isn't what was put", "red")))
-    grid(["OBJECT", "BYTES>", "NAMED BY"], rows, to)
+    grid(["OBJECT", "BYTES>", *(["DIGEST"] if wide else []), "NAMED BY"], rows, to)
 
 
-def devices_table(devices: Sequence[Device], now: datetime, to: Console) -> None:
-    """Devices: whether each is heard of, and what it is capable of; that below each where the
-    terminal is narrow.
+def devices_table(
+    devices: Sequence[Device], now: datetime, to: Console, *, wide: bool = False
+) -> None:
+    """Devices: whether each is heard of, and below each what it is capable of. `wide` has that in a
+    column, and the boot.
     """
-    wide = to.width >= WIDE
-    header = [
-        "DEVICE",
-        "STATE",
-        "HEARD>",
-        "OS",
-        "AGENT",
-        "BOOT",
-        "LABELS",
-        *(["KINDS"] if wide else []),
-    ]
+    header = ["DEVICE", "STATE", "HEARD>", "OS", "AGENT", "LABELS"]
+    header += ["BOOT", "KINDS"] if wide else []
     rows: list[Row | Text] = []
     for device in devices:
         row, kinds = _device_row(device, now), plain(", ".join(status.kinds(device)), "")
-        rows.append([*row, kinds] if wide else row)
+        boot = plain(device.info.boot_id[:8] if device.info else "-", "")
+        rows.append([*row, boot, kinds] if wide else row)
         if not wide and kinds.plain:
             rows.append(Text.assemble("  ", plain(kinds.plain, "dim")))
         for scope, until in sorted(device.info.paused.items() if device.info else ()):
@@ -273,7 +282,6 @@ def _device_row(device: Device, now: datetime) -> Row:
             "",
         ),
         plain(info.agent_version if info else "-", ""),
-        plain(info.boot_id[:8] if info else "-", ""),
         plain(
             ", ".join(f"{key}={value}" for key, value in sorted(info.labels.items()))
             if info

@@ -308,7 +308,7 @@ async def test_following_shows_each_line_once_until_ctrl_c(
 async def test_devices(operator: Operator, device: SimulatedDevice) -> None:
     never = SimulatedDevice(device.client, f"{device.name}-b")
     await never.tell(labels={"site": device.name, "rack": "2"}, podman=None)
-    ran = await operator("devices", "-l", f"site={device.name}")
+    ran = await operator("devices", "-l", f"site={device.name}", "-o", "wide")
     assert ran.code == 0
     first, second = ran.out.splitlines()[1:]
     assert first.split()[:2] == [device.name, "fresh"]

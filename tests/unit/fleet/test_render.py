@@ -4,6 +4,7 @@ was.
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import time
@@ -17,12 +18,25 @@ from rich.console import Console
 from rich.text import Text
 from ruamel.yaml import YAML
 
+from harmony_fleet.nats.objects import Object
+from harmony_fleet.observe.objects import Uses
 from harmony_fleet.observe.state import Device
 from harmony_fleet.observe.status import rows
-from harmony_fleet.output import render, tables
+from harmony_fleet.output import fleet_tables, render, tables
 from harmony_fleet.output.render import Output
 from scores.status import Drift
-from tests.unit.fleet.build import NOW, SINCE, device, file, found, resource, status, wire
+from tests.unit.fleet.build import (
+    DIGEST,
+    NOW,
+    OURS,
+    SINCE,
+    device,
+    file,
+    found,
+    resource,
+    status,
+    wire,
+)
 
 
 def shown(show: Any, *args: Any, width: int = 80) -> list[str]:
@@ -80,10 +94,50 @@ def test_resources_tell_what_is_behind() -> None:
         assert part in text
 
 
-def test_kinds_are_a_column_where_there_is_room() -> None:
-    assert "KINDS" not in shown(tables.devices_table, [device()], NOW)[0]
-    assert "KINDS" in shown(tables.devices_table, [device()], NOW, width=140)[0]
+def test_wide_is_wide_on_request_alone() -> None:
+    def header(table: Any, *args: Any, width: int) -> list[list[str]]:
+        usual = shown(table, *args, width=width)[0].split()
+        return [usual, shown(functools.partial(table, wide=True), *args, width=width)[0].split()]
+
+    for width in (80, 4096):
+        usual, wide = header(tables.devices_table, [device()], NOW, width=width)
+        assert usual == ["DEVICE", "STATE", "HEARD", "OS", "AGENT", "LABELS"]
+        assert wide == [*usual, "BOOT", "KINDS"]
+        usual, wide = header(tables.status_table, told(), width=width)
+        assert (usual[-1], wide[len(usual)]) == ("REASON", "LINEAGE")
+        there = [Object("site.tar", 5, DIGEST, "n", 1, 1)]
+        usual, wide = header(tables.objects_table, there, Uses(), (), width=width)
+        assert (usual[-2:], wide[2]) == (["NAMED", "BY"], "DIGEST")
+    desired = [found(wire(file("a")))]
+    assert OURS not in "\n".join(shown(tables.desired_table, desired, NOW))
+    full = shown(functools.partial(tables.desired_table, wide=True), desired, NOW)
+    assert OURS in "\n".join(full)
     assert "Container (podman 4.3.1)" in shown(tables.devices_table, [device()], NOW)[2]
+
+
+def test_a_list_of_the_roster_names_all_on_request() -> None:
+    item = {"name": "web", "source": "inline", "devices": [f"pi-{at:02}" for at in range(30)]}
+    item["select"] = {"class": None, "labels": {}, "exclude": ["pi-99"]}
+    usual = " ".join(shown(fleet_tables.items_table, [item]))
+    assert "pi-04 and 25 more" in " ".join(usual.split())
+    wide = " ".join(shown(functools.partial(fleet_tables.items_table, wide=True), [item]))
+    assert "pi-29" in wide
+
+
+WORDS = st.text(alphabet="abcdefghij-/.:0123456789", min_size=1, max_size=60)
+
+
+@given(
+    first=st.lists(WORDS, min_size=3, max_size=6),
+    last=st.lists(WORDS, min_size=1, max_size=20),
+    width=st.sampled_from([40, 80]),
+)
+def test_no_word_of_the_last_column_is_broken(
+    first: list[str], last: list[str], width: int
+) -> None:
+    row: list[Text] = [*(Text(word[:8]) for word in first), Text(" ".join(last))]
+    lines = shown(render.grid, ["X"] * len(row), [row], width=width)
+    assert " ".join(" ".join(lines).split()).endswith(" ".join(last))
 
 
 def test_the_last_column_wraps_below_itself_or_below_the_line() -> None:
