@@ -75,6 +75,12 @@ class ControlPlane(Protocol):
         """
         ...
 
+    async def told(self) -> set[str]:
+        """Names of deployments of this device that ``actual-state`` may show: all of them, and maybe
+        more. Raises Unreachable, BucketMissing.
+        """
+        ...
+
     async def put(self, bucket: str, key: str, data: bytes, revision: int | None) -> int:
         """Write by CAS at `revision` (0: must not exist; None: whatever is there). Returns the new
         revision.

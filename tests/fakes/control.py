@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from harmony_agent.topology.control_plane import BucketMissing, Conflict, Entry, Unreachable
+from scores.keys import ACTUAL
 
 
 class FakeBuckets:
@@ -35,6 +36,10 @@ class FakeBuckets:
             if key.startswith(keys.removesuffix("*"))
         ]
         return max(found, key=lambda entry: entry.revision, default=None)
+
+    async def told(self) -> set[str]:
+        self._called("told", ACTUAL)
+        return {key.partition(".")[2] for key in self.entries[ACTUAL]}
 
     async def put(self, bucket: str, key: str, data: bytes, revision: int | None) -> int:
         self._called("put", bucket)

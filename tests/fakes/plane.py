@@ -59,6 +59,10 @@ class FakePlane(FakeBuckets):
         await self._travel()
         return await super().newest(bucket, keys)
 
+    async def told(self) -> set[str]:
+        await self._travel()
+        return await super().told()
+
     async def put(self, bucket: str, key: str, data: bytes, revision: int | None) -> int:
         await self._travel()
         self.written(bucket, key, data)

@@ -96,6 +96,30 @@ async def joined(
             yield command, agent, plane
 
 
+async def test_what_it_forgot_is_told_though_its_key_left_no_trace(
+    guarded: GuardedServer, tmp_path: Path
+) -> None:
+    """It may not list a bucket; but the index has the name."""
+    async with joined(guarded, tmp_path) as (_command, agent, plane):
+        await plane.put(wanted(2, "c"))  # web is told last
+        await plane.until(converged(2))
+        kept = agent.disk
+    async with guarded.client() as client:
+        plane = Plane(client)
+        await plane.js.purge_stream(
+            "KV_desired-state", subject=f"$KV.desired-state.{agent.device}.other"
+        )
+        again = agent_of(
+            guarded, guarded.folder / "bundles" / "pi-01-enroll.bundle", tmp_path / "new"
+        )
+        again.disk = kept
+        async with again.run():
+            status = await plane.until(said("Degraded", "LedgerLost"), "other")
+            assert list(status["resources"]) == ["File/other"]
+            await plane.until(converged(2))
+            assert again.applied == []
+
+
 async def test_it_works_whole(guarded: GuardedServer, tmp_path: Path) -> None:
     async with joined(guarded, tmp_path) as (command, agent, plane):
         await plane.put(wanted(2, "c"))

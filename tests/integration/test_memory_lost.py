@@ -12,7 +12,16 @@ from typing import Any
 
 import pytest
 
-from tests.integration.agent import Agent, Plane, converged, eventually, manifest, rejected, said
+from tests.integration.agent import (
+    DEVICE,
+    Agent,
+    Plane,
+    converged,
+    eventually,
+    manifest,
+    rejected,
+    said,
+)
 from tests.natsserver import NatsServer
 
 Pair = tuple[Agent, Plane]
@@ -22,6 +31,13 @@ LOST = said("Degraded", "LedgerLost")
 
 def files(*contents: str) -> list[dict[str, Any]]:
     return list(manifest(1, *contents)["scores"])
+
+
+def other(generation: int) -> Any:
+    """Deployment web, of one File that no other one has."""
+    value = manifest(generation, "a")
+    value["scores"][0] |= {"name": "other", "path": "/srv/web/other"}
+    return value
 
 
 def removal(generation: int, **more: Any) -> Any:
@@ -212,6 +228,31 @@ async def test_what_was_told_last_is_told_as_lost_though_its_key_is_gone_too(
             assert (len(again.disk), again.applied) == (3, [])
             await plane.put(manifest(7, *THREE))
             await plane.until(converged(7))
+
+
+async def test_an_older_deployment_whose_key_left_no_trace_is_told_as_lost(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
+    """Files carry no marks, and the newest status is another deployment's."""
+    old = manifest(7, *THREE, deployment="old")
+    async with nats_server.client() as client:
+        plane, agent = Plane(client), Agent(nats_server, tmp_path / "one")
+        await plane.make_buckets()
+        async with agent.run():
+            await plane.put(old, "old")
+            await plane.until(converged(7), "old")
+            await plane.put(other(1))
+            await plane.until(converged(1))
+        await plane.js.purge_stream("KV_desired-state", subject=f"$KV.desired-state.{DEVICE}.old")
+        again = Agent(nats_server, tmp_path / "two", agent.disk)
+        async with again.run():
+            status = await plane.until(LOST, "old")
+            assert (status["generation"], len(status["resources"])) == (7, 3)
+            await plane.until(converged(1))
+            assert (len(again.disk), again.applied) == (4, [])
+            await plane.put(removal(8, deployment="old", remains=old["scores"]), "old")
+            await plane.until(said("Removed", ""), "old")
+            assert list(again.disk) == ["/srv/web/other"]
 
 
 async def test_an_old_copy_of_the_memory_is_lost_memory_of_what_came_since(

@@ -31,6 +31,7 @@ from scores.jetstream import (
     kv_subject,
 )
 from scores.keys import (
+    ACTUAL,
     DESIRED,
     DEVICE_API,
     DEVICE_TAG,
@@ -122,6 +123,14 @@ class DeviceAccess:
             found.clear()
         self._tell(self._last if self._last not in {*found, ""} else "")
         return found
+
+    async def told(self) -> set[str]:
+        """Find the names in the index: it keeps those whose key was purged since without a trace.
+        Besides the one that was told last.
+        """
+        newest = await self.newest(ACTUAL, f"{self._device}.*")
+        found = await self.names()
+        return found if newest is None else found | {newest.key.rpartition(".")[2]}
 
     def _tell(self, missing: str) -> None:
         if missing and missing != self._missing:

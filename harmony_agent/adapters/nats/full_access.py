@@ -9,7 +9,7 @@ from harmony_agent.adapters.nats.api import Api
 from harmony_agent.adapters.nats.connection import NatsConnection
 from harmony_agent.topology.control_plane import Entry, Unreachable
 from scores.jetstream import API, NO_MESSAGE, ApiError, kv_stream, kv_subject, stored
-from scores.keys import DESIRED
+from scores.keys import ACTUAL, DESIRED
 
 
 class FullAccess:
@@ -40,13 +40,20 @@ class FullAccess:
 
     async def names(self) -> set[str]:
         """List all names: the server counts each subject that matches."""
-        prefix = kv_subject(DESIRED, f"{self._device}.")
+        return await self._names(DESIRED)
+
+    async def told(self) -> set[str]:
+        """List the names that stand in ``actual-state``."""
+        return await self._names(ACTUAL)
+
+    async def _names(self, bucket: str) -> set[str]:
+        prefix = kv_subject(bucket, f"{self._device}.")
         try:
             info = await self.api.call(
-                f"STREAM.INFO.{kv_stream(DESIRED)}", {"subjects_filter": f"{prefix}*"}
+                f"STREAM.INFO.{kv_stream(bucket)}", {"subjects_filter": f"{prefix}*"}
             )
         except ApiError as error:
-            raise Unreachable(f"NATS refused to look at {DESIRED}: {error}") from error
+            raise Unreachable(f"NATS refused to look at {bucket}: {error}") from error
         return {subject.removeprefix(prefix) for subject in info["state"].get("subjects") or ()}
 
     def written(self, bucket: str, key: str, revision: int) -> None:

@@ -40,6 +40,10 @@ class Access(Protocol):
         """Read the last entry that was written to any of `keys`. It needs no name."""
         ...
 
+    async def told(self) -> set[str]:
+        """Names of deployments that ``actual-state`` may show: all of them, and maybe more."""
+        ...
+
     async def names(self) -> set[str]:
         """Find the names of this device's deployments."""
         ...
@@ -91,6 +95,10 @@ class NatsLink(NatsConnection):
     async def newest(self, bucket: str, keys: str) -> Entry | None:
         """Read the last entry that was written to any of `keys`."""
         return await self.access.newest(bucket, keys)
+
+    async def told(self) -> set[str]:
+        """Names of deployments that ``actual-state`` may show."""
+        return await self.access.told()
 
     async def put(self, bucket: str, key: str, data: bytes, revision: int | None) -> int:
         """Publish one value, acknowledged by the stream."""

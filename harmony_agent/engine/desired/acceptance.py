@@ -48,8 +48,9 @@ from harmony_agent.topology.control_plane import (
     Unreachable,
 )
 from scores.base import Score
-from scores.keys import ACTUAL, DeploymentKey, parse_deployment_key
+from scores.keys import ACTUAL, DeploymentKey
 from scores.manifest import InvalidManifest, WireManifest, bound, parse
+from scores.names import is_name
 
 log = logging.getLogger(__name__)
 
@@ -135,15 +136,13 @@ class Acceptance:
     async def find_forgotten(self, seen: Collection[str]) -> None:
         """Tell of deployments that this device forgot and desired-state doesn't have any more.
 
-        Their names stand in the last status, on marks, and among the deleted keys (`seen`). Once in
+        Their names stand in ``actual-state``, on marks, and among the deleted keys (`seen`). Once in
         a life that began with an empty ledger.
         """
         if self._searched or not self._remains.fresh:
             return
         try:
-            newest = await self._control.newest(ACTUAL, str(DeploymentKey(self._device, "*")))
-            told = parse_deployment_key(newest.key) if newest is not None else None
-            names = {*seen, *({told.deployment} if told is not None else ())}
+            names = {*seen, *filter(is_name, await self._control.told())}
             names |= {mark.deployment for mark in await self._remains.marks()}
             for name in sorted(names - self.names()):
                 await self._find_floor(name)

@@ -69,6 +69,31 @@ def test_a_deployment_that_was_told_before_the_last_one_is_known_by_its_deleted_
     world.run(test())
 
 
+def test_an_older_deployment_whose_key_left_no_trace_is_known_by_what_was_told() -> None:
+    world = World()
+
+    async def test() -> None:
+        await world.start()
+        for name in ("old", "older"):
+            world.publish(1, file(name), deployment=name)
+            await world.told("Converged", 1, name)
+        world.publish(1, file("a"))
+        await world.told("Converged", 1)
+        for name in ("old", "older"):
+            world.plane.entries[DESIRED].pop(f"{DEVICE}.{name}")
+        await world.stop()
+        world.ledger = FakeLedger()
+        await world.start()
+        for name in ("old", "older"):
+            await world.told("Degraded", 1, name)
+            said = world.said(name)
+            assert (said["reason"], set(said["resources"])) == ("LedgerLost", {f"File/{name}"})
+        await world.told("Converged", 1)
+        assert set(world.disk) == {"/srv/a", "/srv/old", "/srv/older"}
+
+    world.run(test())
+
+
 def test_marks_tell_of_a_deployment_that_is_told_nowhere() -> None:
     device = Device()
     world = device.world
@@ -106,7 +131,7 @@ def test_what_was_removed_is_not_told_and_a_link_that_is_cut_delays_only() -> No
         failures = iter([True, False])
 
         def fail(call: str) -> None:
-            if call == "newest" and next(failures, False):
+            if call == "told" and next(failures, False):
                 world.plane.cut()
 
         world.plane.fail = fail
