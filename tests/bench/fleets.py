@@ -1,5 +1,8 @@
 """Ten thousand devices: a command's time against reading the same keys bare, and against starting
 any command.
+
+What answers for the devices is one connection with the operator's rights (adr/0094 has the measure).
+The agent's own adapters, with their permissions, are held by tests/integration/test_many_devices.py.
 """
 
 from __future__ import annotations
