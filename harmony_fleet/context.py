@@ -161,16 +161,20 @@ def _existing(what: str, given: str | None, saved: str | None, home: Path) -> Pa
 
 
 def load_lineage(
-    context: Context, given: str | None = None, environ: Mapping[str, str] | None = None
+    home: Path,
+    given: str | None = None,
+    environ: Mapping[str, str] | None = None,
+    *,
+    made: str | None = None,
 ) -> str:
     """This operator's lineage: the flag, ``$HARMONY_LINEAGE``, else the file in the home, made on
-    first use.
+    first use: with `made`, or a new one.
     """
     env = os.environ if environ is None else environ
     named = given or env.get("HARMONY_LINEAGE")
     if named:
         return _check(named.strip(), "the lineage given by --lineage or $HARMONY_LINEAGE")
-    path = context.home / "lineage"
+    path = home / "lineage"
     try:
         return _check(read_regular(path).decode("ascii").strip(), str(path))
     except FileNotFoundError:
@@ -180,7 +184,7 @@ def load_lineage(
             "LineageUnreadable", f"cannot read {path}: {error}", "restore it from a backup"
         ) from None
     try:
-        _create_once(path, f"{uuid.uuid4()}\n".encode())
+        _create_once(path, f"{made or uuid.uuid4()}\n".encode())
         return _check(read_regular(path).decode("ascii").strip(), str(path))
     except OSError as error:
         raise InvalidInput(

@@ -30,6 +30,7 @@ _MARKERS: Final = ("KV-Operation", "Nats-Marker-Reason")
 _EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
 NO_SUCH_STREAM: Final = "KV_none-of-ours"
 """A name that no bucket of ours makes."""
+_NOTE: Final = "Harmony-Roster"
 _ACK: Final = "$JS.ACK."
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -47,13 +48,15 @@ class Stored:
     """A stored message.
 
     `value` is None for a marker, which says that the key is gone. `created` is JetStream's own
-    time, None where the answer has none.
+    time, None where the answer has none. `note` is what its writer noted beside the value: see
+    `noting`.
     """
 
     subject: str
     value: bytes | None
     sequence: int
     created: datetime | None = None
+    note: str = ""
 
 
 # -- subjects and streams
@@ -92,6 +95,11 @@ def expecting(revision: int) -> dict[str, str]:
     return {_EXPECTED: str(revision)}
 
 
+def noting(note: str) -> dict[str, str]:
+    """Headers of a write by a roster. They are no part of the value, and devices don't read them."""
+    return {_NOTE: note} if note else {}
+
+
 def deleting(last: int) -> dict[str, str]:
     """Headers of an empty message that deletes a key, if `last` is the newest of the whole stream.
 
@@ -125,12 +133,17 @@ def answered(data: bytes) -> dict[str, Any]:
 def stored(message: Mapping[str, Any]) -> Stored:
     """Decode the message of an answer to STREAM.MSG.GET."""
     lines = base64.b64decode(message.get("hdrs", "")).decode("utf-8", "replace").split("\r\n")
-    headers = {name for name, colon, _ in (line.partition(":") for line in lines) if colon}
+    headers = {
+        name: value.strip()
+        for name, colon, value in (line.partition(":") for line in lines)
+        if colon
+    }
     return Stored(
         str(message["subject"]),
         _value(headers, base64.b64decode(message.get("data", ""))),
         int(message["seq"]),
         parse_time(message["time"]) if "time" in message else None,
+        headers.get(_NOTE, ""),
     )
 
 
@@ -160,7 +173,8 @@ def delivered(
     tokens = reply.split(".")
     fields = tokens[5:] if len(tokens) == 9 else tokens[7:]
     created = _EPOCH + timedelta(microseconds=int(fields[2]) // 1000)
-    return Stored(subject, _value(headers, data), int(fields[0]), created), int(fields[3])
+    note = headers.get(_NOTE, "")
+    return Stored(subject, _value(headers, data), int(fields[0]), created, note), int(fields[3])
 
 
 def is_stored(headers: Mapping[str, str] | None) -> bool:
@@ -168,5 +182,5 @@ def is_stored(headers: Mapping[str, str] | None) -> bool:
     return "Nats-Sequence" in (headers or ())
 
 
-def _value(headers: Mapping[str, str] | set[str], data: bytes) -> bytes | None:
+def _value(headers: Mapping[str, str], data: bytes) -> bytes | None:
     return None if any(name in headers for name in _MARKERS) else bytes(data)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from harmony_fleet.cli import complete
-from harmony_fleet.cli.options import Variables, local
+from harmony_fleet.cli.options import Variables, local, reaching
 
 if TYPE_CHECKING:
     from harmony_fleet.commands.common import Common
@@ -380,7 +380,9 @@ _remover(schedule, "schedules", "Take schedules out.")
 def init(common: Common) -> int:
     """Make an empty roster.
 
-    It is at generation 1, with a lineage of its own.
+    It is at generation 1, and writes by the home's lineage, as harmony apply does. What was applied
+    by hand stays as it is until harmony fleet adopt, or a deployment of that name for that device,
+    takes it in.
 
     \b
     harmony fleet init
@@ -388,6 +390,37 @@ def init(common: Common) -> int:
     from harmony_fleet.commands import roster
 
     return roster.init(common)
+
+
+@reaching
+def adopt(
+    common: Common,
+    *,
+    places: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="DEVICE/DEPLOYMENT…",
+            help="Applied by hand.",
+            autocompletion=complete.places,
+        ),
+    ],
+    generation: Generation = None,
+    device_class: MaybeClass = None,
+    select: Select = None,
+) -> int:
+    """Take what was applied by hand into the roster, as it stands.
+
+    Its Scores go into a file beside the roster. It selects just those devices: by their class or
+    labels, or as --class and --select say. Nothing is written to the devices; the next apply leaves
+    the generation as it is.
+
+    \b
+    harmony fleet adopt pi-01/web
+    harmony fleet adopt pi-01/web pi-02/web --select site=home
+    """
+    from harmony_fleet.commands import adopt as work
+
+    return work.adopt(common, places, work.Choice(device_class, select or [], generation))
 
 
 @local

@@ -17,7 +17,7 @@ from harmony_fleet.client.logs import LogLine, LogQuery
 from harmony_fleet.client.pauses import Asker, Paused, Resumed
 from harmony_fleet.client.upgrades import Upgrades
 from harmony_fleet.client.watch import Change
-from harmony_fleet.context import Context, load_context, load_lineage
+from harmony_fleet.context import Context, load_context
 from harmony_fleet.errors import ExitCode
 from harmony_fleet.manifests.signing_keys import load as load_signing
 from harmony_fleet.nats.connection import CONNECT_SECONDS
@@ -29,6 +29,7 @@ from harmony_fleet.observe.wait import Observer, Verdict, judge, wait_for
 from harmony_fleet.rollout import apply as changes
 from harmony_fleet.rollout.apply import Options, Run, unheard
 from harmony_fleet.rollout.remains import adopt
+from harmony_fleet.roster.lineage import REMOVE_THERE, SET_THERE, check_by_hand, home_lineage
 from scores.keys import DeploymentKey
 from scores.manifest import Manifest
 from scores.status import DeploymentStatus, DeviceInfo, Heartbeat
@@ -178,7 +179,10 @@ class Client:
         run = run or Run()
         chosen = await state.choose_devices(self.store, devices, labels or {})
         pairs = [(manifest, device) for device in chosen for manifest in _manifests(source, device)]
-        await changes.apply(self.store, pairs, self._own(options), run)
+        made = self._own(options)
+        keys = [DeploymentKey(device.name, manifest.deployment) for manifest, device in pairs]
+        check_by_hand(self.context.home, made.lineage, keys, SET_THERE)
+        await changes.apply(self.store, pairs, made, run)
         return run
 
     async def delete(
@@ -193,7 +197,10 @@ class Client:
         run = run or Run()
         check_name("deployment", deployment)
         chosen = await state.choose_devices(self.store, devices, labels or {})
-        await changes.delete(self.store, deployment, chosen, self._own(options), run)
+        made = self._own(options)
+        keys = [DeploymentKey(device.name, deployment) for device in chosen]
+        check_by_hand(self.context.home, made.lineage, keys, REMOVE_THERE)
+        await changes.delete(self.store, deployment, chosen, made, run)
         return run
 
     async def adopt(
@@ -211,7 +218,7 @@ class Client:
         made = options or Options()
         return replace(
             made,
-            lineage=load_lineage(self.context, made.lineage),
+            lineage=home_lineage(self.context.home, made.lineage),
             replicas=self.context.replicas,
             signing=load_signing(self.context.home),
         )

@@ -8,17 +8,17 @@ from dataclasses import dataclass, field, replace
 
 from harmony_fleet.client.client import Client, Source
 from harmony_fleet.commands.common import Common, hint, note, run_client, write
-from harmony_fleet.errors import ExitCode, HarmonyError, InvalidInput, worst
+from harmony_fleet.errors import ExitCode, HarmonyError, worst
 from harmony_fleet.manifests.draft import Draft
 from harmony_fleet.manifests.load import drafts
 from harmony_fleet.manifests.variables import Scalar
-from harmony_fleet.observe.state import Device, check_name, parse_selectors
+from harmony_fleet.observe.state import Device, check_name, check_place, parse_selectors
 from harmony_fleet.output import render, tables
 from harmony_fleet.output.progress import Progress
 from harmony_fleet.output.render import Output
 from harmony_fleet.rollout.apply import Options, Result, Run, Show
 from harmony_fleet.rollout.plan import Plan
-from scores.keys import DeploymentKey, parse_deployment_key
+from scores.keys import DeploymentKey
 from scores.manifest import Manifest
 
 
@@ -93,11 +93,7 @@ def _source(found: Sequence[Draft], variables: Mapping[str, Scalar]) -> Source:
 
 def adopt(common: Common, place: str, options: Options, lineage: str | None) -> ExitCode:
     """`harmony adopt`."""
-    key = parse_deployment_key(place.replace("/", ".", 1))
-    if key is None:
-        raise InvalidInput("InvalidName", f"cannot read {place}", "write it as DEVICE/DEPLOYMENT")
-    check_name("device", key.device)
-    check_name("deployment", key.deployment)
+    key = check_place(place)
     return _change(
         common,
         replace(options, lineage=lineage or ""),

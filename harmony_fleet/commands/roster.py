@@ -16,6 +16,7 @@ from harmony_fleet.output import fleet_tables, render
 from harmony_fleet.output.render import Output
 from harmony_fleet.roster.edit import Edit, Section, add, change, remove
 from harmony_fleet.roster.file import RosterFile
+from harmony_fleet.roster.lineage import home_lineage
 from harmony_fleet.roster.model import Roster
 from harmony_fleet.roster.projection import project
 from harmony_fleet.roster.sources import load_sources
@@ -50,7 +51,7 @@ def not_there(name: str, section: str) -> InvalidInput:
 def init(common: Common) -> ExitCode:
     """`harmony fleet init`."""
     file = roster_file(common)
-    roster = file.create()
+    roster = file.create(home_lineage(common.home()))
     told = {"roster": str(file.path), "lineage": roster.lineage, "generation": roster.generation}
     if common.output is Output.TABLE:
         note(f"made {file.path} at generation 1; its first devices: harmony fleet device add NAME… --class CLASS "

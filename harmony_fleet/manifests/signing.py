@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 _COPIES: Final = b"harmony/v1/copy"
 """Purpose of the boxes, at most 16 bytes."""
+_NOTES: Final = b"harmony/v1/roster\n"
+"""In front of what is signed as a note: no manifest begins so."""
+_UNSIGNED: Final = "unsigned"
 State = Literal["active", "retired"]
 
 
@@ -92,6 +95,10 @@ class Signing:
         default_factory=dict, repr=False, compare=False
     )
     """by identity: what was found of a manifest, kept with it so that no other has its identity"""
+    _noted: dict[int, tuple[WireManifest, str, bool]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+    """the same for the note beside it"""
 
     @property
     def retired(self) -> frozenset[str]:
@@ -104,6 +111,28 @@ class Signing:
             return wire
         message = message_of(wire)
         return wire.model_copy(update={"signatures": [key.signature(message) for key in self.keys]})
+
+    def note(self, wire: WireManifest) -> str:
+        """The note by which a roster knows later that it wrote `wire`: one key's signature for that
+        purpose, so that who can write to NATS can't give away what was applied by hand.
+        """
+        if not self.keys:
+            return _UNSIGNED
+        return f"{self.keys[0].id} {self.keys[0].signed(_NOTES + message_of(wire))}"
+
+    def noted(self, wire: WireManifest, note: str) -> bool:
+        """Return whether `note` is a roster's on `wire`, by any key of the home."""
+        known = self._noted.get(id(wire))
+        if known is None or known[1] != note:
+            known = self._noted[id(wire)] = (wire, note, self._is_note(wire, note))
+        return known[2]
+
+    def _is_note(self, wire: WireManifest, note: str) -> bool:
+        own = {key.id: key for key in (*self.keys, *self.old)}
+        if not own:
+            return note == _UNSIGNED
+        name, _, signature = note.partition(" ")
+        return name in own and own[name].signed(_NOTES + message_of(wire)) == signature
 
     def problem(self, wire: WireManifest) -> str:
         """Difference between the present signatures and those of now: a code and ids.

@@ -23,7 +23,7 @@ class Entry:
     """A key's newest entry. `value` is None where the key is absent; `revision` 0 where it never
     was.
 
-    `created` is JetStream's own timestamp.
+    `created` is JetStream's own timestamp. `note` is what a roster noted when it wrote the value.
     """
 
     bucket: str
@@ -31,6 +31,7 @@ class Entry:
     value: bytes | None
     revision: int
     created: datetime | None
+    note: str = ""
 
 
 class Consumer:
@@ -75,5 +76,6 @@ class Consumer:
                 return
             one, pending = found
             key = one.subject.removeprefix(prefix)
-            yield Entry(self._bucket, key, one.value, one.sequence, one.created), pending
+            made = Entry(self._bucket, key, one.value, one.sequence, one.created, one.note)
+            yield made, pending
         self.ended = "408"

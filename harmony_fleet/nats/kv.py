@@ -43,6 +43,7 @@ from scores.jetstream import (
     kv_stream,
     kv_subject,
     meant_for,
+    noting,
     purging,
     stored,
 )
@@ -95,14 +96,15 @@ class Store:
                 return Entry(bucket, key, None, 0, None)
             raise _cannot_read(bucket, error) from None
         found = stored(answer["message"])
-        return Entry(bucket, key, found.value, found.sequence, found.created)
+        return Entry(bucket, key, found.value, found.sequence, found.created, found.note)
 
-    async def put(self, bucket: str, key: str, value: bytes, revision: int) -> int:
+    async def put(self, bucket: str, key: str, value: bytes, revision: int, note: str = "") -> int:
         """Write where `revision` is still the newest (0: the key must not exist); the new revision.
+        `note` stands beside the value.
 
         Raises Conflict where somebody else wrote.
         """
-        return await self._write(bucket, key, value, expecting(revision))
+        return await self._write(bucket, key, value, expecting(revision) | noting(note))
 
     async def purge(self, bucket: str, key: str, revision: int) -> int:
         """Remove the key with its history, where `revision` is still the newest."""

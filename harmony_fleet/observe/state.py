@@ -59,6 +59,8 @@ class Desired:
     """The generation that an unreadable manifest claims; 0 if it claims no generation."""
     raw: Any = None
     """An unreadable manifest as far as it is JSON."""
+    note: str = ""
+    """What a roster noted when it wrote this."""
 
     def generation(self) -> int:
         """The one that stands, or that what can't be read claims; 0 for none."""
@@ -132,7 +134,7 @@ def to_desired(entry: Entry) -> Desired:
         raw = _raw(entry.value)
         told = {"problem": error.code, "claimed": _claimed(raw), "raw": raw}
         return Desired(revision=entry.revision, created=entry.created, **told)
-    return Desired(manifest, entry.revision, entry.created)
+    return Desired(manifest, entry.revision, entry.created, note=entry.note)
 
 
 def _raw(data: bytes) -> Any:
@@ -268,6 +270,16 @@ def check_name(what: str, name: str) -> str:
             f"cannot use the {what}'s name: it {error.errors()[0]['msg']}",
             "check the spelling",
         ) from None
+
+
+def check_place(place: str) -> DeploymentKey:
+    """``pi-01/web`` as a key. Raises InvalidInput."""
+    key = parse_deployment_key(place.replace("/", ".", 1))
+    if key is None:
+        raise InvalidInput("InvalidName", f"cannot read {place}", "write it as DEVICE/DEPLOYMENT")
+    check_name("device", key.device)
+    check_name("deployment", key.deployment)
+    return key
 
 
 def parse_selectors(selectors: Sequence[str]) -> dict[str, str]:

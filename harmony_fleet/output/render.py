@@ -24,7 +24,8 @@ from ruamel.yaml.representer import SafeRepresenter
 
 STYLES: Final = {
     **dict.fromkeys(
-        ("Converged", "Ready", "Completed", "fresh", "created", "updated", "added"), "green"
+        ("Converged", "Ready", "Completed", "fresh", "created", "updated", "adopted", "added"),
+        "green",
     ),
     **dict.fromkeys(("Progressing", "Pending", "Removing", "Waiting", "changed", "Held"), "yellow"),
     **dict.fromkeys(

@@ -29,6 +29,7 @@ _DONE: Final = {
     "create": "created",
     "update": "updated",
     "remove": "removing",
+    "adopt": "adopted",
     "unchanged": "unchanged",
 }
 _SIGNS: Final = {"added": "+", "changed": "~", "removed": "-"}

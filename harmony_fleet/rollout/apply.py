@@ -36,6 +36,7 @@ class Options:
     replicas: int = 1
     signing: Signing = UNSIGNED
     follow: bool = False
+    roster: bool = False
     decide: Callable[[Store, Manifest, Deployment], Awaitable[Manifest]] | None = None
     """what each device's own manifest is, given what it says of itself"""
 
@@ -157,6 +158,7 @@ async def plan_all(
         options.allow_prune,
         options.signing,
         options.follow,
+        options.roster,
     )
     plans: list[Plan] = []
     refused: list[Refusal] = []
@@ -237,7 +239,8 @@ async def write_all(store: Store, run: Run) -> None:
         wire = result.plan.wire
         try:
             key = str(DeploymentKey(wire.device, wire.deployment))
-            await store.put(DESIRED, key, wire.canonical(), result.plan.revision)
+            at = result.plan.revision
+            await store.put(DESIRED, key, wire.canonical(), at, result.plan.note)
             result.written = True
         except HarmonyError as error:
             result.error = error

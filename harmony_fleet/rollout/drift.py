@@ -97,7 +97,7 @@ def _expected(fleet: Fleet) -> Iterator[Finding]:
                 *place, "projection-differs", "no key that the device trusts signed what stands"
             )
         else:
-            yield from _written(place, found, projection, fleet.signing)
+            yield from _written(place, found, projection, fleet)
         yield from _enforced(place, found)
         yield from _resources(key, found, projection)
 
@@ -120,7 +120,7 @@ def _strange(fleet: Fleet, found: Deployment) -> str:
 
 
 def _written(
-    place: tuple[str, str, str], found: Deployment, projection: Projection, signing: Signing
+    place: tuple[str, str, str], found: Deployment, projection: Projection, fleet: Fleet
 ) -> Iterator[Finding]:
     standing, wanted = found.desired.manifest, projection.manifest
     if standing is None:
@@ -137,8 +137,10 @@ def _written(
             "projection-differs",
             f"generation {standing.generation} stands after a newer one",
         )
-    elif unsigned := signing.problem(standing):
+    elif unsigned := fleet.signing.problem(standing):
         yield Finding(*place, "projection-differs", unsigned)
+    elif not fleet.managed(found):
+        yield Finding(*place, "projection-differs", "AppliedByHand: apply takes it as it stands")
 
 
 def _enforced(place: tuple[str, str, str], found: Deployment) -> Iterator[Finding]:
@@ -248,8 +250,14 @@ def _others(fleet: Fleet) -> Iterator[Finding]:
             yield Finding(
                 *place, "unmanaged", f"of lineage {lineage[:8]}" if lineage else "of no lineage"
             )
-        elif not key.deployment.startswith(RUN_PREFIX):
+        elif key.deployment.startswith(RUN_PREFIX):
+            continue
+        elif fleet.managed(found):
             yield Finding(*place, "projection-differs", "NotInRoster: it is to be removed")
+        else:
+            stands = found.desired.manifest is not None
+            detail = f"generation {found.generation()}" if stands else "only the device tells of it"
+            yield Finding(*place, "applied-by-hand", detail)
 
 
 def _matters(found: Deployment) -> bool:

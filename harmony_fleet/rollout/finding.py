@@ -19,6 +19,7 @@ Code = Literal[
     "unexpected",
     "disabled-running",
     "unmanaged",
+    "applied-by-hand",
     "ownership-mismatch",
     "fenced",
     "signature-refused",
@@ -43,6 +44,8 @@ RESPONSES: Final[Mapping[Code, str]] = {
     "unexpected": "see who started it; harmony fleet apply stops it where the projection differs, else the agent does",
     "disabled-running": "harmony fleet apply stops it: disabled wins over running",
     "unmanaged": "left alone: it is never adopted, renamed or removed; ask whose it is",
+    "applied-by-hand": "left alone: no apply of the roster removes it. harmony fleet adopt DEVICE/DEPLOYMENT takes it in as "
+    "it stands; harmony delete takes it off",
     "ownership-mismatch": "left alone, and holds apply up; to own it from now on: harmony fleet apply --take-over",
     "fenced": "somebody else wrote: see harmony status, then apply again with the right roster",
     "signature-refused": "where the projection differs too, harmony fleet apply signs it; else put the key of "

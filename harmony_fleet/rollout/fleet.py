@@ -80,6 +80,15 @@ class Fleet:
             return standing.lineage == self.roster.lineage
         return status is not None and status.lineage == self.roster.lineage
 
+    def managed(self, found: Deployment) -> bool:
+        """Return whether the roster itself wrote what stands, so that it goes once the roster names
+        it no more. What was applied by hand is never taken off by a roster that shares its lineage.
+        """
+        if not self.ours(found) or not self.roster.shares_lineage:
+            return self.ours(found)
+        standing = found.desired.manifest
+        return standing is not None and self.signing.noted(standing, found.desired.note)
+
 
 def there(found: Deployment) -> bool:
     """Return whether anything is desired or enforced."""

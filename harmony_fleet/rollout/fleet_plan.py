@@ -146,6 +146,7 @@ def plan_fleet(fleet: Fleet, scope: Scope) -> FleetPlan:
             scope.allow_prune,
             fleet.signing,
             scope.follow,
+            fleet.roster.shares_lineage,
         )
         try:
             item = plan(wish, found, fleet.device(key.device))
@@ -202,8 +203,8 @@ def _wanted(fleet: Fleet, devices: Collection[str]) -> Iterator[tuple[Deployment
         if (
             key in fleet.projections
             or key in held
-            or not fleet.ours(found)
             or key.deployment.startswith(RUN_PREFIX)
+            or not fleet.managed(found)
         ):
             continue
         if found.desired.manifest is not None or (stray(found) and key.device not in crowded):
@@ -250,7 +251,10 @@ def _emptied(
     going = [item for item in plans if item.action == "remove"]
     losing = {item.wire.device for item in going}
     having = {
-        key.device for key, found in fleet.deployments.items() if fleet.ours(found) and there(found)
+        key.device
+        for key, found in fleet.deployments.items()
+        if there(found)
+        and (fleet.ours(found) if key in fleet.projections else fleet.managed(found))
     }
     count = len(losing)
     if (

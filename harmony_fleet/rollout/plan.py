@@ -20,7 +20,7 @@ from harmony_fleet.rollout.guards import believed, check_prune, implausible
 from scores.manifest import FieldError, Manifest, WireManifest
 from scores.names import MAX_GENERATION
 
-Action = Literal["create", "update", "remove", "unchanged"]
+Action = Literal["create", "update", "remove", "adopt", "unchanged"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,8 @@ class ApplyRequest:
     """Request of an operator, signed by `signing`.
 
     `allow_prune` None keeps the file's value. With `follow` the plan goes on from the generation
-    that the device tells, however far ahead.
+    that the device tells, however far ahead. A `roster` that shares its home's lineage notes what
+    it writes, so that it knows it later from what was applied by hand.
     """
 
     manifest: Manifest
@@ -37,11 +38,13 @@ class ApplyRequest:
     allow_prune: int | None = None
     signing: Signing = UNSIGNED
     follow: bool = False
+    roster: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Manifest to write at `revision`; with `unchanged`, the present one.
+    """Manifest to write at `revision`; with `unchanged`, the present one. With `adopt` the present
+    one is written once more as it is, beside the roster's `note`.
 
     `answered` is the status seen before.
     """
@@ -52,6 +55,7 @@ class Plan:
     answered: int
     changes: tuple[Change, ...] = ()
     warnings: tuple[str, ...] = ()
+    note: str = ""
 
     @property
     def name(self) -> str:
@@ -71,6 +75,9 @@ def plan(request: ApplyRequest, found: Deployment, device: Device) -> Plan:
     standing = found.desired.manifest
     if standing is not None and _stands(manifest, found, supersedes, request):
         _check_generation(manifest, standing.generation)
+        if request.roster and not request.signing.noted(standing, found.desired.note):
+            note = request.signing.note(standing)
+            return Plan("adopt", standing, found.desired.revision, 0, note=note)
         return Plan("unchanged", standing, found.desired.revision, 0)
     generation = found.generation() + 1
     _check_generation(manifest, generation)
@@ -94,6 +101,7 @@ def plan(request: ApplyRequest, found: Deployment, device: Device) -> Plan:
         found.actual.revision,
         _changes(wire, found),
         tuple(_warnings(wire, found, device)),
+        request.signing.note(wire) if request.roster else "",
     )
 
 

@@ -8,7 +8,7 @@ are found by their digests.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from harmony_fleet.errors import ExitCode, InvalidInput, Refused
@@ -128,4 +128,6 @@ async def adopt(
     manifest = Manifest(
         deployment=standing.deployment, scores=standing.scores, allow_prune=standing.allow_prune
     )
-    return await apply(store, [(manifest, device) for device in devices], options, run)
+    noted = options.signing.noted(standing, found.desired.note)
+    wanted = replace(options, roster=noted)  # what was the roster's stays so
+    return await apply(store, [(manifest, device) for device in devices], wanted, run)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -57,8 +56,8 @@ class RosterFile:
         """The versions that this home has had, the present one last. Raises as `read` does."""
         return _before(*self._read())
 
-    def create(self) -> Roster:
-        """Make an empty roster with a lineage of its own."""
+    def create(self, lineage: str) -> Roster:
+        """Make an empty roster that writes by the home's `lineage`."""
         self._make_folder()
         with self._lock(LOCK_SECONDS) as lock:
             self._sweep()
@@ -74,7 +73,7 @@ class RosterFile:
                     f"cannot make {self.path} anew: this fleet had one, and it is gone",
                     f"restore it from a backup; to begin again as another authority, remove {self.seal_path}",
                 )
-            data = text.HEADER.format(lineage=uuid.uuid4()).encode()
+            data = text.HEADER.format(lineage=lineage).encode()
             roster = text.parse(data, str(self.path))
             self._write(self.path, data, lock)
             self._write(self.seal_path, to_bytes(seal_of(roster, data)), lock)

@@ -7,7 +7,7 @@ A deployment's Scores are raw here: they may hold variables of the device, and b
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal
 
@@ -20,6 +20,7 @@ from harmony_fleet.manifests import duration
 from harmony_fleet.manifests.variables import Scalar
 from scores.base import Model, ResourceKey, check_distinct
 from scores.canonical import canonical, digest
+from scores.keys import DeploymentKey
 from scores.manifest import MAX_SCORES, Generation, InvalidManifest, validate
 from scores.names import DeploymentName, DeviceName, Digest, Lineage, Text
 
@@ -187,10 +188,10 @@ class Schedule(Model):
 
 class Roster(Model):
     """The whole. `lineage` is the authority that its projections are written by, `generation` the
-    fence.
+    fence. Of `version` 2 the lineage is the home's, by which `harmony apply` writes too.
     """
 
-    version: Annotated[int, Field(ge=1, le=1)]
+    version: Annotated[int, Field(ge=1, le=2)]
     lineage: Lineage
     generation: Generation
     devices: Sequence[RosterDevice] = ()
@@ -205,6 +206,23 @@ class Roster(Model):
                 names, section, "name", "DuplicateName", "another one here has this name"
             )
         return self
+
+    @property
+    def shares_lineage(self) -> bool:
+        """Return whether what is of this lineage may have been applied by hand."""
+        return self.version >= 2
+
+    def manages(self, keys: Iterable[DeploymentKey]) -> list[DeploymentKey]:
+        """Those of `keys` that a deployment of the roster is for."""
+        devices = {device.name: device for device in self.devices}
+        selects = {one.name: one.select for one in self.deployments}
+        return [
+            key
+            for key in keys
+            if key.device in devices
+            and key.deployment in selects
+            and selects[key.deployment].picks(devices[key.device])
+        ]
 
     def wire(self) -> dict[str, Any]:
         """The JSON value of what was set, by the names of the file."""
@@ -221,6 +239,31 @@ class Roster(Model):
     def picked(self, select: Selector) -> list[RosterDevice]:
         """The enabled devices that `select` means, in the roster's order."""
         return [device for device in self.devices if device.enabled and select.picks(device)]
+
+
+def exactly(
+    devices: Sequence[RosterDevice], names: Collection[str], own: Selector | None = None
+) -> Selector | None:
+    """A selector that picks the devices of these names and no other: `own`, or the plainest that
+    there is. None where there is none.
+    """
+    for select in _candidates(devices, names) if own is None else [own]:
+        if {device.name for device in devices if select.picks(device)} == set(names):
+            return select
+    return None
+
+
+def _candidates(devices: Sequence[RosterDevice], names: Collection[str]) -> Iterator[Selector]:
+    chosen = [device for device in devices if device.name in names]
+    classes = {device.device_class for device in chosen}
+    of_class: dict[str, Any] = {"class": classes.pop()} if len(classes) == 1 else {}
+    shared = set.intersection(*(set(device.labels.items()) for device in chosen))
+    sets = [{}, *({name: value} for name, value in sorted(shared)), dict(sorted(shared))]
+    for base in [of_class, {}] if of_class else [{}]:
+        for labels in sets:
+            if base or labels:
+                yield Selector.model_validate({**base, "labels": labels})
+    yield Selector.model_validate({})
 
 
 def check(value: Any, where: str) -> Roster:

@@ -25,7 +25,7 @@ _COLUMN: Final = 2
 HEADER: Final = """\
 # What is meant to run where. `harmony fleet device|deployment|schedule …` changes it and keeps comments.
 # A change by hand counts with generation + 1. See docs/fleet.md.
-version: 1
+version: 2
 lineage: {lineage}
 generation: 1
 devices: []

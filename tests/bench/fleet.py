@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -258,7 +259,7 @@ def change(home: Path, url: str, generation: int) -> Took:
 async def measure(server: NatsServer, home: Path, count: int) -> dict[str, str]:
     """One fleet, all figures."""
     url = server.url
-    RosterFile(home).create()
+    RosterFile(home).create(str(uuid.uuid4()))
     begun = time.perf_counter()
     write_roster(home, 2, count)
     parsed = time.perf_counter() - begun

@@ -8,6 +8,7 @@ The agent's own adapters, with their permissions, are held by tests/integration/
 from __future__ import annotations
 
 import asyncio
+import uuid
 from pathlib import Path
 from typing import Final
 
@@ -29,7 +30,7 @@ async def measure(folder: Path, count: int = COUNT) -> list[Row]:
 
 
 async def _measure(server: NatsServer, home: Path, count: int) -> list[Row]:
-    RosterFile(home).create()
+    RosterFile(home).create(str(uuid.uuid4()))
     fleet.write_roster(home, 2, count)
     async with Store(Context((server.url,), None, None, home)) as store:
         await store.ensure_buckets()

@@ -8,6 +8,7 @@ import asyncio
 import json
 import os
 import signal
+import uuid
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -66,7 +67,7 @@ def before_now(minutes: int = 2) -> str:
 @pytest.fixture
 async def site(nats_server: NatsServer, tmp_path: Path) -> AsyncIterator[Site]:
     file = RosterFile(tmp_path)
-    file.create()
+    file.create(str(uuid.uuid4()))
     async with (
         nats_server.client() as client,
         Store(Context((nats_server.url,), None, None, tmp_path)) as store,

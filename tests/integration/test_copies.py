@@ -211,13 +211,13 @@ async def test_whoever_is_overtaken_while_it_writes_says_so(
     original = Store.put
     once: list[Any] = []
 
-    async def put(store: Store, bucket: str, key: str, value: bytes, revision: int) -> int:
+    async def put(store: Store, bucket: str, key: str, value: bytes, *more: Any) -> int:
         if bucket == DESIRED and not once:
             once.append(key)
             process = await other.process("fleet", "apply", "--take-over", "--no-wait")
             _, err = await process.communicate()
             assert process.returncode == 0, err
-        return await original(store, bucket, key, value, revision)
+        return await original(store, bucket, key, value, *more)
 
     monkeypatch.setattr(Store, "put", put)
     ran = await copies.run(copies.first, "apply", "-o", "json", "--no-wait", code=3)

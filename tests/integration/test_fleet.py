@@ -414,14 +414,14 @@ async def test_a_partial_failure_leaves_the_roster_and_says_how_to_go_on(
 
     original = Store.put
 
-    async def put(store: Store, bucket: str, key: str, value: bytes, revision: int) -> int:
+    async def put(store: Store, bucket: str, key: str, value: bytes, *more: Any) -> int:
         if key == "pi-02.web":
             raise Conflict(
                 "Conflict",
                 "cannot write pi-02.web: somebody else wrote it meanwhile",
                 "look, try again",
             )
-        return await original(store, bucket, key, value, revision)
+        return await original(store, bucket, key, value, *more)
 
     await live.change("device", "set", *NAMES, "--variable", "port=1")
     monkeypatch.setattr(Store, "put", put)
@@ -445,10 +445,10 @@ async def test_a_change_waits_for_an_apply_that_is_writing(
     original, going = Store.put, asyncio.Event()
     loop = asyncio.get_running_loop()
 
-    async def put(store: Store, bucket: str, key: str, value: bytes, revision: int) -> int:
+    async def put(store: Store, bucket: str, key: str, value: bytes, *more: Any) -> int:
         loop.call_soon_threadsafe(going.set)
         await asyncio.sleep(0.7)
-        return await original(store, bucket, key, value, revision)
+        return await original(store, bucket, key, value, *more)
 
     await live.change("device", "set", *NAMES, "--variable", "port=1")
     monkeypatch.setattr(Store, "put", put)

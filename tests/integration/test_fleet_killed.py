@@ -17,7 +17,7 @@ import pytest
 from harmony_fleet.context import Context
 from harmony_fleet.nats.kv import Store
 from harmony_fleet.roster.file import RosterFile
-from scores.jetstream import kv_subject
+from scores.jetstream import kv_subject, noting
 from scores.keys import ACTUAL, DESIRED, TASK_RUNS
 from tests.integration.killed import Killer
 from tests.integration.operator import Operator
@@ -50,7 +50,7 @@ class Site:
     def __init__(self, operator: Operator, fleet: SimFleet, store: Store, kill: Killer) -> None:
         self.operator, self.fleet, self.store, self.kill = operator, fleet, store, kill
         self.file = RosterFile(operator.home)
-        self.kept: dict[str, bytes] = {}
+        self.kept: dict[str, tuple[bytes, str]] = {}
         self.enforced: dict[str, dict[str, tuple[str, int]]] = {}
         self.first = 0
 
@@ -83,7 +83,7 @@ class Site:
         """Remember how it is, for `again`."""
         for bucket in (DESIRED, ACTUAL):
             for key, entry in (await self.store.entries(bucket)).items():
-                self.kept[kv_subject(bucket, key)] = entry.value or b""
+                self.kept[kv_subject(bucket, key)] = entry.value or b"", entry.note
         self.enforced = {name: dict(device.enforced) for name, device in self.fleet.devices.items()}
 
     async def again(self, files: dict[str, bytes]) -> None:
@@ -95,8 +95,8 @@ class Site:
             self.fleet[name].enforced = dict(enforced)
         for bucket in (DESIRED, ACTUAL):
             await self.fleet.client.request(f"$JS.API.STREAM.PURGE.KV_{bucket}", b"", timeout=10)
-        for subject, value in self.kept.items():
-            await self.fleet.client.request(subject, value, timeout=10)
+        for subject, (value, note) in self.kept.items():
+            await self.fleet.client.request(subject, value, timeout=10, headers=noting(note))
         for device in self.fleet.devices.values():
             device.plugged = True
         self.first = await self.last()

@@ -225,6 +225,8 @@ LOOKS: Final = (
     [
         "diff",
         "FILE",
+        "--lineage",  # the roster has `web`: another authority looks at it
+        "00000000-0000-4000-8000-000000000009",
         "-d",
         "good-1",
         "-d",

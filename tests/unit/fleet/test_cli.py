@@ -265,6 +265,9 @@ def test_a_key_press_loads_nothing_of_the_work(tmp_path: Path) -> None:
         ("harmony tree pi-0", ["pi-01", "pi-02"]),
         ("harmony logs Con", ["Container/web"]),
         ("harmony logs F", []),
+        ("harmony device show pi-0", ["pi-01", "pi-02"]),
+        ("harmony device forget pi-02", ["pi-02"]),
+        ("harmony fleet adopt pi-01/w", ["pi-01/web"]),
     ],
 )
 def test_the_shell_is_offered_names(tmp_path: Path, line: str, offered: list[str]) -> None:

@@ -92,8 +92,8 @@ def test_a_context_file_of_bytes_is_told(tmp_path: Path) -> None:
 
 def test_lineage_is_made_once_and_kept(tmp_path: Path) -> None:
     context = load_context(environ=env(tmp_path / "new" / "home"))
-    first = load_lineage(context, environ={})
-    assert load_lineage(context, environ={}) == first
+    first = load_lineage(context.home, environ={})
+    assert load_lineage(context.home, environ={}) == first
     kept = tmp_path / "new" / "home" / "lineage"
     assert kept.read_text() == f"{first}\n"
     assert kept.stat().st_mode & 0o777 == 0o600
@@ -103,11 +103,11 @@ def test_lineage_is_made_once_and_kept(tmp_path: Path) -> None:
 def test_lineage_of_flag_and_variable(tmp_path: Path) -> None:
     context = load_context(environ=env(tmp_path))
     other = UUID.replace("1", "2")
-    assert load_lineage(context, UUID, {"HARMONY_LINEAGE": other}) == UUID
-    assert load_lineage(context, None, {"HARMONY_LINEAGE": other}) == other
+    assert load_lineage(context.home, UUID, {"HARMONY_LINEAGE": other}) == UUID
+    assert load_lineage(context.home, None, {"HARMONY_LINEAGE": other}) == other
     assert not (tmp_path / "lineage").exists()
     with pytest.raises(InvalidInput, match="no lower-case UUID"):
-        load_lineage(context, UUID.upper(), {})
+        load_lineage(context.home, UUID.upper(), {})
 
 
 def test_many_at_once_agree_on_one_lineage(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_many_at_once_agree_on_one_lineage(tmp_path: Path) -> None:
 
     def use() -> None:
         start.wait()
-        found.append(load_lineage(context, environ={}))
+        found.append(load_lineage(context.home, environ={}))
 
     threads = [threading.Thread(target=use) for _ in range(8)]
     for thread in threads:
@@ -134,7 +134,7 @@ def test_many_at_once_agree_on_one_lineage(tmp_path: Path) -> None:
 def test_a_spoilt_lineage_is_told_and_never_made_anew(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "lineage").write_bytes(content)
     with pytest.raises(InvalidInput) as caught:
-        load_lineage(load_context(environ=env(tmp_path)), environ={})
+        load_lineage(load_context(environ=env(tmp_path)).home, environ={})
     assert str(tmp_path / "lineage") in caught.value.message
     assert (tmp_path / "lineage").read_bytes() == content
 
@@ -142,6 +142,6 @@ def test_a_spoilt_lineage_is_told_and_never_made_anew(tmp_path: Path, content: b
 def test_a_home_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "home").symlink_to("/proc/no/such/place")
     with pytest.raises(InvalidInput) as caught:
-        load_lineage(load_context(environ=env(tmp_path / "home")), environ={})
+        load_lineage(load_context(environ=env(tmp_path / "home")).home, environ={})
     assert caught.value.code == "LineageUnwritable"
     assert "HARMONY_HOME" in caught.value.hint

@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import uuid
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ PI = add("devices", [{"name": "pi-01", "class": "web"}])
 @pytest.fixture
 def file(tmp_path: Path) -> RosterFile:
     made = RosterFile(tmp_path)
-    made.create()
+    made.create(str(uuid.uuid4()))
     return made
 
 
@@ -54,11 +55,12 @@ def refused(code: str, work: Any) -> HarmonyError:
 
 def test_init_makes_generation_1_once(file: RosterFile) -> None:
     roster = file.read()
-    assert (roster.version, roster.generation, roster.devices) == (1, 1, [])
-    assert isinstance(refused("RosterExists", file.create), Conflict)
+    assert (roster.version, roster.generation, roster.devices) == (2, 1, [])
+    again = lambda: file.create(roster.lineage)  # noqa: E731
+    assert isinstance(refused("RosterExists", again), Conflict)
     assert sorted(os.listdir(file.folder)) == FILES
     file.path.unlink()
-    refused("RosterMissing", file.create)
+    refused("RosterMissing", again)
     refused("NoRoster", file.read)
 
 
@@ -198,7 +200,7 @@ def test_which_roster_may_follow(file: RosterFile, tmp_path: Path) -> None:
     file.mutate(2, change("devices", ["pi-01"], {("class",): "edge"}))
     newest = file.path.read_bytes()
     other = RosterFile(tmp_path / "other")
-    other.create()
+    other.create(str(uuid.uuid4()))
     for data, code in ((other.path.read_bytes(), "LineageChanged"), (older, "StaleGeneration")):
         file.path.write_bytes(data)
         for work in (file.read, lambda: file.mutate(1, PI), lambda: file.mutate(2, PI)):
