@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
+from harmony_agent.adapters.podman.client import Podman
+from harmony_agent.kinds.container.payload import payload
 from scores import Manifest
 from tests.device.image import SUITES
 from tests.device.lab import Lab
 from tests.device.pods import CONFIG, PI, Site, container, make, unmake
-from tests.device.prepare import USER
+from tests.device.prepare import BUSYBOX, USER
 
 STICK = "/dev/serial/by-id/usb-stick"
 SERIAL = {"source": STICK, "target": "/dev/ttyUSB0", "access": "rw"}
@@ -290,3 +292,19 @@ def test_rootless_podman_has_no_device_rules(site: Site) -> None:
     assert status.rejected is not None
     (error,) = status.rejected.errors
     assert (error.field, error.code) == ("scores[0].device_cgroup_rules", "RootlessUnsupported")
+
+
+async def test_rootful_podman_allows_nodes_by_number(site: Site) -> None:
+    """Also one that was made after the container; 10:229 is no node that every container has."""
+    site.device.systemctl("start", "podman.socket")
+    leader = site.device._nspawn.leader
+    podman = Podman(f"/proc/{leader}/root/run/podman/podman.sock")
+    look = ["sh", "-c", "mknod /tmp/fuse c 10 229 && : < /tmp/fuse"]
+    image = await podman.image(BUSYBOX)
+    assert image is not None
+    for rules, code in ((["c 10:229 rwm"], 0), (["c 10:* r"], 0), ([], 1)):
+        spec = container(device_cgroup_rules=rules, cap_add=["MKNOD"], network="none")
+        ident = await podman.create(payload(spec, {}, image, {}))
+        await podman.start(ident)
+        assert await podman.exec(ident, look, 30) == code
+        await podman.remove(ident)
