@@ -28,6 +28,7 @@ from harmony_fleet.cli import (
     roster,
     roster_items,
     upgrade,
+    watch,
 )
 from harmony_fleet.cli import server as server_
 from harmony_fleet.cli.options import Creds, Insecure, Server, TlsCa, reader_gone
@@ -94,8 +95,8 @@ app.command()(change.apply)
 app.command()(change.diff)
 app.command()(read.get)
 app.command()(read.status)
-app.command()(read.tree)
-app.command()(read.events)
+app.command()(watch.tree)
+app.command()(watch.events)
 app.command()(read.wait)
 app.command()(change.adopt)
 app.command()(change.pause)

@@ -17,7 +17,7 @@ from typing import Final
 
 from harmony_fleet.storage import names
 
-WITHOUT_LOGS: Final = ("File/", "SystemUpgrade/")
+WITHOUT_LOGS: Final = ("File/", "Network/", "SystemUpgrade/", "Volume/")
 
 
 def devices(incomplete: str) -> list[str]:

@@ -100,56 +100,6 @@ def status(
 
 
 @reaching
-def tree(
-    common: Common,
-    *,
-    device: Annotated[str, typer.Argument(metavar="DEVICE", autocompletion=complete.devices)],
-) -> int:
-    """Show a device's deployments, resources and what waits for what.
-
-    A resource stands below the one that it comes after. Exit code 0: all converged, 1: not all.
-
-    \b
-    harmony tree pi-01
-    harmony tree pi-01 -o json
-    """
-    from harmony_fleet.commands import watch
-
-    return watch.tree(common, device)
-
-
-@reaching
-def events(
-    common: Common,
-    *,
-    deployment: MaybeDeployment = None,
-    device: MaybeDevice = None,
-    lines: Annotated[
-        int, typer.Option("-n", "--lines", min=0, max=100_000, help="How many from the end.")
-    ] = 100,
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="And each that comes, until Ctrl-C.")
-    ] = False,
-) -> int:
-    """Show what happened on devices, and with -f as it happens.
-
-    Changes of statuses, rejections, drift, devices that fall silent.
-
-    Of what was before, NATS holds each deployment's newest status: its last change is shown. With
-    -f nothing that a device tells is left out. Times are the server's. With -o json each event is a
-    line of its own.
-
-    \b
-    harmony events
-    harmony events web --device pi-01 -f
-    harmony events -f -n 0 -o json
-    """
-    from harmony_fleet.commands import watch
-
-    return watch.events(common, watch.Wanted(device, deployment, lines, follow))
-
-
-@reaching
 def wait(
     common: Common,
     *,
@@ -320,17 +270,24 @@ def schema(
         str | None,
         typer.Option("--kind", "-k", metavar="KIND", help="Of this kind only, as Container."),
     ] = None,
+    of: Annotated[
+        str | None,
+        typer.Option(
+            "--of", metavar="COMMAND", help='Of what this prints with -o json: "fleet status".'
+        ),
+    ] = None,
     output: Annotated[
         Literal["json", "yaml"] | None, typer.Option("-o", "--output", help="json by default.")
     ] = None,
 ) -> int:
-    """Print the JSON Schema of a manifest. Needs no NATS.
+    """Print the JSON Schema of a manifest, or of what a command prints. Needs no NATS.
 
     \b
     harmony schema > manifest.schema.json
     harmony schema --kind File -o yaml
+    harmony schema --of status
     """
     from harmony_fleet.commands import read
 
     common = common_of(ctx, None, None, None, output or "table")
-    return guarded(common, lambda: read.schema(kind, common.output))
+    return guarded(common, lambda: read.schema(kind, of, common.output))

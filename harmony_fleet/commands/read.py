@@ -21,6 +21,7 @@ from harmony_fleet.observe.state import Deployment, Device, check_name, parse_se
 from harmony_fleet.observe.status import Row, device_json, masked
 from harmony_fleet.observe.wait import Verdict
 from harmony_fleet.output import render, tables
+from harmony_fleet.output.forms import FORMS, output_schema
 from harmony_fleet.output.progress import Progress
 from harmony_fleet.output.render import Output
 from scores.author_schema import author_schema
@@ -165,15 +166,22 @@ async def _devices(client: Client, labels: Mapping[str, str]) -> list[Device]:
         return found
 
 
-def schema(kind: str | None, output: Output) -> ExitCode:
-    """`harmony schema`: JSON Schema of what an author writes."""
+def schema(kind: str | None, of: str | None, output: Output) -> ExitCode:
+    """`harmony schema`: JSON Schema of what an author writes, or of what a command prints."""
     if kind is not None and kind not in SCORE_TYPES:
         raise InvalidInput(
             "UnknownKind",
             "cannot show the schema: no such kind",
             f"kinds are {', '.join(SCORE_TYPES)}",
         )
-    write(author_schema(kind), Output.YAML if output is Output.YAML else Output.JSON)
+    if of is not None and (kind is not None or of not in FORMS):
+        raise InvalidInput(
+            "UnknownCommand",
+            "cannot show the schema: --of takes a command, and no --kind beside it",
+            f"these have one: {', '.join(FORMS)}",
+        )
+    value = author_schema(kind) if of is None else output_schema(of)
+    write(value, Output.YAML if output is Output.YAML else Output.JSON)
     return ExitCode.DONE
 
 

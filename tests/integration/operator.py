@@ -7,16 +7,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
+import itertools
 import json
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import TypeAdapter
 
 from harmony_fleet.cli import main
+from harmony_fleet.output.forms import FORMS
 from tests.natsserver import NatsServer
 
 
@@ -37,6 +41,22 @@ class Ran:
     def error(self) -> Any:
         """The error that standard error holds as JSON."""
         return json.loads(self.err[self.err.index("{") :])["error"]
+
+
+def as_described(words: Sequence[str], out: str, err: str) -> None:
+    """Hold what a command printed as JSON to its form, of which the schema is made."""
+    if "json" not in words:
+        return
+    command = " ".join(itertools.takewhile(lambda word: not word.startswith("-"), words[:3]))
+    if "--dry-run" in words and f"{command} --dry-run" in FORMS:
+        command += " --dry-run"
+    while command and command not in FORMS:  # an argument of it
+        command = command.rpartition(" ")[0]
+    for text in out.splitlines() if command == "events" else [out] if out.strip() else []:
+        if command:
+            TypeAdapter(FORMS[command]).validate_json(text)
+    if err.startswith("{"):
+        TypeAdapter(FORMS["error"]).validate_json(err)
 
 
 class Operator:
@@ -67,6 +87,7 @@ class Operator:
                 patch.setenv(name, value)
             with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
                 code = main(words)
+        as_described(words, out.getvalue(), err.getvalue())
         return Ran(code, out.getvalue(), err.getvalue())
 
     async def process(self, *words: str) -> asyncio.subprocess.Process:

@@ -164,7 +164,9 @@ async def test_progress_is_told_on_the_way(operator: Operator, device: Simulated
     ran = await running
     assert ran.code == 0
     assert ran.err.splitlines() == [
-        f"{device.name}/web  Degraded  1/2 ready; File/b Degraded NoSpace",
+        f"{device.name}/web  File/b  Degraded  NoSpace",
+        f"{device.name}/web  Degraded  1/2 ready",
+        f"{device.name}/web  File/b  Degraded → Ready",
         f"{device.name}/web  Converged  2/2 ready",
     ]
     assert ran.out.splitlines()[-1].split() == [device.name, "web", "created", "1", "Converged"]

@@ -14,7 +14,8 @@ from tests import guide
 KINDS = """
 from typing import assert_type
 from scores import (
-    ContainerDetail, Detail, FileDetail, ResourceStatus, SessionDetail, UnitDetail, UpgradeDetail
+    ContainerDetail, Detail, FileDetail, NetworkDetail, ResourceStatus, SessionDetail, UnitDetail,
+    UpgradeDetail, VolumeDetail,
 )
 
 def by_class(told: ResourceStatus) -> None:
@@ -23,7 +24,7 @@ def by_class(told: ResourceStatus) -> None:
             assert_type(found.exit_code, int | None)
         case UnitDetail() as found:
             assert_type(found.active_state, str)
-        case FileDetail() | SessionDetail() | UpgradeDetail() | None:
+        case FileDetail() | SessionDetail() | UpgradeDetail() | VolumeDetail() | NetworkDetail() | None:
             pass
 
 def by_kind(detail: Detail) -> str:
@@ -32,7 +33,7 @@ def by_kind(detail: Detail) -> str:
         return detail.state
     if detail.kind == "SystemdUnit":
         return detail.sub_state
-    assert_type(detail, FileDetail | UpgradeDetail | SessionDetail)
+    assert_type(detail, FileDetail | UpgradeDetail | SessionDetail | VolumeDetail | NetworkDetail)
     return ""
 """
 WRONG = """
