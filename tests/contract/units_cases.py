@@ -584,6 +584,33 @@ async def what_cannot_be_is_said(world: World) -> None:
 
 
 @case
+async def a_failure_is_told_by_program_and_line(world: World) -> None:
+    world.store.set_desired(
+        SystemdUnit(name="bad.service", content="[Service]\nExecStart=/bin/sleeep 1\n")
+    )
+    await drive.run(world.kind, world.store, "bad.service")
+    unit = await seen(world, "bad.service")
+    for _ in range(50):
+        if unit.active_state == "failed":
+            break
+        await asyncio.sleep(0.1)
+        unit = await seen(world, "bad.service")
+    if unit.active_state == "active":
+        return  # a manager in memory starts everything
+    assert (unit.exit_status, unit.spawn) == (203, "/bin/sleeep: no such file or directory")
+    world.store.set_desired(
+        SystemdUnit(name="bad.service", content="[Service]\nExceStart=/bin/true\n")
+    )
+    with contextlib.suppress(Transient):  # systemd refuses the start
+        await drive.run(world.kind, world.store, "bad.service")
+    done = await drive.run(world.kind, world.store, "bad.service")
+    assert is_wait(done, "UnitInvalid", "Failed"), done
+    assert isinstance(done.plan, Wait)
+    assert "line 2 of content (ExceStart=)" in done.plan.message, done
+    await gone(world, "bad.service")
+
+
+@case
 async def stopped_and_none(world: World) -> None:
     assert (await want(world, web(state="stopped"))).plan == Converged("Ready")
     assert (await seen(world, "web.service")).active_state == "inactive"
