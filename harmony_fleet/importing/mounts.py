@@ -34,9 +34,7 @@ def volume(resource: Resource, place: Place, text: str) -> None:
 
 
 def _made(place: Place, source: str, target: str) -> dict[str, Any]:
-    if "$" in source:
-        raise NotTakenError("a variable of the shell is in it: write the path")
-    if source.startswith(("/", ".", "~")):
+    if source.startswith(("/", ".", "~", "$", "%")):
         return {"type": "bind", "source": path_there(place, source), "target": target}
     return {"type": "volume", "source": place.names.get(source, source), "target": target}
 

@@ -119,6 +119,8 @@ def _range(text: str) -> list[int]:
 
 def path_there(place: Place, path: str) -> str:
     """An absolute path of the device; a relative one begins at `Place.there`."""
+    if "$" in path or re.search("%[a-zA-Z]", path):
+        raise NotTakenError("a shell or systemd fills a part of it in: write the path")
     if path.startswith("~"):
         raise NotTakenError("a path of a home directory is another one on the device")
     joined = posixpath.normpath(posixpath.join(place.there, path))

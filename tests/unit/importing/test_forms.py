@@ -222,6 +222,29 @@ Restart=on-abnormal
         assert words in made.comments
 
 
+@pytest.mark.parametrize("source", ["%h/data", "$PWD/x", "~/x", "/srv/%n"])
+def test_a_path_that_another_fills_in_is_named(source: str, tmp_path: Path) -> None:
+    text = f"[Container]\nImage=docker.io/x/y\nVolume={source}:/data\nEnvironmentFile={source}\n"
+    made = read(tmp_path, {"a.container": text})
+    assert made.score("systemd-a") == {"image": "docker.io/x/y"}
+    for key in ("Volume", "EnvironmentFile"):
+        assert f"[Container] {key} {source}" in made.comments
+
+
+def test_anchors_and_merges_of_yaml(tmp_path: Path) -> None:
+    text = """
+x-common: &common
+  restart: always
+  environment: {TZ: UTC}
+services:
+  a: {<<: *common, image: x/a}
+  b: {<<: *common, image: x/b, restart: "no"}
+"""
+    made = read(tmp_path, {"compose.yaml": text})
+    assert made.score("a")["env"] == {"TZ": "UTC"}
+    assert (made.score("a")["restart"], made.score("b")["restart"]) == ("always", "never")
+
+
 def test_a_timer_s_service_is_left_to_its_timer(tmp_path: Path) -> None:
     made = read(
         tmp_path,
