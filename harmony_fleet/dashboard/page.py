@@ -66,6 +66,7 @@ def dashboard(view: FleetView, now: datetime, *, connected: bool) -> dict[str, A
                 "phase": told.phase,
                 "reason": told.reason,
                 "age": _age(told.created, now),
+                "paused": told.paused or None,
             }
             for key, told in view.errors(MOST)
         ],

@@ -50,6 +50,8 @@ class Reported:
     lineage: str | None
     generation: int
     created: datetime | None
+    paused: str = ""
+    """the end of the pause that holds it"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +230,9 @@ def _told(status: DeploymentStatus, created: datetime | None) -> Reported:
         ),
         "",
     )
-    return Reported(status.phase, reason, status.lineage, status.generation or 0, created)
+    paused = status.paused.until if status.paused is not None else ""
+    generation = status.generation or 0
+    return Reported(status.phase, reason, status.lineage, generation, created, paused)
 
 
 def _recent(error: LastError) -> tuple[float, str]:

@@ -14,6 +14,7 @@ from harmony_agent.core.errors import Transient
 from harmony_agent.engine.report.pausing import KEEP_SECONDS, NONCE_SECONDS
 from scores.signatures import COMMAND
 from tests.keys import FOREIGN, ROSTER, trust
+from tests.unit.engine.test_pacing import ONCE, Podman
 from tests.unit.engine.world import DEVICE, World, file
 
 
@@ -194,6 +195,35 @@ def test_a_pass_that_is_under_way_does_its_step_and_no_other(world: World) -> No
         await working.wait()
         assert (await pause(world))["busy"] == ["File/a"]
         await world.until(lambda: world.said()["resources"]["File/a"]["reason"] == "DriftReported")
+
+    world.run(test())
+
+
+def test_what_ended_or_does_not_live_is_told_and_not_restarted() -> None:
+    podman = Podman()
+    world = podman.world
+    probe = {"exec": ["alive"], "period_seconds": 1, "failure_threshold": 2}
+
+    async def test() -> None:
+        await world.start()
+        world.publish(1, {**ONCE, "restart": "always", "liveness": probe})
+        await world.told("Converged", 1)
+        assert podman.containers is not None
+        one, run = podman.containers.get("job"), podman.containers.get("job").started
+        await pause(world)
+        podman.containers.exec_codes["alive"] = 1
+        await world.until(lambda: world.status("Container/job").reason == "Paused")
+        assert "liveness" in world.status("Container/job").message
+        await asyncio.sleep(60)
+        assert one.started == run
+        podman.containers.exec_codes["alive"] = 0
+        await world.until(lambda: world.status("Container/job").phase == "Ready")
+        podman.containers.exits("job", 1)
+        await world.until(lambda: world.status("Container/job").phase == "Degraded")
+        await asyncio.sleep(60)
+        assert (one.state, world.status("Container/job").reason) == ("exited", "Paused")
+        await resume(world)
+        await world.until(lambda: one.started != run)
 
     world.run(test())
 

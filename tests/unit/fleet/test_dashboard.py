@@ -21,7 +21,8 @@ from harmony_fleet.errors import InvalidInput
 from harmony_fleet.nats.consumer import Entry
 from harmony_fleet.observe.view import FleetView
 from scores.keys import ACTUAL, DESIRED, HEARTBEAT, INFO
-from tests.unit.fleet.build import NOW, file, status, wire
+from scores.status import PauseInfo
+from tests.unit.fleet.build import NOW, SINCE, file, status, wire
 
 HOSTILE = '</script><img src=x onerror=alert(1)>"\n\\'
 
@@ -30,7 +31,8 @@ def seen() -> FleetView:
     view = FleetView()
     manifest = wire(file("a", "s3cret"))
     view.feed(Entry(DESIRED, "pi-01.web", manifest.canonical(), 1, NOW))
-    bad = status("Failed", reason=HOSTILE, message="s3cret")
+    held = PauseInfo(scope="device", until=SINCE)
+    bad = status("Failed", reason=HOSTILE, message="s3cret", paused=held)
     view.feed(Entry(ACTUAL, "pi-01.web", bad.canonical(), 2, NOW - timedelta(seconds=5)))
     view.feed(Entry(HEARTBEAT, "heartbeat.pi-01", b"{}", 3, NOW - timedelta(seconds=2)))
     view.feed(Entry(HEARTBEAT, "heartbeat.pi-02", b"{}", 4, NOW - timedelta(hours=2)))
@@ -46,7 +48,14 @@ def test_what_the_dashboard_tells() -> None:
         {"name": "web", "succeeded": 0, "failed": 1, "pending": 0, "held": 0}
     ]
     assert told["errors"] == [
-        {"device": "pi-01", "deployment": "web", "phase": "Failed", "reason": HOSTILE, "age": 5.0}
+        {
+            "device": "pi-01",
+            "deployment": "web",
+            "phase": "Failed",
+            "reason": HOSTILE,
+            "age": 5.0,
+            "paused": SINCE,
+        }
     ]
     assert [(item["device"], item["age"], item["stale"]) for item in told["heard"]] == [
         (HOSTILE, None, True),
