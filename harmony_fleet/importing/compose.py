@@ -95,7 +95,7 @@ def _top(project: Project, document: Mapping[str, Any], name: str) -> dict[str, 
             project.notes += [f"{what}.{key}.{one}: Harmony has no field for it" for one in odd]
             if what == "networks":
                 project.notes.append(
-                    f"networks.{key}: Harmony makes no networks: once on the device: podman network "
+                    f"networks.{key}: write a Network of this name, or once on the device: podman network "
                     f"create {names[key]}"
                 )
             else:
@@ -137,7 +137,7 @@ def _service(
         made.set("network", default)
         made.note(
             "network",
-            f"Harmony makes no networks: once on the device: podman network create {default}",
+            f"write a Network of this name, or once on the device: podman network create {default}",
         )
     if containers[key] != key:
         made.note("container_name", f"others reach it as {containers[key]}, and no more as {key}")

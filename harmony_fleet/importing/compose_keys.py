@@ -177,11 +177,18 @@ def _depends(value: Any, containers: Mapping[str, str]) -> Iterator[Option]:
         yield f"depends_on {name}", handle, name, ""
 
 
+_NETWORK: Final = {
+    "aliases": "write them into networks, as the aliases there",
+    "ipv4_address": "write it into networks, as the address there",
+    "ipv6_address": "write it into networks, as the address there",
+}
+
+
 def _networks(value: Any, _containers: Mapping[str, str]) -> Iterator[Option]:
     for name, how in _listed(value).items():
         yield f"networks {name}", OPTIONS["network"], name, ""
         for key in how if isinstance(how, Mapping) else ():
-            why = {"aliases": NOT_YET["network-alias"]}.get(key, "Harmony has no field for it")
+            why = _NETWORK.get(key, "Harmony has no field for it")
             yield f"networks {name}, {key}", None, "", why
 
 

@@ -110,11 +110,18 @@ def _network(resource: Resource, place: Place, text: str) -> None:
         raise NotTakenError("it is podman's default")
     if name in ("container", "ns", "service") or name.endswith((".container", ".pod")):
         raise NotTakenError("it shares another container's network: Harmony has no field for it")
-    if "network" in resource.fields:
-        raise NotTakenError("Container has one network: this is another one")
     if options:
-        resource.note(f"network {name}, {options}", "Harmony has no field for it")
-    resource.set("network", place.names.get(name, name))
+        resource.note(f"network {name}, {options}", "write it into networks: aliases, address")
+    name = place.names.get(name, name)
+    if "networks" not in resource.fields and "network" not in resource.fields:
+        resource.set("network", name)
+        return
+    first = resource.fields.pop("network", None)
+    if "host" in (first, name) or "none" in (first, name):
+        raise NotTakenError("host and none stand alone")
+    if first is not None:
+        resource.add("networks", {"name": first})
+    resource.add("networks", {"name": name})
 
 
 def _restart(resource: Resource, place: Place, text: str) -> None:
@@ -242,8 +249,8 @@ NOT_YET: Final[Mapping[str, str]] = {
     "rm": "it is taken away when no manifest wants it any more",
     "replace": "it is always replaced when its spec changes",
     "pod": "Harmony has no pods: give the containers one network, and publish their ports",
-    "ip": "Container has no field for a fixed address",
-    "ip6": "Container has no field for a fixed address",
+    "ip": "write it into networks, as the address there",
+    "ip6": "write it into networks, as the address there",
     "network-alias": "the container's name is its alias",
     "platform": "the device pulls what is for itself",
     "cidfile": "the agent knows the container's id",

@@ -114,7 +114,7 @@ def names(files: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
         known[file] = next((one for _, key, one in lines if key == naming), f"systemd-{stem}")
         if suffix == "network":
             notes.append(
-                f"{file}: Harmony makes no networks: once on the device: podman network create "
+                f"{file}: write a Network of this name, or once on the device: podman network create "
                 f"{known[file]}"
             )
         elif suffix == "volume":

@@ -178,6 +178,7 @@ def test_each_flag_of_a_line_is_there(flags: list[tuple[str, str]], words: list[
         there = field_of(name) in score or (name == "security-opt" and "no_new_privileges" in score)
         there = there or (name == "health-cmd" and "no_healthcheck" in score)
         there = there or (name == "env-file" and "env_files" in score)
+        there = there or (name == "network" and "networks" in score)
         assert name == "image" or there or named(made, f"--{name}", field_of(name)), (
             name,
             made.text,
@@ -233,7 +234,8 @@ SERVICE_FIELDS = {
     "env_file": ("env", "env_files"),
     "healthcheck": ("healthcheck", "no_healthcheck"),
     "logging": ("log_driver", "log_size"),
-    "networks": ("network",),
+    "networks": ("network", "networks"),
+    "network_mode": ("network", "networks"),
     "security_opt": ("security_opt", "no_new_privileges"),
 }
 
@@ -271,6 +273,7 @@ def test_each_key_of_a_quadlet_is_there(lines: list[tuple[str, str]]) -> None:
 QUADLET_FIELDS = {
     "EnvironmentFile": ("env_files",),
     "HealthCmd": ("no_healthcheck",),
+    "Network": ("networks",),
     "NoNewPrivileges": ("no_new_privileges",),
     **dict.fromkeys(
         [

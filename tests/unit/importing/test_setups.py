@@ -297,9 +297,12 @@ secrets: {cf_token: {file: ./cf}}
     assert [one["host_port"] for one in score["ports"]] == [80, 443]
     assert (score["read_only"], score["no_new_privileges"]) == (True, True)
     assert score["mounts"] == [{"type": "tmpfs", "target": "/tmp"}]
+    assert score["networks"] == [
+        {"name": f"{tmp_path.name}_front"},
+        {"name": f"{tmp_path.name}_back"},
+    ]
     assert made.score("app")["labels"] == {"traefik.enable": "true"}
     for words in (
-        "networks back",
         "secrets cf_token",
         "secrets: ",
         "docker.sock",
