@@ -38,6 +38,7 @@ FORMS: Final[Mapping[str, Any]] = {
     "object rm": changes.ObjectsRemoved,
     "fleet init": fleet.RosterMade,
     "fleet show": fleet.RosterShown,
+    "fleet adopt": fleet.Adopted,
     "fleet status": fleet.FleetStatus,
     **dict.fromkeys(("fleet doctor", "fleet verify"), fleet.Findings),
     "fleet remove-key": fleet.KeyRemoved,

@@ -31,7 +31,7 @@ class ApplyResult(Form):
 
     device: str
     deployment: str
-    action: Literal["create", "update", "remove", "unchanged", "refused"]
+    action: Literal["create", "update", "remove", "adopt", "unchanged", "refused"]
     generation: int | None
     written: bool
     changes: list[ResourceDiff]

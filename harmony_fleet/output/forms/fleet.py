@@ -126,7 +126,7 @@ class PlannedWrite(Form):
 
     device: str
     deployment: str
-    action: Literal["create", "update", "remove", "unchanged"]
+    action: Literal["create", "update", "remove", "adopt", "unchanged"]
     generation: int
     digest: Digest
     revision: int
@@ -207,6 +207,24 @@ class Enrolled(Open):
     device: str
     remembered: bool
     replaced: int
+
+
+class AdoptedPlace(Form):
+    """A deployment of a device, and the generation that stands."""
+
+    device: str
+    deployment: str
+    generation: int
+
+
+class Adopted(Form):
+    """Deployments that were applied by hand and are the roster's now; `files` are theirs, beside it.
+    `generation` is the roster's.
+    """
+
+    generation: int
+    adopted: list[AdoptedPlace]
+    files: dict[str, str]
 
 
 class Forgotten(Form):
