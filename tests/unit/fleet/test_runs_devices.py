@@ -218,6 +218,8 @@ class Runs(RuleBasedStateMachine):
         last = max((parse_time(run.deadline) for run in self.runs()), default=self.buckets.time)
         while self.buckets.time <= last:
             self._go_on(300)
+        for _ in range(3):  # somebody has to look after it
+            self._go_on(1)
         assert all(run.phase != "Running" for run in self.runs()), self.runs()
         for device in self.devices.values():
             device.linked = True
