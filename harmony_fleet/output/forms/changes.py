@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from harmony_fleet.output.forms.base import ErrorWords, Form
+from harmony_fleet.rollout.plan import Action
 from scores.names import Digest, Time
 
 
@@ -31,7 +32,7 @@ class ApplyResult(Form):
 
     device: str
     deployment: str
-    action: Literal["create", "update", "remove", "adopt", "unchanged", "refused"]
+    action: Action | Literal["refused"]
     generation: int | None
     written: bool
     changes: list[ResourceDiff]

@@ -6,6 +6,7 @@ from typing import Literal
 
 from harmony_fleet.output.forms.base import Form, Open
 from harmony_fleet.output.forms.changes import ApplyResult, ResourceDiff
+from harmony_fleet.rollout.plan import Action
 from scores.names import Digest, Lineage
 from scores.task_run import RunPhase
 
@@ -126,11 +127,19 @@ class PlannedWrite(Form):
 
     device: str
     deployment: str
-    action: Literal["create", "update", "remove", "adopt", "unchanged"]
+    action: Action
     generation: int
     digest: Digest
     revision: int
     changes: list[ResourceDiff]
+
+
+class PlannedOverride(Form):
+    """Fields that are otherwise at this device than in its deployment: ``Container/web.memory``."""
+
+    device: str
+    deployment: str
+    fields: list[str]
 
 
 class PlannedPurge(Form):
@@ -163,6 +172,7 @@ class FleetPlanned(Form):
     writes: list[PlannedWrite]
     purges: list[PlannedPurge]
     unchanged: int
+    overridden: list[PlannedOverride]
     refused: list[PlannedRefusal]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from harmony_fleet.client.events import EventType
 from harmony_fleet.output.forms.base import Form, Open
 from scores.names import Time
 from scores.status import DeploymentStatus, DeviceInfo
@@ -79,10 +80,7 @@ class DeviceTree(DeviceRow):
 class EventLine(Form):
     """One event; each is a line of its own."""
 
-    event: Literal[
-        "deployment", "resource", "drift", "rejected", "unreadable", "gone", "paused", "resumed",
-        "silent", "heard", "rebooted", "agent",
-    ]  # fmt: skip
+    event: EventType
     at: Time | None
     device: str
     deployment: str
