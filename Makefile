@@ -20,7 +20,7 @@ test-vm: system venv .cache/.vm-packages ## The upgrade and the limits in a virt
 
 test-soak: system venv ## The long run: full numbers of generations, resources, containers, idle minutes, power cuts (root; hours)
 	HARMONY_SOAK=1 $(BIN)/python -m pytest --timeout 7200 --durations=0 tests/device/test_lifecycle_bounds.py \
-		tests/device/test_cluster_power.py tests/integration/test_growth.py tests/integration/test_cluster.py \
+		tests/device/test_cluster_power.py tests/device/test_container_devices.py tests/integration/test_growth.py tests/integration/test_cluster.py \
 		tests/integration/test_many_devices.py tests/integration/test_two_operators.py $(PYTEST_ARGS)
 
 .cache/.vm-packages: tests/vm/apt-packages.txt

@@ -8,15 +8,9 @@ Needs pydantic alone; does no I/O. An author needs ``Manifest`` and the Scores::
     content="hi\\n")])
 """
 
-from scores.container import (
-    Container,
-    Healthcheck,
-    InitContainer,
-    Mount,
-    NetworkAttachment,
-    PortMapping,
-)
+from scores.container import Container, InitContainer
 from scores.container_devices import DeviceMapping, SecurityOptions
+from scores.container_parts import Healthcheck, Mount, NetworkAttachment, PortMapping
 from scores.file import File, ObjectRef
 from scores.manifest import FieldError, InvalidManifest, Manifest, WireManifest
 from scores.network import Network

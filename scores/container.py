@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
 from scores.base import WHOLE, Model, Score, check_distinct, fault, is_new
 from scores.container_devices import DeviceRules, Devices, LogDriver, SecurityOptions
+from scores.container_parts import Healthcheck, Mount, NetworkAttachment, PortMapping
 from scores.container_surroundings import (
     Annotations,
     Dns,
-    Domain,
     Domains,
     Groups,
     Hosts,
@@ -22,194 +20,23 @@ from scores.container_surroundings import (
     Timezone,
     Ulimits,
     Userns,
-    check_address,
 )
-from scores.file import Path, normal_path
-from scores.names import MAX_GENERATION, Text
-from scores.probes import Liveness, Period, Port, Readiness, Seconds, Threshold
-
-_NAME: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]*")
-_QUANTITY: Final = re.compile(r"(?P<number>[1-9][0-9]{0,15})(?P<unit>|Ki|Mi|Gi)")
-_UNITS: Final = {"": 1, "Ki": 1024, "Mi": 1024**2, "Gi": 1024**3}
-LABEL_PREFIX: Final = "io.harmony."
-LEAST_MEMORY: Final = "4Mi"
-"""No container starts with less."""
-LEAST_TMPFS: Final = "64Ki"
-
-
-def check_engine_name(name: str) -> None:
-    """Refuse a name that podman doesn't take."""
-    if not _NAME.fullmatch(name):
-        raise fault(("name",), "InvalidContainerName", "must be of A-Z a-z 0-9 . _ - for podman")
-
-
-def _working_dir(value: str) -> str:
-    return value if value == "/" else normal_path(value)
-
-
-def _quantity(value: object) -> int | str:
-    """Before the union of both types, which would name each of them in its errors."""
-    if isinstance(value, bool) or not isinstance(value, (int, str)):
-        raise PydanticCustomError("WrongType", "must be a whole number of bytes, or text as 64Mi")
-    if isinstance(value, str) and not _QUANTITY.fullmatch(value):
-        raise PydanticCustomError(
-            "InvalidQuantity", "must be bytes, or a number with Ki, Mi or Gi, as 64Mi"
-        )
-    if not 0 < in_bytes(value) <= MAX_GENERATION:
-        raise PydanticCustomError("OutOfRange", "must be more than 0 and less than 8 PiB")
-    return value
-
-
-def in_bytes(quantity: int | str) -> int:
-    """``64Mi`` as 67108864; an integer is bytes already."""
-    if isinstance(quantity, int):
-        return quantity
-    match = _QUANTITY.fullmatch(quantity)
-    if match is None:
-        raise ValueError("no quantity")
-    return int(match["number"]) * _UNITS[match["unit"]]
-
-
-def check_least(quantity: int | str | None, field: str, least: str) -> None:
-    """Refuse less than anything needs: nearly always a number whose unit was forgotten."""
-    if quantity is None or in_bytes(quantity) >= in_bytes(least):
-        return
-    meant = f"{str(quantity).rstrip('KMi')}Mi"
-    guess = f"; did you mean {meant}?" if in_bytes(meant) >= in_bytes(least) else ""
-    raise fault((field,), "OutOfRange", f"must be at least {least}: a bare number is bytes{guess}")
-
-
-def _env_name(value: str) -> str:
-    if not value or "=" in value:
-        raise PydanticCustomError(
-            "InvalidEnvName", "an environment variable's name is not empty and has no ="
-        )
-    return value
-
-
-def own_labels(value: Mapping[str, str]) -> Mapping[str, str]:
-    """Refuse the agent's own labels."""
-    if any(key.startswith(LABEL_PREFIX) for key in value):
-        raise PydanticCustomError(
-            "ReservedLabel", "labels that start with io.harmony. are the agent's"
-        )
-    return value
-
-
-Quantity = Annotated[int | str, BeforeValidator(_quantity)]
-WorkingDir = Annotated[Text, AfterValidator(_working_dir)]
-EnvName = Annotated[Text, AfterValidator(_env_name)]
-Env = Mapping[EnvName, Text]
-Args = Annotated[Sequence[Text], Field(max_length=1024)]
-Image = Annotated[
-    Text, Field(min_length=1, max_length=512, pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/@-]*$")
-]
-Capability = Annotated[str, Field(pattern=r"^(CAP_)?[A-Z_]+$", max_length=64)]
-Signal = Annotated[str, Field(pattern=r"^SIG[A-Z0-9+-]+$", max_length=16)]
-
-
-class PortMapping(Model):
-    """A port of the device that leads to one of the container."""
-
-    host_port: Port = Field(description="The port of the device.", examples=[8080])
-    container_port: Port = Field(description="The port in the container.", examples=[80])
-    protocol: Literal["tcp", "udp"] = Field(default="tcp", description="The port's protocol.")
-    host_ip: Annotated[Text, Field(pattern=r"^[0-9A-Fa-f.:]*$", max_length=45)] = Field(
-        default="",
-        description="An address of the device; empty is all of them.",
-        examples=["127.0.0.1"],
-    )
-
-
-class Mount(Model):
-    """A bind of a path of the device, a named volume, or a tmpfs, at `target` in the container."""
-
-    type: Literal["bind", "volume", "tmpfs"] = Field(
-        description="bind: a path of the device; volume: a named volume of podman; "
-        "tmpfs: memory, empty at each start."
-    )
-    target: Path = Field(description="The path in the container.", examples=["/data"])
-    source: Annotated[Text, Field(min_length=1, max_length=4095)] | None = Field(
-        default=None,
-        description="Of a bind the device's absolute path, of a volume its name; a tmpfs has none.",
-        examples=["/srv/web", "web-data"],
-    )
-    read_only: bool = Field(default=False, description="The container can't write there.")
-    chown: bool = Field(
-        default=False,
-        description="Before each start everything there is given to the container's user.",
-    )
-    size: Quantity | None = Field(
-        default=None,
-        description="How large a tmpfs may become: bytes, or a number with Ki, Mi or Gi. "
-        "None: half of the device's memory.",
-        examples=["16Mi"],
-    )
-
-    @model_validator(mode="after")
-    def _fits_its_type(self, info: ValidationInfo) -> Mount:
-        if (self.type == "tmpfs") != (self.source is None):
-            raise PydanticCustomError(
-                "FieldNotForType", "a bind or a volume needs a source, a tmpfs has none"
-            )
-        if self.type == "bind":
-            try:
-                normal_path(self.source or "")
-            except PydanticCustomError as error:
-                raise fault(("source",), error.type, error.message()) from None
-        if self.type == "volume" and not _NAME.fullmatch(self.source or ""):
-            raise fault(("source",), "InvalidName", "must be a volume's name")
-        if self.size is not None and self.type != "tmpfs":
-            raise PydanticCustomError("FieldNotForType", "only a tmpfs has a size")
-        if is_new(info):
-            check_least(self.size, "size", LEAST_TMPFS)
-        return self
-
-
-class NetworkAttachment(Model):
-    """A network that the container is in."""
-
-    name: Annotated[Text, Field(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9_.-]*$", max_length=63)] = Field(
-        description="The network's name.", examples=["home"]
-    )
-    aliases: Annotated[Sequence[Domain], Field(max_length=16)] = Field(
-        default=(),
-        description="Names besides its own by which others in the network find it.",
-        examples=[["mqtt"]],
-    )
-    address: Annotated[Text, Field(max_length=45), AfterValidator(check_address)] | None = Field(
-        default=None,
-        description="Its fixed address there. None: a free one.",
-        examples=["10.89.5.10"],
-    )
-
-    @model_validator(mode="after")
-    def _is_a_network(self) -> NetworkAttachment:
-        if self.name in ("host", "none"):
-            raise fault(("name",), "FieldConflict", "host and none stand alone, in network")
-        return self
-
-
-class Healthcheck(Model):
-    """Podman's own health check: an argument list run in the container (no shell)."""
-
-    command: Annotated[Sequence[Text], Field(min_length=1, max_length=256)] = Field(
-        description="The argument list; exit code 0 is healthy.", examples=[["pg_isready", "-q"]]
-    )
-    interval_seconds: Period = Field(
-        default=30, description="Seconds from one check to the next.", examples=[30]
-    )
-    timeout_seconds: Period = Field(
-        default=30, description="Seconds after which a check has failed.", examples=[5]
-    )
-    start_period_seconds: Seconds = Field(
-        default=0,
-        description="Seconds from the start in which a failure doesn't count.",
-        examples=[20],
-    )
-    retries: Threshold = Field(
-        default=3, description="Failures in a row that make it unhealthy.", examples=[3]
-    )
+from scores.container_values import (
+    LEAST_MEMORY,
+    Args,
+    Capability,
+    Env,
+    Image,
+    Quantity,
+    Signal,
+    WorkingDir,
+    check_engine_name,
+    check_least,
+    own_labels,
+)
+from scores.file import Path
+from scores.names import Text
+from scores.probes import Liveness, Period, Readiness
 
 
 class InitContainer(Model):

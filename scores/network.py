@@ -10,8 +10,8 @@ from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from scores.base import Score, fault
-from scores.container import check_engine_name, own_labels
 from scores.container_surroundings import check_address
+from scores.container_values import check_engine_name, own_labels
 from scores.names import Text
 
 

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from scores.base import Score, fault
-from scores.container import Env
+from scores.container_values import Env
 from scores.file import Path, normal_path
 from scores.names import Text
 from scores.probes import Liveness, Readiness, refuse_exec

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from scores.base import Score, fault
-from scores.container import check_engine_name, own_labels
+from scores.container_values import check_engine_name, own_labels
 from scores.names import Text
 
 Driver = Annotated[Text, Field(pattern=r"^[a-z][a-z0-9-]*$", max_length=64)]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from scores import Container, File, Manifest, SystemdUnit
-from scores.container import Mount
+from scores.container_parts import Mount
 from tests.device.control import Control
 from tests.device.prepare import BUSYBOX, USER
 from tests.device.upgrades import PI

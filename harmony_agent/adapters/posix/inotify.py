@@ -18,6 +18,7 @@ from typing import Final
 
 from harmony_agent.adapters.posix import syscalls
 from harmony_agent.adapters.posix.atomic import is_temp
+from harmony_agent.adapters.posix.mounts import file_system_at
 
 _log = logging.getLogger(__name__)
 _EVENT: Final = struct.Struct("iIII")
@@ -41,17 +42,7 @@ _GONE: Final = (
     syscalls.IN_DELETE_SELF | syscalls.IN_MOVE_SELF | syscalls.IN_UNMOUNT | syscalls.IN_IGNORED
 )
 
-_EVENTFUL: Final = frozenset(
-    {
-        syscalls.EXT4,
-        syscalls.BTRFS,
-        syscalls.XFS,
-        syscalls.F2FS,
-        syscalls.FAT,
-        syscalls.TMPFS,
-        syscalls.OVERLAY,
-    }
-)
+_EVENTFUL: Final = frozenset({"ext4", "btrfs", "xfs", "f2fs", "vfat", "tmpfs", "overlay"})
 """File systems that nobody but this kernel changes. Those of a network or of a process stay out."""
 
 
@@ -151,7 +142,7 @@ class Watcher:
         if directory in self._watches:
             return True
         try:
-            eventful = syscalls.file_system(directory) in _EVENTFUL
+            eventful = file_system_at(directory) in _EVENTFUL
             watch = syscalls.inotify_add(self._fd, directory, self._mask)
             self._watches[directory] = (watch, os.lstat(directory).st_ino)
         except OSError as error:

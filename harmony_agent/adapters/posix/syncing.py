@@ -10,21 +10,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from harmony_agent.adapters.posix import syscalls
+from harmony_agent.adapters.posix import mounts, syscalls
 
 FEW: Final = 3
 """Up to as many are synced one by one."""
-_COVERED: Final = frozenset(
-    {
-        syscalls.EXT4,
-        syscalls.BTRFS,
-        syscalls.XFS,
-        syscalls.F2FS,
-        syscalls.TMPFS,  # nothing is durable there
-        syscalls.OVERLAY,  # it syncs the file system below
-    }
-)
-"""File systems whose `syncfs` empties the cache of the disk as well. FAT's doesn't."""
+_COVERED: Final = frozenset({"ext4", "btrfs", "xfs", "f2fs", "tmpfs", "overlay"})
+"""File systems whose `syncfs` empties the cache of the disk as well (overlay syncs the one below;
+nothing of tmpfs is durable). FAT's doesn't."""
 _OTHERS_DIRTY: Final = 16 << 20
 """Bytes that others wrote lately; a card takes a second or two for them."""
 
@@ -38,7 +30,7 @@ def sync_all(fd: int, count: int, size: int) -> bool:
     if count <= FEW:
         return False
     try:
-        if syscalls.file_system(fd) not in _COVERED or _dirty() > size + _OTHERS_DIRTY:
+        if mounts.file_system(fd) not in _COVERED or _dirty() > size + _OTHERS_DIRTY:
             return False
         syscalls.syncfs(fd)
     except OSError:

@@ -1,5 +1,5 @@
 """System calls that Python's `os` lacks, through the C library: renameat2, openat2, syncfs,
-fstatfs, inotify, prctl, ioprio. Decides nothing.
+inotify, prctl, ioprio. Decides nothing.
 """
 
 from __future__ import annotations
@@ -59,25 +59,6 @@ def renameat2(old: str, new: str, dir_fd: int, flags: int) -> bool:
 def syncfs(fd: int) -> None:
     """Make all durable that was written to the file system of `fd`."""
     _check(_libc.syncfs(fd))
-
-
-EXT4: Final = 0xEF53
-BTRFS: Final = 0x9123683E
-XFS: Final = 0x58465342
-F2FS: Final = 0xF2F52010
-FAT: Final = 0x4D44
-TMPFS: Final = 0x01021994
-OVERLAY: Final = 0x794C7630
-
-
-def file_system(place: int | str) -> int:
-    """Return the type of the file system at a descriptor or path, as statfs(2) lists them."""
-    buffer = ctypes.create_string_buffer(256)  # more than any struct statfs; the type is first
-    if isinstance(place, int):
-        _check(_libc.fstatfs(place, buffer))
-    else:
-        _check(_libc.statfs(os.fsencode(place), buffer), place)
-    return ctypes.c_ulong.from_buffer(buffer).value & 0xFFFFFFFF
 
 
 class _How(ctypes.Structure):

@@ -9,9 +9,10 @@ from typing import Any
 
 from harmony_agent.core.actions import Wait
 from harmony_agent.topology.device_nodes import DeviceNode
-from scores.container import Container, in_bytes
+from scores.container import Container
 from scores.container_devices import rule_parts
 from scores.container_surroundings import KEEP_GROUPS
+from scores.container_values import in_bytes
 
 Nodes = Mapping[str, DeviceNode | None]
 KEEP_ANNOTATION = "run.oci.keep_original_groups"

@@ -18,7 +18,9 @@ from harmony_agent.kinds.container.hardware import Nodes, hardware, numbers
 from harmony_agent.kinds.container.surroundings import surroundings, users
 from harmony_agent.topology.containers import Image
 from scores.canonical import canonical, digest
-from scores.container import Container, InitContainer, Mount, NetworkAttachment, in_bytes
+from scores.container import Container, InitContainer
+from scores.container_parts import Mount, NetworkAttachment
+from scores.container_values import in_bytes
 
 DEVICE: Final = "io.harmony.device"
 DEPLOYMENT: Final = "io.harmony.deployment"

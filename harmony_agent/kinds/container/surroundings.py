@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from harmony_agent.kinds.container.hardware import KEEP_ANNOTATION
-from scores.container import Container, in_bytes
+from scores.container import Container
 from scores.container_surroundings import KEEP_GROUPS
+from scores.container_values import in_bytes
 
 
 def users(spec: Container) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from harmony_agent.core.resources import Desired, OwnershipRecord
 from harmony_agent.kinds.network.actions import Create, NetworkAction, Remove
 from harmony_agent.kinds.network.facts import read
 from harmony_agent.topology.networks import NetworkState
-from scores.container import LABEL_PREFIX
+from scores.container_values import LABEL_PREFIX
 from scores.network import Network
 
 NetworkPlan = Plan[NetworkAction]

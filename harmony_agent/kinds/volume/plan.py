@@ -13,7 +13,7 @@ from harmony_agent.core.resources import Desired, OwnershipRecord
 from harmony_agent.kinds.volume.actions import Create, RemoveData, VolumeAction
 from harmony_agent.kinds.volume.facts import read
 from harmony_agent.topology.volumes import VolumeState
-from scores.container import LABEL_PREFIX
+from scores.container_values import LABEL_PREFIX
 from scores.volume import Volume
 
 VolumePlan = Plan[VolumeAction]

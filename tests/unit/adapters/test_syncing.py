@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from harmony_agent.adapters.posix import syncing, syscalls
+from harmony_agent.adapters.posix import mounts, syncing, syscalls
 
-EXT4, FAT, FUSE = 0xEF53, 0x4D44, 0x65735546
+EXT4, FAT, FUSE = "ext4", "vfat", "fuse.sshfs"
 ENOUGH = syncing.FEW + 1
 
 
@@ -19,7 +19,7 @@ class Disk:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.type, self.dirty, self.calls, self.error = EXT4, 0, 0, 0
-        monkeypatch.setattr(syscalls, "file_system", lambda _fd: self.type)
+        monkeypatch.setattr(mounts, "file_system", lambda _fd: self.type)
         monkeypatch.setattr(syscalls, "syncfs", self.sync)
         monkeypatch.setattr(syncing, "_dirty", lambda: self.dirty)
 
@@ -45,7 +45,7 @@ def test_few_are_synced_one_by_one(disk: Disk) -> None:
 
 
 @pytest.mark.parametrize("kind", [FAT, FUSE])
-def test_a_file_system_whose_call_promises_less_is_left_out(disk: Disk, kind: int) -> None:
+def test_a_file_system_whose_call_promises_less_is_left_out(disk: Disk, kind: str) -> None:
     disk.type = kind
     assert not syncing.sync_all(0, ENOUGH, 0)
     assert disk.calls == 0
@@ -72,7 +72,8 @@ def folder(tmp_path: Path) -> Iterator[int]:
 
 def test_the_kernel_answers(folder: int, tmp_path: Path) -> None:
     (tmp_path / "a").write_text("x")
-    assert syscalls.file_system(folder) > 0
+    assert mounts.file_system(folder) == mounts.file_system_at(str(tmp_path)) != ""
+    assert mounts.file_system_at("/proc") == "proc"
     syscalls.syncfs(folder)
     assert syncing._dirty() >= 0
     with pytest.raises(OSError, match="descriptor"):

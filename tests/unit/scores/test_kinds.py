@@ -9,7 +9,7 @@ import pytest
 
 from scores import Container, File, Manifest, Probe, SystemdUnit, TcpProbe
 from scores.canonical import canonical
-from scores.container import in_bytes
+from scores.container_values import in_bytes
 from scores.file import MAX_INLINE
 from scores.manifest import SCORE_TYPES, InvalidManifest, decode, validate
 from scores.systemd_unit import MAX_UNIT_FILE
