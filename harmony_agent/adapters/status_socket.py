@@ -31,7 +31,8 @@ async def serve(
         try:
             with contextlib.suppress(OSError, asyncio.TimeoutError):
                 writer.write(json.dumps(answer()).encode())
-                await asyncio.wait_for(writer.drain(), _SECONDS)
+                async with asyncio.timeout(_SECONDS):
+                    await writer.drain()
         finally:
             writer.close()
 

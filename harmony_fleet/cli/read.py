@@ -280,7 +280,9 @@ def schema(
         Literal["json", "yaml"] | None, typer.Option("-o", "--output", help="json by default.")
     ] = None,
 ) -> int:
-    """Print the JSON Schema of a manifest, or of what a command prints. Needs no NATS.
+    """Print the JSON Schema of a manifest or of a command's output.
+
+    Needs no NATS.
 
     \b
     harmony schema > manifest.schema.json

@@ -9,7 +9,7 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
@@ -289,9 +289,7 @@ class Podman:
             ):  # the next relist says what is wrong
                 async with self._link.request("GET", "/events", params) as response:
                     lines = (await answered(response)).lines()
-                    while (
-                        line := await asyncio.wait_for(anext(lines, None), STREAM_SECONDS)
-                    ) is not None:
+                    while (line := await _within(anext(lines, None))) is not None:
                         if (event := answers.event(line)) is not None:
                             yield event
             delay = (
@@ -302,3 +300,12 @@ class Podman:
     async def close(self) -> None:
         """Let the last connections close. None is held open between calls."""
         await asyncio.sleep(0)
+
+
+async def _within(line: Awaitable[bytes | None]) -> bytes | None:
+    """Wait for a line of a stream. Raises TimeoutError.
+
+    `asyncio.wait_for` loses a cancellation that comes together with the line.
+    """
+    async with asyncio.timeout(STREAM_SECONDS):
+        return await line

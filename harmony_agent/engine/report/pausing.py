@@ -67,7 +67,7 @@ class Pausing:
         self._changed = Signal()
         self._nonces: dict[str, float] = {}
         """each word that was given out and not used, with its monotonic time"""
-        self._unwritten = True
+        self._unwritten = self._pauses.found
         """the disk may hold a pause that ended"""
 
     def verbs(self) -> Mapping[str, Verb]:

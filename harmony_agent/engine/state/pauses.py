@@ -23,6 +23,8 @@ class Pauses:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._held = {pause.scope: pause for pause in ledger.pauses()}
+        self.found = bool(self._held)
+        """the disk held some at the start; they may have ended since"""
         self._writing = anyio.Lock()
         self.ended = Signal()
         """rings when something isn't paused any more"""
