@@ -6,9 +6,10 @@ Use as ``with Progress(console) as progress``; `waiting` starts it, `observe` fe
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Final
+from typing import Final, Self
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -30,20 +31,18 @@ MAX_SHOWN: Final = 12
 MAX_RESOURCES: Final = 6
 
 
-class Progress:
-    """Hears of statuses (`observe`) and shows them."""
+class Redrawn(ABC):
+    """A view that is redrawn on a terminal while it is entered; elsewhere `_live` is None."""
 
     def __init__(self, console: Console, *, live: bool = True) -> None:
         self._console = console
-        self._seen: dict[DeploymentKey, tuple[DeploymentStatus | None, Verdict]] = {}
-        self._lines: dict[DeploymentKey, str] = {}
         self._live: Live | None = None
         if live and console.is_terminal:
             self._live = Live(
                 console=console, refresh_per_second=8, transient=True, get_renderable=self._view
             )
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -54,6 +53,18 @@ class Progress:
     ) -> None:
         if self._live is not None:
             self._live.stop()
+
+    @abstractmethod
+    def _view(self) -> RenderableType: ...
+
+
+class Progress(Redrawn):
+    """Hears of statuses (`observe`) and shows them."""
+
+    def __init__(self, console: Console, *, live: bool = True) -> None:
+        self._seen: dict[DeploymentKey, tuple[DeploymentStatus | None, Verdict]] = {}
+        self._lines: dict[DeploymentKey, str] = {}
+        super().__init__(console, live=live)  # last: it draws at once
 
     def waiting(self, results: Sequence[Result]) -> None:
         """These are waited for."""

@@ -6,15 +6,13 @@ Use as ``with RunProgress(console) as progress``; `show` takes the run each time
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import Final
 
 from rich.console import Console, Group, RenderableType
-from rich.live import Live
 from rich.spinner import Spinner
 from rich.text import Text
 
-from harmony_fleet.output.progress import MAX_SHOWN
+from harmony_fleet.output.progress import MAX_SHOWN, Redrawn
 from harmony_fleet.output.render import plain
 from scores.task_run import TaskRun, TaskTarget
 
@@ -22,30 +20,13 @@ _BAD: Final = ("failed", "repair-required")
 _ENDED: Final = ("succeeded", "skipped", *_BAD)
 
 
-class RunProgress:
+class RunProgress(Redrawn):
     """Hears of a run (`show`) and shows it."""
 
     def __init__(self, console: Console, *, live: bool = True) -> None:
-        self._console = console
         self._seen: dict[str, str] = {}
         self._run: TaskRun | None = None
-        self._live: Live | None = None
-        if live and console.is_terminal:
-            self._live = Live(
-                console=console, refresh_per_second=8, transient=True, get_renderable=self._view
-            )
-
-    def __enter__(self) -> RunProgress:
-        return self
-
-    def __exit__(
-        self,
-        _kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:
-        if self._live is not None:
-            self._live.stop()
+        super().__init__(console, live=live)  # last: it draws at once
 
     def show(self, run: TaskRun) -> None:
         """The run as it is now."""
