@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -21,6 +21,8 @@ REAL = ("tests/contract/", "tests/device/", "tests/integration/")
 AT_MOST = 6
 EVERY = 60.0
 """Seconds between two lines of progress."""
+SHOWN = 40
+"""How many of the longest files are named."""
 ROOT = """\
 All tests, those on disposable Debian 12 and 13 too. About 35 minutes on 2 processors.
 They need 4 GB of memory and, below .cache, 4 GB of disk; the first run makes the images there,
@@ -40,6 +42,24 @@ class Failures:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
             self.found[report.nodeid] = None
+
+
+class Durations:
+    """How long each file's tests and fixtures took together, the longest files first.
+
+    With several workers these run side by side: the sum is longer than the run.
+    """
+
+    def __init__(self) -> None:
+        self._seconds: defaultdict[str, float] = defaultdict(float)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._seconds[report.nodeid.partition("::")[0]] += report.duration
+
+    def table(self, most: int) -> list[str]:
+        """Lines with seconds and file."""
+        longest = sorted(self._seconds.items(), key=lambda item: -item[1])
+        return [f"{seconds:6.0f} s  {name}" for name, seconds in longest[:most]]
 
 
 class Progress:
@@ -108,10 +128,11 @@ def _is_real(node: str) -> bool:
 
 def main(arguments: list[str]) -> int:
     """pytest's exit code of the run, or of the second run of what failed in it."""
-    failures = Failures()
+    failures, durations = Failures(), Durations()
     print(ROOT if os.geteuid() == 0 else USER, flush=True)
     progress = Progress(lambda line: print(f"\n{line}", flush=True))
-    code = int(pytest.main(arguments, plugins=[failures, progress]))
+    code = int(pytest.main(arguments, plugins=[failures, progress, durations]))
+    print("\nThe longest files:", *durations.table(SHOWN), sep="\n", flush=True)
     failed = list(failures.found)
     if not again(code, failed):
         return code

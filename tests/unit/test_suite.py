@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.suite import AT_MOST, EVERY, Progress, again
+from tests.suite import AT_MOST, EVERY, Durations, Progress, again
 
 DEVICE = "tests/device/test_file.py::test_modes[bookworm]"
 UNIT = "tests/unit/engine/test_work_queue.py::test_order"
@@ -49,3 +49,13 @@ def test_progress_is_said_by_folder_each_minute_and_when_one_is_done() -> None:
     assert said == ["[1 min] device 1/2; unit 1/2"]
     progress.ended(other)
     assert said[1:] == ["[1 min] unit is done; device 1/2; unit 2/2"]
+
+
+def test_the_longest_files_come_first() -> None:
+    durations = Durations()
+    for node, seconds in ((UNIT, 1.0), (DEVICE, 2.0), (DEVICE, 9.4), (UNIT + "2", 1.0)):
+        durations.pytest_runtest_logreport(
+            pytest.TestReport(node, ("", None, ""), {}, "passed", None, "call", duration=seconds)
+        )
+    assert durations.table(1) == ["    11 s  tests/device/test_file.py"]
+    assert durations.table(2)[1] == "     2 s  tests/unit/engine/test_work_queue.py"
