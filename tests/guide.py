@@ -3,7 +3,8 @@ be seen.
 
 A line of a block begins with a prompt or belongs to what the command before it shows. `nats$` is
 the operator on the fleet's machine, `nats#` is root there, `pi-01#` is root on that device; all of
-a block is typed at one prompt. In what is shown, `…` stands for anything. Must not run anything.
+a block is typed at one prompt. In what is shown, `…` stands for anything. `^C` ends a command that
+goes on until Ctrl-C. Must not run anything.
 """
 
 from __future__ import annotations
@@ -17,12 +18,16 @@ _BLOCK = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _PROMPT = re.compile(r"^(nats[$#]|pi-\d\d#) (.*)$")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Typed:
-    """A line as it is typed, and the lines that it is to show."""
+    """A line as it is typed, and the lines that it is to show.
+
+    Where `interrupted`, Ctrl-C ends it when these have been seen.
+    """
 
     line: str
     shows: list[str] = field(default_factory=list)
+    interrupted: bool = False
 
 
 @dataclass(frozen=True)
@@ -68,7 +73,11 @@ def _block(page: str, match: re.Match[str]) -> Block:
             typed.append(Typed(at[2]))
         else:
             assert typed, f"{title}: {line!r} has no prompt, and no command is before it"
-            typed[-1].shows.append(line)
+            assert not typed[-1].interrupted, f"{title}: {line!r} comes after Ctrl-C"
+            if line == "^C":
+                typed[-1].interrupted = True
+            else:
+                typed[-1].shows.append(line)
     assert len(prompts) == 1, f"{title}: a block is typed at one prompt, not at {sorted(prompts)}"
     return Block(title, language, text, prompts.pop(), typed)
 

@@ -12,7 +12,8 @@ import selectors
 import signal
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import TracebackType
 
 from tests.device.machine import Device
@@ -32,7 +33,18 @@ class Terminal:
         as_user = ["runuser", "--user", user, "--"] if user != "root" else []
         prompt = {"PS1": "", "PROMPT_COMMAND": r'printf "\036%d\036\n" "$?"'}
         self._process = subprocess.Popen(
-            [*enter, "env", f"--chdir={folder}", *as_user, "bash", "--noediting", "--norc", "-i"],
+            # Where the suite itself runs in the background, it ignores SIGINT, and so would these.
+            [
+                *enter,
+                "env",
+                "--default-signal=INT",
+                f"--chdir={folder}",
+                *as_user,
+                "bash",
+                "--noediting",
+                "--norc",
+                "-i",
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -57,14 +69,21 @@ class Terminal:
             if pipe is not None:
                 pipe.close()
 
-    def type(self, line: str, timeout: float) -> tuple[int, str]:
-        """How the line ended, and all that was shown meanwhile."""
+    def type(
+        self, line: str, timeout: float, interrupt: Callable[[str], bool] | None = None
+    ) -> tuple[int, str]:
+        """How the line ended, and all that was shown meanwhile.
+
+        Ctrl-C follows once, when `interrupt` says yes to what was shown.
+        """
         assert self._process.stdin is not None
         self._process.stdin.write(f"{line}\n".encode())
         self._process.stdin.flush()
-        return self._read(line, timeout)
+        return self._read(line, timeout, interrupt)
 
-    def _read(self, line: str, timeout: float) -> tuple[int, str]:
+    def _read(
+        self, line: str, timeout: float, interrupt: Callable[[str], bool] | None = None
+    ) -> tuple[int, str]:
         assert self._process.stdout is not None
         said, until, end = b"", time.monotonic() + timeout, None
         with selectors.DefaultSelector() as selector:
@@ -78,9 +97,25 @@ class Terminal:
                 )
                 said += more
                 end = _END.search(said)
+                if interrupt is not None and interrupt(said.decode(errors="replace")):
+                    _interrupt(self._process.pid)
+                    interrupt = None
                 if not more and end is None:
                     shown = said.decode(errors="replace")[-2000:]
                     raise AssertionError(
                         f"{line!r} on {self._device.name} didn't end in {timeout:g} s: {shown}"
                     )
         return int(end[1]), said[: end.start()].decode(errors="replace")
+
+
+def _interrupt(terminal: int) -> None:
+    """Send SIGINT to what the shell runs; a pipe has no Ctrl-C."""
+    shell = terminal
+    while Path(f"/proc/{shell}/comm").read_text() != "bash\n":
+        [shell] = _children(shell)
+    for pid in _children(shell):
+        os.kill(pid, signal.SIGINT)
+
+
+def _children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]

@@ -73,3 +73,11 @@ def test_what_is_shown_is_looked_for_in_its_order() -> None:
     assert guide.unseen(["NAME AGE", "pi-01 … yes"], said) == []
     assert guide.unseen(["pi-01 … yes", "NAME AGE"], said) == ["NAME AGE"]
     assert guide.unseen(["pi-01 … no"], said) == ["pi-01 … no"]
+
+
+def test_ctrl_c_ends_what_goes_on() -> None:
+    watches = [
+        typed for block in guide.blocks("operate.md") for typed in block.typed if typed.interrupted
+    ]
+    assert [typed.line for typed in watches] == ["harmony status --watch", "harmony events -f"]
+    assert all(typed.shows and "^C" not in typed.shows for typed in watches)
