@@ -30,6 +30,7 @@ from harmony_agent.adapters.posix import syscalls
 from harmony_agent.adapters.probing import LoopbackProber
 from harmony_agent.adapters.process_guard import ProcessGuard
 from harmony_agent.adapters.protected_paths import ProtectedPaths
+from harmony_agent.adapters.secrets import LocalSecrets
 from harmony_agent.core.reconciler import KindView
 from harmony_agent.core.signatures import Trust
 from harmony_agent.device_info import DeviceDescription
@@ -68,6 +69,7 @@ class KindContext:
     store: KindView[Score]
     clock: Clock
     objects: ObjectStore
+    secrets: LocalSecrets
 
     def view(self, spec: type[S]) -> KindView[S]:
         """The store, typed: what it holds is of this kind alone."""
@@ -98,13 +100,20 @@ def _file(parts: KindContext) -> ComposedKind:
     roots = settings.files.roots
     # Whoever owns a directory can rename what is in it, also what is root's.
     owner = (0, 0) if settings.systemd.scope == "system" else (None, None)
-    files = LocalFiles(roots, settings.agent.state_dir, parts.clock, parents_owner=owner)
+    files = LocalFiles(
+        roots,
+        settings.agent.state_dir,
+        parts.clock,
+        parents_owner=owner,
+        keyed=parts.secrets.hasher,
+    )
     forbidden, allow_setuid = protected_paths(settings).files, settings.files.setuid
     return ComposedKind(
         FileReconciler(
             files,
             parts.view(File),
             parts.objects,
+            secrets=parts.secrets,
             roots=roots,
             forbidden=forbidden,
             allow_setuid=allow_setuid,
@@ -289,7 +298,7 @@ def protected_paths(settings: Settings) -> ProtectedPaths:
         session_socket(settings),
     ]
     return ProtectedPaths(
-        [*own, settings.nats.credentials, settings.nats.tls_ca],
+        [*own, settings.nats.credentials, settings.nats.tls_ca, settings.secrets.key],
         str(Path.home()),
         settings.files.roots,
     )
@@ -323,6 +332,12 @@ def trust(settings: Settings) -> Trust:
     return Trust(settings.trust.require, {key_id(key): key for key in keys}, ed25519.valid)
 
 
+def secrets_of(settings: Settings) -> LocalSecrets:
+    """The device's own key, and the secrets that were sealed for it."""
+    agent = settings.agent
+    return LocalSecrets(agent.device_id, agent.state_dir, settings.secrets.key)
+
+
 def times() -> Times:
     """The kernel's clocks and chance, and the boot."""
     clock = SystemClock()
@@ -344,9 +359,10 @@ async def run(settings: Settings) -> None:
     anew, moments = asyncio.Event(), times()
     state = DeviceState(ledger, moments.wire_now)
     control = control_plane(settings, lambda: list(state.deployments))
+    own = secrets_of(settings)
     made: dict[str, ComposedKind] = {
         kind: KINDS[kind](
-            KindContext(settings, DeviceStateView(state, kind), moments.clock, control)
+            KindContext(settings, DeviceStateView(state, kind), moments.clock, control, own)
         )
         for kind in settings.agent.kinds
     }
@@ -358,12 +374,15 @@ async def run(settings: Settings) -> None:
         prober=LoopbackProber(),
         times=moments,
         intervals=Intervals(settings.intervals.heartbeat, settings.intervals.relist),
-        describe=DeviceDescription(settings, made, guard.disturbed),
+        describe=DeviceDescription(
+            settings, made, guard.disturbed, lambda: own.told(settings.nats.credentials)
+        ),
         refresh=control.refresh,
         agent_version=__version__,
         say=lambda sentence: sd_notify.notify(f"STATUS={sentence}"),
         rebuilt=anew.set,
         trust=trust(settings),
+        secrets=own,
     )
     try:
         await _serve(control, engine, guard, state_dir, anew)

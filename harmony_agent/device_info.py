@@ -14,7 +14,7 @@ from harmony_agent.core.errors import ResourceError, Transient
 from harmony_agent.settings import Settings
 from harmony_agent.topology.updater import UpdaterRefused
 from scores.signatures import key_id, read_key
-from scores.status import Capabilities, DeviceInfo, TrustInfo, UpdaterInfo
+from scores.status import Capabilities, DeviceInfo, SealingInfo, TrustInfo, UpdaterInfo
 
 
 class Versioned(Protocol):
@@ -39,11 +39,15 @@ class DeviceDescription:
         settings: Settings,
         made: Mapping[str, Versioned],
         disturbed: Callable[[], Sequence[str]] = tuple,
+        sealing: Callable[[], SealingInfo | None] = lambda: None,
     ) -> None:
-        """`disturbed` names what others changed of the agent's own process."""
+        """`disturbed` names what others changed of the agent's own process; `sealing` tells the key
+        for secrets.
+        """
         self._settings = settings
         self._made = made
         self._disturbed = disturbed
+        self._sealing = sealing
         self._os = host.os_info()
         self._boot_id = host.boot_id()
         self._told: dict[str, str] = {}
@@ -68,6 +72,7 @@ class DeviceDescription:
             trust=self._trust(),
             disturbed=self._disturbed(),
             missing_controllers=await self._missing_controllers(),
+            sealing=self._sealing(),
         )
 
     async def _missing_controllers(self) -> Sequence[str]:

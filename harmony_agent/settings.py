@@ -89,6 +89,14 @@ class UpdaterSection(_Section):
     socket: str = "/run/harmony-updater/updater.sock"
 
 
+class SecretsSection(_Section):
+    """The file of the device's own key, which secrets are sealed for; empty: in the state
+    directory. The agent makes it where it is missing and may.
+    """
+
+    key: str = ""
+
+
 class IntervalsSection(_Section):
     """Seconds."""
 
@@ -133,6 +141,7 @@ class Settings(_Section):
     podman: PodmanSection = PodmanSection()
     sessions: SessionsSection = SessionsSection()
     updater: UpdaterSection = UpdaterSection()
+    secrets: SecretsSection = SecretsSection()
     intervals: IntervalsSection = IntervalsSection()
     labels: Annotated[Mapping[str, str], Field(max_length=64)] = {}
 

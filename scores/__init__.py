@@ -15,6 +15,7 @@ from scores.file import File, ObjectRef
 from scores.manifest import FieldError, InvalidManifest, Manifest, WireManifest
 from scores.network import Network
 from scores.probes import HttpProbe, Probe, TcpProbe
+from scores.secrets import Secret
 from scores.session import Session
 from scores.status import (
     ContainerDetail,
@@ -58,6 +59,7 @@ __all__ = [
     "PortMapping",
     "Probe",
     "ResourceStatus",
+    "Secret",
     "SecurityOptions",
     "Session",
     "SessionDetail",

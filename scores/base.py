@@ -202,6 +202,10 @@ class Score(Model):
         """Keys that must be settled before this one where they stand in its manifest."""
         return ()
 
+    def secrets(self) -> tuple[str, ...]:
+        """The names of the secrets that it is made of."""
+        return ()
+
     def needs(self) -> tuple[str, ...]:
         """Every key that must be settled before this one: `after`, and what it restarts or reloads
         on.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Sequence
 from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, Field, model_validator
@@ -11,6 +12,7 @@ from pydantic_core import PydanticCustomError
 
 from scores.base import Model, Score, fault
 from scores.names import Digest, Text, unicode_text
+from scores.secrets import TextOrSecret, names_in
 
 MAX_INLINE: Final = 512 * 1024
 """Bytes of content that may stand in a manifest; more goes through an object store."""
@@ -83,6 +85,13 @@ class File(Score):
         description="The file's content as base64 of its bytes, at most 512 KiB of them.",
         examples=["SGVsbG8K"],
     )
+    template: Annotated[Sequence[TextOrSecret], Field(min_length=1, max_length=256)] | None = Field(
+        default=None,
+        repr=False,
+        description="The file's content in its parts, texts and secrets, one behind the other. "
+        "Without a mode the file is 0600.",
+        examples=[["password = ", {"secret": "mqtt-password"}, "\n"]],
+    )
     object: ObjectRef | None = Field(
         default=None, description="The file's content from a NATS object store, up to 64 MiB."
     )
@@ -111,8 +120,19 @@ class File(Score):
         default=False, description="Make missing parent directories, with mode 0755."
     )
 
+    def secrets(self) -> tuple[str, ...]:
+        """The secrets in its template."""
+        return names_in(self.template or ())
+
+    @property
+    def kept_mode(self) -> str | None:
+        """The mode that is kept; None where none is watched."""
+        return "0600" if self.mode is None and self.template is not None else self.mode
+
     def data(self) -> bytes | None:
-        """The inline content as bytes; None where the content is an object or the type has none."""
+        """The inline content as bytes; None where the content is an object or a template, or the
+        type has none.
+        """
         if self.content is not None:
             return self.content.encode()
         return (
@@ -125,12 +145,13 @@ class File(Score):
     def _fits_its_type(self) -> File:
         ways = [
             name
-            for name in ("content", "content_base64", "object")
+            for name in ("content", "content_base64", "template", "object")
             if getattr(self, name) is not None
         ]
         if self.type == "file" and len(ways) != 1:
             raise PydanticCustomError(
-                "ExactlyOneOf", "a file needs exactly one of content, content_base64, object"
+                "ExactlyOneOf",
+                "a file needs exactly one of content, content_base64, template, object",
             )
         if self.type != "file" and ways:
             raise PydanticCustomError("FieldNotForType", "only a file has content")
@@ -146,10 +167,27 @@ class File(Score):
             raise PydanticCustomError(
                 "FieldNotForType", "an absent path has no owner, group or parents"
             )
+        self._check_template()
         self._measure()
         return self
 
+    def _check_template(self) -> None:
+        if self.template is None:
+            return
+        if not self.secrets():
+            raise fault(("template",), "NoSecret", "has no secret in it: use content")
+        if self.adopt:
+            raise fault(
+                ("adopt",),
+                "FieldConflict",
+                "not with a template: what stood there, maybe with the secret, would be kept. "
+                "Move it away",
+            )
+
     def _measure(self) -> None:
+        texts = sum(len(one.encode()) for one in self.template or () if isinstance(one, str))
+        if texts > MAX_INLINE:
+            raise fault(("template",), "ContentTooLarge", "is at most 512 KiB")
         try:
             data = self.data()
         except (binascii.Error, ValueError):

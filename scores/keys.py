@@ -17,9 +17,11 @@ INDEX: Final = "desired-index"
 """Which keys ``desired-state`` has, without content: its stream writes that, when it has stored
 something.
 """
+SECRETS: Final = "secrets"
+"""Sealed secrets, ``<device>.<name>``. Nobody but that device can open one."""
 HISTORY: Final = {DESIRED: 16}
 """Entries kept of a key; 1 where a bucket isn't named."""
-BUCKETS: Final = (DESIRED, ACTUAL, INFO, HEARTBEAT, TASK_RUNS, FLEET, INDEX)
+BUCKETS: Final = (DESIRED, ACTUAL, INFO, HEARTBEAT, TASK_RUNS, FLEET, INDEX, SECRETS)
 DEVICE_WRITES: Final = (ACTUAL, INFO, HEARTBEAT)
 """Buckets that devices write to, each device its own keys."""
 COMMANDS: Final = ("ping", "resync", "logs", "challenge", "pause", "resume")

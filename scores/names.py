@@ -44,7 +44,8 @@ def unicode_text(value: str) -> str:
     return value
 
 
-def _no_nul(value: str) -> str:
+def no_nul(value: str) -> str:
+    """Text that may cross into the kernel."""
     if "\0" in value:
         raise PydanticCustomError("NulInText", "must not contain a NUL character")
     return value
@@ -62,7 +63,7 @@ def _time(value: str) -> str:
     return value
 
 
-Text = Annotated[str, AfterValidator(unicode_text), AfterValidator(_no_nul)]
+Text = Annotated[str, AfterValidator(unicode_text), AfterValidator(no_nul)]
 """Text that may cross into the kernel: no NUL, no lone surrogate."""
 
 DeviceName = Annotated[

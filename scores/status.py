@@ -303,11 +303,21 @@ class TrustInfo(Reported):
     keys: Sequence[KeyId]
 
 
+class SealingInfo(Reported):
+    """The key that secrets are sealed for, as ``x25519:<base64>``, and who vouches for it: the
+    device's NATS identity, with its signature in base64; empty where it has none.
+    """
+
+    key: str
+    user: str = ""
+    signature: str = ""
+
+
 MAX_NAMES: Final = 20
 Names = Annotated[Sequence[Annotated[str, Field(max_length=256)]], Field(max_length=MAX_NAMES)]
 """Some names, the first in order where there are more."""
 _LEFT_OUT: Final = frozenset(
-    {"trust", "unmanaged", "ignored_keys", "disturbed", "missing_controllers", "paused"}
+    {"trust", "unmanaged", "ignored_keys", "disturbed", "missing_controllers", "paused", "sealing"}
 )
 
 
@@ -349,6 +359,9 @@ class DeviceInfo(Reported):
     """by deployment, or ``*`` for all of the device: the end of its pause by the device's clock;
     left out where nothing is paused
     """
+
+    sealing: SealingInfo | None = None
+    """left out where the device has no key"""
 
     def wire(self) -> dict[str, Any]:
         """The JSON value with every field that says something."""

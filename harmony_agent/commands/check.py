@@ -183,7 +183,9 @@ def _made(settings: Settings, kind: str, ledger: LedgerSnapshot) -> app.Composed
     """The kind over what a ledger holds, with nothing wanted of it."""
     times = app.times()
     view = DeviceStateView(DeviceState(ledger, times.wire_now), kind)
-    context = app.KindContext(settings, view, times.clock, app.control_plane(settings))
+    context = app.KindContext(
+        settings, view, times.clock, app.control_plane(settings), app.secrets_of(settings)
+    )
     return app.KINDS[kind](context)
 
 

@@ -14,6 +14,7 @@ from harmony_agent.core.admission import NotAccepted
 from harmony_agent.core.decide import Now
 from harmony_agent.core.steps import Execute, Hold, Release, Report
 from harmony_agent.engine.desired.enforcing import enforce_if_accepted
+from harmony_agent.engine.desired.secrets import state_of
 from harmony_agent.engine.reconcile.rehearse import Foreseen, Rehearsal
 from harmony_agent.engine.state.device_state import DeviceState
 from harmony_agent.engine.state.kind_instance import KindInstance
@@ -40,11 +41,13 @@ async def run(settings: Settings, path: str | None) -> int:
     ledger, times = LedgerSnapshot.read(Path(settings.agent.state_dir)), app.times()
     book = DeviceState(ledger, times.wire_now)
     book.pauses.begin(times.moment())
-    control = app.control_plane(settings)
+    control, own = app.control_plane(settings), app.secrets_of(settings)
+    for secret, sealed in own.load().items():
+        book.note_secret(state_of(secret, sealed))
     kinds: dict[str, KindInstance] = {
         name: KindInstance(
             app.KINDS[name](
-                app.KindContext(settings, DeviceStateView(book, name), times.clock, control)
+                app.KindContext(settings, DeviceStateView(book, name), times.clock, control, own)
             ).reconciler
         )
         for name in settings.agent.kinds

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import marshal
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from harmony_agent.core.changes import newest
-from harmony_agent.core.resources import Desired, Key, OwnershipRecord
+from harmony_agent.core.resources import Desired, Key, OwnershipRecord, SecretState
 from scores.base import Score
 from scores.manifest import WireManifest
 from scores.systemd_unit import SystemdUnit
@@ -56,9 +57,11 @@ def desired_of(
     digests: Mapping[str, str] | None = None,
     records: Mapping[Key, OwnershipRecord] | None = None,
     before: Mapping[Key, Desired[Score]] | None = None,
+    *,
+    secrets: Mapping[str, SecretState] = MappingProxyType({}),
 ) -> dict[Key, Desired[Score]]:
-    """Each Score of a manifest with its digest, and the last change of what it restarts and reloads
-    on by `records`.
+    """Each Score of a manifest with its digest, the last change of what it restarts and reloads on
+    by `records`, and its secrets as they are in `secrets`.
 
     What is wanted as `before` stays the same object.
     """
@@ -71,7 +74,8 @@ def desired_of(
         old, generation = before.get(key), generations.get(score.key, manifest.generation)
         follows = restarts_on(score) or reloads_on(score)
         uses = tuple(used for used in score.uses() if used in digests)
-        same = old is not None and old.spec is score and old.uses == uses
+        held = secrets_of(score, secrets)
+        same = old is not None and old.spec is score and (old.uses, old.secrets) == (uses, held)
         if old is not None and same and old.generation == generation and not follows:
             found[key] = old
             continue
@@ -85,10 +89,17 @@ def desired_of(
             ),
             reload_token=last_change(reloads_on(score), records),
             uses=uses,
+            secrets=held,
         )
         same = old is not None and old.version == new.version and old.uses == uses
+        same = same and old is not None and old.secrets == held
         found[key] = old if old is not None and same else new
     return found
+
+
+def secrets_of(score: Score, known: Mapping[str, SecretState]) -> tuple[SecretState, ...]:
+    """The secrets that it names, as they are known."""
+    return tuple(known.get(name, SecretState(name)) for name in score.secrets())
 
 
 def restarts_on(score: Score) -> Collection[str]:

@@ -43,12 +43,25 @@ S_co = TypeVar("S_co", bound=Score, covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
+class SecretState:
+    """A secret as the device has it: its version, 0 without one; `why` it has none, and whether
+    that was `asked` yet.
+    """
+
+    name: str
+    version: int = 0
+    why: str = ""
+    asked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Desired(Generic[S_co]):
     """A spec with its context from the manifest.
 
     `generation` is the one in which this spec last changed. `restart_token` and `reload_token` name
     the last change of what it restarts and reloads on ("": none is known); see `core.changes`. `uses`
-    are the keys of its manifest that it needs though it names them nowhere in `after`.
+    are the keys of its manifest that it needs though it names them nowhere in `after`. `secrets` are
+    those that its spec names, as the device has them.
     """
 
     spec: S_co
@@ -58,6 +71,7 @@ class Desired(Generic[S_co]):
     restart_token: str = ""
     reload_token: str = ""
     uses: tuple[str, ...] = ()
+    secrets: tuple[SecretState, ...] = ()
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -67,7 +81,8 @@ class Desired(Generic[S_co]):
     @property
     def version(self) -> str:
         """Value of `applied` after all of this has converged."""
-        return "+".join((self.digest, self.restart_token, self.reload_token)).rstrip("+")
+        secrets = ",".join(f"{one.name}={one.version}" for one in self.secrets)
+        return "+".join((self.digest, self.restart_token, self.reload_token, secrets)).rstrip("+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +127,11 @@ class OwnershipRecord:
         part.
         """
         return self.applied.removesuffix(_UNDOING)
+
+    @property
+    def converged(self) -> bool:
+        """Return whether the recorded spec has converged once, whatever else it hung on."""
+        return self.reached.partition("+")[0] == self.spec_digest
 
     def undoing(self) -> OwnershipRecord:
         """The same from when taking it off begins: what is missing is no drift then, if it is

@@ -15,6 +15,7 @@ from harmony_agent.core.signatures import Trust
 from harmony_agent.engine.desired.acceptance import Acceptance
 from harmony_agent.engine.desired.intake import Intake
 from harmony_agent.engine.desired.remains import Remains
+from harmony_agent.engine.desired.secrets import SecretIntake
 from harmony_agent.engine.loops import every
 from harmony_agent.engine.reconcile.context import Times
 from harmony_agent.engine.reconcile.health import Health
@@ -32,6 +33,7 @@ from harmony_agent.engine.state.device_state import DeviceState
 from harmony_agent.engine.state.kind_instance import AnyReconciler, KindInstance
 from harmony_agent.topology.control_plane import ControlPlane
 from harmony_agent.topology.probing import Prober
+from harmony_agent.topology.secrets import SecretStore
 from scores.status import DeploymentStatus, DeviceInfo, Heartbeat
 
 
@@ -62,11 +64,13 @@ class Engine:
         say: Callable[[str], None] = lambda _sentence: None,
         rebuilt: Callable[[], None] = lambda: None,
         trust: Trust | None = None,
+        secrets: SecretStore | None = None,
     ) -> None:
         """Put the loops together; each of `kinds` was made with a `DeviceStateView` of `state`.
 
         `describe` makes the DeviceInfo; `refresh` makes desired state be read anew; `say` is for
-        people nearby; `rebuilt` is called when the state directory had to be made anew.
+        people nearby; `rebuilt` is called when the state directory had to be made anew. Without a
+        store of `secrets` none comes to this device.
         """
         self.device = device
         self.state = state
@@ -93,6 +97,7 @@ class Engine:
         self.progress = Watchdog(self.queue, self.relisters, intervals.relist)
         self.acceptance = self._acceptance(trust or Trust())
         self.intake = self._intake()
+        self.secrets = self._secrets(secrets, trust or Trust()) if secrets is not None else None
         self.pausing = self._pausing(trust or Trust())
         hello = {"device": device, "agent_version": agent_version}
         self.commands = Commands(state, self.kinds, hello, self.resync, self.pausing.verbs())
@@ -118,6 +123,17 @@ class Engine:
             queue=self._queue_changed,
             trust=trust,
             remains=self.remains,
+        )
+
+    def _secrets(self, store: SecretStore, trust: Trust) -> SecretIntake:
+        return SecretIntake(
+            self.device,
+            self.state,
+            self._control,
+            store,
+            trust=trust,
+            clock=self._times.clock,
+            queue=self._queue_changed,
         )
 
     def _pausing(self, trust: Trust) -> Pausing:
@@ -146,6 +162,8 @@ class Engine:
     async def run(self, ready: Callable[[], None]) -> None:
         """Run until cancelled; `ready` is called once work goes on from what is persisted."""
         self.state.pauses.begin(self._times.moment())
+        if self.secrets is not None:
+            self.secrets.restore()
         self.acceptance.restore()
         self.publisher.be_patient()
         clock, intervals = self._times.clock, self._intervals
@@ -153,6 +171,8 @@ class Engine:
             tasks.start_soon(self.queue.run, self.worker.work)
             tasks.start_soon(self.health.run)
             tasks.start_soon(self.intake.run)
+            if self.secrets is not None:
+                tasks.start_soon(self.secrets.run)
             tasks.start_soon(self.publisher.run)
             tasks.start_soon(self.status_line.run)
             tasks.start_soon(self.pausing.run)

@@ -104,6 +104,14 @@ class ControlPlane(Protocol):
         """Answer this device's commands (verb, request) until cancelled."""
         ...
 
+    async def follow(self, bucket: str, heard: Callable[[str], None]) -> None:
+        """Call `heard` with the rest of each key ``<device>.<rest>`` of a bucket that somebody writes
+        to, and with "" on each new connection, until cancelled.
+
+        A write may be heard before it is stored, and some aren't heard.
+        """
+        ...
+
     def connected(self) -> bool:
         """Return whether there is a connection now."""
         ...

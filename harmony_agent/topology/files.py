@@ -38,13 +38,15 @@ class PathQuery:
     """Path to observe.
 
     `backup` names a backup of the previous object, "" if there is none. `owner` and `group` are
-    names or numbers; the caller wants their ids.
+    names or numbers; the caller wants their ids. With `keyed`, the content holds a secret, and its
+    digest is made with the device's own key.
     """
 
     path: str
     backup: str = ""
     owner: str | None = None
     group: str | None = None
+    keyed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from scores.keys import (
     HEARTBEAT,
     INDEX,
     INFO,
+    SECRETS,
     command_subject,
     device_inbox,
     device_reader,
@@ -30,7 +31,7 @@ from scores.keys import (
 
 _ME: Final = "{{name()}}"
 """The server puts the name of the user's JWT here, which is the device's."""
-_INSPECTED: Final = tuple(map(kv_stream, (DESIRED, INDEX, *DEVICE_WRITES)))
+_INSPECTED: Final = tuple(map(kv_stream, (DESIRED, INDEX, SECRETS, *DEVICE_WRITES)))
 """There is no such consumer; but the refusal tells whether there is a stream."""
 MAX_PAYLOAD: Final = 1024 * 1024
 MAX_SUBSCRIPTIONS: Final = 32
@@ -48,7 +49,7 @@ def publish(objects: Sequence[str], me: str = _ME) -> list[str]:
     No body of these requests can name more than its subject.
     """
     own = _own(me)
-    read = [(DESIRED, f"{me}.*"), *own]
+    read = [(DESIRED, f"{me}.*"), (SECRETS, f"{me}.*"), *own]
     return [
         *(kv_subject(bucket, key) for bucket, key in own),
         *(
@@ -67,6 +68,7 @@ def subscribe(me: str = _ME) -> list[str]:
         f"{device_inbox(me)}.>",
         command_subject(me, "*"),
         kv_subject(DESIRED, f"{me}.*"),
+        kv_subject(SECRETS, f"{me}.*"),
         news_subject(me),
     ]
 
@@ -92,7 +94,11 @@ _ASKED: Final = {
 """Of JetStream's API."""
 
 
-_TOLD: Final = {"desired": kv_subject(DESIRED, "*.*"), "news": news_subject("*")}
+_TOLD: Final = {
+    "desired": kv_subject(DESIRED, "*.*"),
+    "secrets": kv_subject(SECRETS, "*.*"),
+    "news": news_subject("*"),
+}
 """What devices hear of: that somebody writes, and what was stored."""
 
 

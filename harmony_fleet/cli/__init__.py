@@ -27,6 +27,7 @@ from harmony_fleet.cli import (
     rollout,
     roster,
     roster_items,
+    secret,
     upgrade,
     watch,
 )
@@ -81,6 +82,7 @@ def _root(
     harmony fleet apply                          make a whole fleet what its roster says
     harmony upgrade start --all …                upgrade packages, in waves
     harmony server init nats --host NAME         make the NATS servers' configuration
+    harmony secret set NAME --device pi-01       give a device a value that nobody else reads
     harmony device enroll pi-01                  give a device credentials of its own
 
     Exit codes: 0 done or converged, 1 not converged, 2 invalid input, 3 somebody else wrote,
@@ -113,6 +115,7 @@ app.add_typer(upgrade.app, name="upgrade")
 app.add_typer(server_.app, name="server")
 app.add_typer(device.app, name="device")
 app.add_typer(objects.app, name="object")
+app.add_typer(secret.app, name="secret")
 fleet.app.command()(roster.init)
 fleet.app.command()(roster.show)
 fleet.app.command()(roster.adopt)

@@ -15,6 +15,7 @@ from harmony_fleet.client.goals import goal_of
 from harmony_fleet.client.live import watch_rows
 from harmony_fleet.client.logs import LogLine, LogQuery
 from harmony_fleet.client.pauses import Asker, Paused, Resumed
+from harmony_fleet.client.secrets import Secrets
 from harmony_fleet.client.upgrades import Upgrades
 from harmony_fleet.client.watch import Change
 from harmony_fleet.context import Context, load_context
@@ -62,6 +63,11 @@ class Client:
         self.context = context
         self.store = Store(context, seconds)
         self.upgrades = Upgrades(context, self.store)
+
+    @property
+    def secrets(self) -> Secrets:
+        """Values that only a device can read. Raises InvalidInput where a signing key can't be used."""
+        return Secrets(self.store, self.context)
 
     async def __aenter__(self) -> Client:
         await self.store.__aenter__()

@@ -24,6 +24,7 @@ from scores.keys import (
     HISTORY,
     INDEX,
     INFO,
+    SECRETS,
     TASK_RUNS,
     DeploymentKey,
     heartbeat_key,
@@ -180,8 +181,8 @@ async def forget_wholly(connection: Connection, device: str) -> None:
     Its own word goes first: without that nobody takes what is desired for something to remove.
     """
     await forget(connection, device)
-    rest = ((DESIRED, f"{device}.>"), (INDEX, f"{device}.>"), (TASK_RUNS, f"device.{device}"))
-    await _purge(connection, device, rest)
+    rest = ((DESIRED, f"{device}.>"), (INDEX, f"{device}.>"), (SECRETS, f"{device}.>"))
+    await _purge(connection, device, (*rest, (TASK_RUNS, f"device.{device}")))
 
 
 async def _purge(connection: Connection, device: str, keys: Iterable[tuple[str, str]]) -> None:

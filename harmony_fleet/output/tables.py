@@ -5,12 +5,13 @@ nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Final
 
 from rich.console import Console
 from rich.text import Text
 
+from harmony_fleet.client.secrets import SecretRow
 from harmony_fleet.errors import HarmonyError
 from harmony_fleet.manifests.diff import Change, FieldChange
 from harmony_fleet.nats.objects import Object
@@ -249,6 +250,18 @@ def objects_table(
         if one.name in damaged:
             rows.append(Text.assemble("  ", plain("its content isn't what was put", "red")))
     grid(["OBJECT", "BYTES>", *(["DIGEST"] if wide else []), "NAMED BY"], rows, to)
+
+
+def secrets_table(found: Sequence[SecretRow], to: Console) -> None:
+    """Names of secrets by device, when each was set, and the desired deployments that name it."""
+    rows: list[Row | Text] = []
+    for one in found:
+        at = datetime.fromtimestamp(one.version / 1000, UTC).strftime("%Y-%m-%d %H:%M")
+        state = one.trouble or ("taken back" if one.removed else at)
+        tone = "red" if one.trouble else ""
+        users = plain(", ".join(one.used_by) or "-", "")
+        rows.append([plain(one.device), plain(one.name), plain(state, tone), users])
+    grid(["DEVICE", "SECRET", "SET", "NAMED BY"], rows, to)
 
 
 def devices_table(

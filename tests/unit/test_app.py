@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from harmony_agent import app, cli
+from harmony_agent.adapters.secrets import LocalSecrets
 from harmony_agent.adapters.updater import SocketUpdater
 from harmony_agent.core.errors import Terminal, Transient
 from harmony_agent.core.reconciler import KindView
@@ -28,7 +29,15 @@ def settings(tmp_path: Path, **more: Any) -> Settings:
 
 def made(tmp_path: Path, **more: Any) -> app.ComposedKind:
     store: KindView = FakeStore("File")
-    return app.KINDS["File"](app.KindContext(settings(tmp_path, **more), store, FakeClock(), None))  # type: ignore[arg-type]
+    return app.KINDS["File"](
+        app.KindContext(
+            settings(tmp_path, **more),
+            store,
+            FakeClock(),
+            None,
+            LocalSecrets("pi-01", str(tmp_path)),
+        )
+    )  # type: ignore[arg-type]
 
 
 async def test_a_manager_that_hangs_is_still_there(tmp_path: Path) -> None:

@@ -71,7 +71,9 @@ class Device:
         desired = desired_of(decode(data, device="pi-01", deployment="web"), {})
         settings = load(str(self.config), {})
         kind = app.KINDS["File"](
-            app.KindContext(settings, FakeStore("File"), FakeClock(), FakeBuckets())
+            app.KindContext(
+                settings, FakeStore("File"), FakeClock(), FakeBuckets(), app.secrets_of(settings)
+            )
         ).reconciler
         records = [_record(kind, key, one) for key, one in desired.items()]
         asyncio.run(

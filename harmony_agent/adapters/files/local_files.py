@@ -7,6 +7,7 @@ a path.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -18,6 +19,7 @@ from harmony_agent.adapters.files.backups import Backups
 from harmony_agent.adapters.files.listing import Listing
 from harmony_agent.adapters.files.path_cache import PathCache
 from harmony_agent.adapters.files.path_sets import Look, PathSets, Put, Removal
+from harmony_agent.adapters.files.read import Hasher
 from harmony_agent.adapters.files.stream import fill
 from harmony_agent.adapters.files.write import Writer
 from harmony_agent.adapters.posix import syscalls
@@ -51,7 +53,8 @@ to the last file of a large set that late."""
 class LocalFiles:
     """Implements `topology.files.Files` below `roots`; copies of former files go below `state_dir`.
 
-    `rename` is renameat2, or in tests one that stands for a file system without it.
+    `rename` is renameat2, or in tests one that stands for a file system without it. `keyed` makes
+    the hash of what holds a secret.
     """
 
     def __init__(
@@ -62,11 +65,12 @@ class LocalFiles:
         *,
         parents_owner: tuple[int | None, int | None] = (None, None),
         rename: Rename = syscalls.renameat2,
+        keyed: Hasher = hashlib.sha256,
     ) -> None:
         self._paths = RootedPaths(roots)
         self._backups = Backups(state_dir)
         self._watcher = Watcher()
-        self._cache = PathCache(self._paths, self._backups, self._watcher, clock)
+        self._cache = PathCache(self._paths, self._backups, self._watcher, clock, keyed)
         self._writer = Writer(self._paths, self._backups, self._cache, rename, parents_owner)
         self._threads = BoundedExecutor(transient)
         sets = PathSets(self._paths, self._writer, self._cache, clock)

@@ -6,6 +6,7 @@ an unchanged one costs an lstat. Its content is read again after an hour at the 
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ from typing import Final
 from zlib import crc32
 
 from harmony_agent.adapters.files.backups import Backups
-from harmony_agent.adapters.files.read import PathReader
+from harmony_agent.adapters.files.read import Hasher, PathReader
 from harmony_agent.adapters.posix.accounts import Accounts
 from harmony_agent.adapters.posix.executor import Job
 from harmony_agent.adapters.posix.inotify import Watcher
@@ -46,13 +47,22 @@ class PathCache:
     One thread at a time observes a path, besides the one that goes through all of them.
     """
 
-    def __init__(self, tree: RootedPaths, backups: Backups, watcher: Watcher, clock: Clock) -> None:
+    def __init__(
+        self,
+        tree: RootedPaths,
+        backups: Backups,
+        watcher: Watcher,
+        clock: Clock,
+        keyed: Hasher = hashlib.sha256,
+    ) -> None:
+        """`keyed` makes the hash of what holds a secret."""
         self._paths = tree
         self._backups = backups
         self._watcher = watcher
         self._clock = clock
         self._accounts = Accounts(clock.monotonic)
         self._reader = PathReader(self._accounts)
+        self._keyed = keyed
         self._known = StatCache[_Known]()
         self.stirred: set[str] = set()
         """paths that may differ from what was last listed; added to by any thread"""
@@ -74,7 +84,7 @@ class PathCache:
         try:
             with self._paths.parent(query.path) as place:
                 self._sync(place)
-                seen = self._see(place, job)
+                seen = self._see(place, job, keyed=query.keyed)
                 path_state = replace(path_state, stat=seen, leftover=self._left(place))
         except MissingParents as missing:
             return replace(path_state, missing=missing.paths)
@@ -176,8 +186,10 @@ class PathCache:
             return 0
         return status.st_ino if stat.S_ISDIR(status.st_mode) else 0
 
-    def _see(self, place: ParentDir, job: Job) -> ObjectStat | None:
+    def _see(self, place: ParentDir, job: Job, *, keyed: bool) -> ObjectStat | None:
         entry = self._known.last(place.path)
+        if entry is not None and entry.value.query.keyed != keyed:
+            entry = None  # its digest is another one
         before = None if entry is None else entry.value.state.stat
         now = self._clock.monotonic()
 
@@ -186,7 +198,8 @@ class PathCache:
                 return None
             return before.digest if entry.holds(found) and entry.value.due > now else None
 
-        seen = self._reader.see(place, job, known)
+        hasher = self._keyed if keyed else hashlib.sha256
+        seen = self._reader.see(place, job, known, hasher)
         if (
             seen is None
             or seen.type != "file"

@@ -11,7 +11,7 @@ import hashlib
 import os
 import stat
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from harmony_agent.adapters.posix.accounts import Accounts
 from harmony_agent.adapters.posix.executor import Job
@@ -21,6 +21,8 @@ from harmony_agent.topology.files import MAX_READ, ObjectStat, ObjectType, StatF
 
 Known = Callable[[StatFingerprint], str | None]
 """Gives the digest of a file with this fingerprint. None if it must be read."""
+Hasher = Callable[[], Any]
+"""Makes a hash of `hashlib`'s form."""
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 _CHUNK: Final = 1 << 16  # four threads with 1 MiB each kept 10 MB for good, and read 3 % faster
 _TRIES: Final = 3
@@ -32,8 +34,10 @@ class PathReader:
     def __init__(self, accounts: Accounts) -> None:
         self._accounts = accounts
 
-    def see(self, place: ParentDir, job: Job, known: Known) -> ObjectStat | None:
-        """Observe the object at `place`.
+    def see(
+        self, place: ParentDir, job: Job, known: Known, hasher: Hasher = hashlib.sha256
+    ) -> ObjectStat | None:
+        """Observe the object at `place`; its digest is by `hasher`.
 
         None if there is none. Raises OSError if it can't be read.
         """
@@ -42,7 +46,8 @@ class PathReader:
             if status is None:
                 return None
             try:
-                return self._see(place, status, job, known, patient=attempt < _TRIES - 1)
+                patient = attempt < _TRIES - 1
+                return self._see(place, status, job, known, hasher, patient=patient)
             except (FileNotFoundError, _Moving):
                 continue  # it is being replaced or written: look at what there is now
             except OSError as error:
@@ -55,10 +60,17 @@ class PathReader:
         return self._seen("file", status, size=status.st_size, digest=digest)
 
     def _see(
-        self, place: ParentDir, status: os.stat_result, job: Job, known: Known, *, patient: bool
+        self,
+        place: ParentDir,
+        status: os.stat_result,
+        job: Job,
+        known: Known,
+        hasher: Hasher,
+        *,
+        patient: bool,
     ) -> ObjectStat:
         if stat.S_ISREG(status.st_mode):
-            digest, status = _digest(place, status, job, known, patient=patient)
+            digest, status = _digest(place, status, job, known, hasher, patient=patient)
             return self.file(status, digest)
         if stat.S_ISLNK(status.st_mode):
             return self._seen("symlink", status, target=os.readlink(place.name, dir_fd=place.fd))
@@ -96,7 +108,13 @@ class _Moving(Exception):
 
 
 def _digest(
-    place: ParentDir, status: os.stat_result, job: Job, known: Known, *, patient: bool
+    place: ParentDir,
+    status: os.stat_result,
+    job: Job,
+    known: Known,
+    hasher: Hasher,
+    *,
+    patient: bool,
 ) -> tuple[str | None, os.stat_result]:
     """Return the content's digest, and the status that it belongs to.
 
@@ -113,7 +131,7 @@ def _digest(
         before = os.fstat(fd)
         if not stat.S_ISREG(before.st_mode):
             raise _Moving
-        digest = read_digest(fd, job)
+        digest = read_digest(fd, job, hasher=hasher)
         after = os.fstat(fd)
     finally:
         os.close(fd)
@@ -129,12 +147,17 @@ def open_file(place: ParentDir, status: os.stat_result) -> int:
     return os.open(place.name, _READ, dir_fd=place.fd)
 
 
-def read_digest(fd: int, job: Job, write: Callable[[bytes], None] | None = None) -> str | None:
+def read_digest(
+    fd: int,
+    job: Job,
+    write: Callable[[bytes], None] | None = None,
+    hasher: Hasher = hashlib.sha256,
+) -> str | None:
     """Read to the end and return the digest. None if there are more than MAX_READ bytes.
 
     Each piece goes to `write`.
     """
-    hashed = hashlib.sha256()
+    hashed = hasher()
     left = MAX_READ
     while piece := os.read(fd, _CHUNK):
         job.check()
@@ -144,7 +167,7 @@ def read_digest(fd: int, job: Job, write: Callable[[bytes], None] | None = None)
         hashed.update(piece)
         if write is not None:
             write(piece)
-    return "sha256:" + hashed.hexdigest()
+    return f"sha256:{hashed.hexdigest()}"
 
 
 def _is_empty(place: ParentDir) -> bool:

@@ -142,6 +142,23 @@ class NatsLink(NatsConnection):
                         await self.subscribe(command_subject(self.device, verb), arrived)
             await changed.wait()
 
+    # -- writes of others
+
+    async def follow(self, bucket: str, heard: Callable[[str], None]) -> None:
+        """Listen until cancelled, over one connection after the other."""
+        prefix = kv_subject(bucket, f"{self.device}.")
+
+        async def arrived(message: Msg) -> None:
+            heard(message.subject.removeprefix(prefix))
+
+        while True:
+            changed = self._connection_changed
+            if self.connected():
+                with contextlib.suppress(Unreachable):
+                    await self.subscribe(f"{prefix}*", arrived)
+                heard("")
+            await changed.wait()
+
     # -- objects
 
     async def fetch(

@@ -17,8 +17,9 @@ from harmony_agent.core.manifests import (
     followers_of,
     reloads_on,
     restarts_on,
+    secrets_of,
 )
-from harmony_agent.core.resources import Desired, Key, OwnershipRecord
+from harmony_agent.core.resources import Desired, Key, OwnershipRecord, SecretState
 from harmony_agent.core.status import Outcome, resource_status
 from harmony_agent.engine.loops import Changes, Signal
 from harmony_agent.engine.state.deployment import Deployment
@@ -45,7 +46,11 @@ class DeviceState:
         """names of deployments whose status may differ now"""
         self.released = Signal()
         """rings when something isn't wanted or ours any more: another deployment may have it"""
+        self.wanted_anew = Signal()
+        """rings when a manifest is enforced"""
         self.pauses = Pauses(ledger)
+        self.secrets: dict[str, SecretState] = {}
+        """as the device has them, by name"""
         self.records = Records(ledger, self.desired, self.lost, self.released)
         self.enforced = 0
         """another one whenever `desired` changed"""
@@ -84,7 +89,9 @@ class DeviceState:
         """
         deployment = self.deployment(stored.deployment)
         before = {key: self.desired[key] for key in deployment.keys}
-        wanted = desired_of(manifest, stored.generations, digests, self.records, before)
+        wanted = desired_of(
+            manifest, stored.generations, digests, self.records, before, secrets=self.secrets
+        )
         for key in deployment.keys - wanted.keys():
             del self.desired[key]
         self.desired.update(wanted)
@@ -102,6 +109,7 @@ class DeviceState:
         deployment.followers = followers_of(wanted.values())
         self._follow_on_remove(wanted)
         self.changes.tell(stored.deployment)
+        self.wanted_anew.notify()
         stale = (owned | before.keys()) - wanted.keys()
         changed = {
             key for key, desired in wanted.items() if before.get(key) is not desired or key in taken
@@ -230,6 +238,25 @@ class DeviceState:
         self._not_yet(set(), set(followers))
         self.changes.tell(record.deployment)
         return followers
+
+    # -- secrets
+
+    def wanted_secrets(self) -> set[str]:
+        """The names of all that anything is made of."""
+        return {name for desired in self.desired.values() for name in desired.spec.secrets()}
+
+    def note_secret(self, found: SecretState) -> Sequence[Key]:
+        """Note how the device has a secret now; returns the keys to work on for it."""
+        if self.secrets.get(found.name) == found:
+            return ()
+        self.secrets[found.name] = found
+        users = [key for key, one in self.desired.items() if found.name in one.spec.secrets()]
+        for key in users:
+            held = secrets_of(self.desired[key].spec, self.secrets)
+            self.desired[key] = replace(self.desired[key], secrets=held)
+            self.changes.tell(self.desired[key].deployment)
+        self.enforced += bool(users)
+        return users
 
     def _followers(self, key: Key) -> Sequence[Key]:
         desired = self.desired.get(key)

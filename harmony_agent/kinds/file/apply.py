@@ -31,6 +31,7 @@ from harmony_agent.kinds.file.facts import OwnedPath, PreviousNode
 from harmony_agent.kinds.file.observe import PathIndex
 from harmony_agent.topology import ObjectStore
 from harmony_agent.topology.files import Attributes, Files, FileSpec, PathState, Write
+from harmony_agent.topology.secrets import Secrets, fill
 from scores.file import MAX_OBJECT, File, ObjectRef
 
 
@@ -44,8 +45,11 @@ class Applier:
         objects: ObjectStore,
         surveys: PathIndex,
         exchange: Exchange,
+        *,
+        secrets: Secrets,
     ) -> None:
         self._files, self._store, self._objects = files, store, objects
+        self._secrets = secrets
         self._index, self._exchange = surveys, exchange
 
     async def apply(self, action: FileAction) -> None:
@@ -248,14 +252,25 @@ class Applier:
         spec = action.spec
         return FileSpec(
             type=action.type,
-            mode=None if spec.mode is None else int(spec.mode, 8),
+            mode=None if spec.kept_mode is None else int(spec.kept_mode, 8),
             uid=action.uid,
             gid=action.gid,
-            content=spec.data(),
+            content=self._content(action),
             fetch=None if spec.object is None else partial(self._fetch, spec.object),
             digest=action.digest,
             target=spec.target or "",
         )
+
+    def _content(self, action: Put) -> bytes | None:
+        """The content of the Score; of a template only the one that the plan was made of."""
+        template = action.spec.template
+        if template is None:
+            return action.spec.data()
+        content = fill(template, self._secrets)
+        if self._secrets.digest(content) != action.digest:
+            said = f"cannot write {action.spec.path}: a secret was given anew meanwhile"
+            raise Transient("ChangedMeanwhile", said, delay=0.1, phase="Progressing")
+        return content
 
     async def _fetch(self, ref: ObjectRef, write: Write) -> None:
         await self._objects.fetch(ref.bucket, ref.name, MAX_OBJECT, write)

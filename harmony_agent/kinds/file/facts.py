@@ -55,7 +55,8 @@ class OwnedPath:
     making. `made`: parents that were made for it. `kept`: the copy of a `former` file was complete.
     Without this a copy isn't used, for it may be of something older; so this is written before
     anything is replaced, and taken back before the copy is deleted. `copy`: its name, where another
-    File made it.
+    File made it. `keyed`: what was put there holds a secret, or did: its digests are made with the
+    device's own key, and no status shows one.
     """
 
     path: str
@@ -67,6 +68,7 @@ class OwnedPath:
     former: PreviousNode | None = None
     kept: bool = False
     copy: str = ""
+    keyed: bool = False
 
     @property
     def needs_copy(self) -> bool:
@@ -111,15 +113,17 @@ class OwnedPath:
         """The same place for this spec, which is about to be worked on; `seen` is what stands
         there.
         """
+        keyed = self.keyed or bool(spec.secrets())
         if self.proven and not self.vacant:
-            return replace(self, type=spec.type)
+            return replace(self, type=spec.type, keyed=keyed)
         # What stands there is the last to be forgotten, however many specs were claimed since and
         # never put.
         standing = () if seen is None else (_token(seen),)
         others = [token for token in self.intents if token not in standing]
         stands = [token for token in self.intents if token in standing]
         intents = dict.fromkeys((*others, *stands, intent(spec, digest)))
-        return replace(self, type=spec.type, intents=tuple(intents)[-_MAX_INTENTS:])
+        kept = tuple(intents)[-_MAX_INTENTS:]
+        return replace(self, type=spec.type, intents=kept, keyed=keyed)
 
     def may_be_ours(self, seen: ObjectStat) -> bool:
         """Return whether the agent may have put there what stands there."""
@@ -153,7 +157,7 @@ def read(record: OwnershipRecord | None) -> tuple[OwnedPath, ...]:
     if record is None:
         return ()
     places = tuple(_place(value) for value in record.facts.get("places", ()))
-    if places and record.reached == record.spec_digest and not places[0].untouched:
+    if places and record.converged and not places[0].untouched:
         now = places[0]
         return (replace(now, proven=True, vacant=now.type == "absent", intents=()), *places[1:])
     return places
@@ -168,8 +172,7 @@ def owned(record: OwnershipRecord | None) -> Owned:
     if record is None:
         return Owned()
     places = tuple(place for place in read(record) if f"path:{place.path}" in record.claims)
-    settled = record.reached == record.spec_digest
-    return Owned(places, settled and not any(place.untouched for place in places[:1]))
+    return Owned(places, record.converged and not any(place.untouched for place in places[:1]))
 
 
 def write(places: Sequence[OwnedPath]) -> Facts:
@@ -189,6 +192,7 @@ def _value(place: OwnedPath) -> dict[str, Any]:
         "former": None if place.former is None else asdict(place.former),
         "kept": place.kept,
         **({"copy": place.copy} if place.copy else {}),
+        **({"keyed": True} if place.keyed else {}),
     }
 
 
@@ -220,6 +224,7 @@ def _place(value: Mapping[str, Any]) -> OwnedPath:
         former=None if former is None else PreviousNode(**former),
         kept=value.get("kept", True),  # one of before this was noted
         copy=value.get("copy", ""),
+        keyed=value.get("keyed", False),
     )
 
 

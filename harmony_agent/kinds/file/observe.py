@@ -69,6 +69,7 @@ class ObservationCache:
             and before.at == state.at
             and before.old == state.old
             and before.ties == state.ties
+            and before.wanted == state.wanted
         ):
             return before
         self.states[name] = state
@@ -191,5 +192,8 @@ def _spots(
         accounts: tuple[str | None, str | None] = (None, None)
         if desired is not None and path == desired.spec.path:
             accounts = (desired.spec.owner, desired.spec.group)
-        queries.append(PathQuery(path, former, *accounts))
+        keyed = place is not None and place.keyed
+        if desired is not None and path == desired.spec.path:
+            keyed = bool(desired.secrets)
+        queries.append(PathQuery(path, former, *accounts, keyed=keyed))
     return tuple(queries)

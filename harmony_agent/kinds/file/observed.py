@@ -35,8 +35,12 @@ NONE: Final = Ties()
 
 @dataclass(frozen=True, slots=True)
 class FileState:
-    """Observed state of the desired path (or the one to give up), and of older paths to give up."""
+    """Observed state of the desired path (or the one to give up), and of older paths to give up.
+
+    `wanted` is the digest of a template's content as it would be now; "" where there is none.
+    """
 
     at: PathState
     old: tuple[PathState, ...] = ()
     ties: Ties = NONE
+    wanted: str = ""

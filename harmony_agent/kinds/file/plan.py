@@ -13,6 +13,7 @@ from typing import Final
 from harmony_agent.core.actions import Act, Converged, Plan, Wait
 from harmony_agent.core.paths import below
 from harmony_agent.core.resources import Desired, OwnershipRecord
+from harmony_agent.core.secrets import missing
 from harmony_agent.kinds.file.actions import (
     BackUp,
     Drop,
@@ -76,13 +77,16 @@ def plan(
     places = owned_by(record)
     if desired is None:
         return Converged() if observed is None else removal(name, places, observed)
+    if (lacking := missing(desired)) is not None:
+        return lacking
     state = observed if observed is not None else FileState(PathState(desired.spec.path))
-    target = FileTarget(name, desired.spec, content_digest(desired.spec), state.ties.made)
+    wanted = state.wanted or content_digest(desired.spec)
+    target = FileTarget(name, desired.spec, wanted, state.ties.made)
     return _wanted(target, places, state)
 
 
 def content_digest(spec: File) -> str:
-    """Digest of the content that is wanted; "" where the type has none."""
+    """Digest of the content that is wanted; "" where the type has none, or it is a template."""
     if spec.object is not None:
         return spec.object.digest
     data = spec.data()
@@ -153,7 +157,7 @@ def differences(target: FileTarget, path_state: PathState) -> tuple[str, ...]:
     differ = {
         content_field(spec): spec.type == "file" and seen.digest != target.digest,
         "target": spec.type == "symlink" and seen.target != spec.target,
-        "mode": spec.mode is not None and seen.mode != int(spec.mode, 8),
+        "mode": spec.kept_mode is not None and seen.mode != int(spec.kept_mode, 8),
         "owner": path_state.uid is not None and seen.uid != path_state.uid,
         "group": path_state.gid is not None and seen.gid != path_state.gid,
     }
@@ -163,7 +167,11 @@ def differences(target: FileTarget, path_state: PathState) -> tuple[str, ...]:
 def content_field(spec: File) -> str:
     """The field that holds the content."""
     return next(
-        (name for name in ("content", "content_base64") if getattr(spec, name) is not None),
+        (
+            name
+            for name in ("content", "content_base64", "template")
+            if getattr(spec, name) is not None
+        ),
         "object",
     )
 
@@ -230,7 +238,7 @@ def _replace(
     if spec.type == "symlink" or not _ATTRIBUTES.issuperset(fields):
         return _put(target, path_state, reason)
     attributes = Attributes(
-        None if spec.mode is None else int(spec.mode, 8), path_state.uid, path_state.gid
+        None if spec.kept_mode is None else int(spec.kept_mode, 8), path_state.uid, path_state.gid
     )
     return SetAttributes(
         name=name,

@@ -11,9 +11,11 @@ from dataclasses import replace
 from typing import Final, Literal
 
 from harmony_agent.core.actions import Converged, Plan
+from harmony_agent.core.errors import Transient
 from harmony_agent.core.paths import PathSet
 from harmony_agent.core.reconciler import KindView
 from harmony_agent.core.resources import Desired, Facts, OwnershipRecord
+from harmony_agent.core.secrets import missing
 from harmony_agent.kinds.file import facts as ledger
 from harmony_agent.kinds.file.actions import FileAction
 from harmony_agent.kinds.file.apply import Applier
@@ -26,6 +28,7 @@ from harmony_agent.kinds.file.policy import FilePolicy
 from harmony_agent.kinds.file.removal import removal
 from harmony_agent.topology import ObjectStore
 from harmony_agent.topology.files import Files, ObjectType, PathState
+from harmony_agent.topology.secrets import NO_SECRETS, Secrets, fill
 from scores.file import File
 from scores.manifest import FieldError
 from scores.status import FileDetail
@@ -54,6 +57,7 @@ class FileReconciler:
         store: KindView[File],
         objects: ObjectStore,
         *,
+        secrets: Secrets = NO_SECRETS,
         roots: Sequence[str],
         forbidden: Sequence[str] = (),
         allow_setuid: bool = False,
@@ -68,7 +72,10 @@ class FileReconciler:
         """the names and looks that the last relist was made of"""
         self._index = PathIndex(store, self._cache)
         self._exchange = Exchange(store, self._index)
-        self._applier = Applier(files, store, objects, self._index, self._exchange)
+        self._applier = Applier(files, store, objects, self._index, self._exchange, secrets=secrets)
+        self._secrets = secrets
+        self._filled: dict[str, tuple[Desired[File], str]] = {}
+        """the digest of each template's content, by name"""
 
     def admit(self, spec: File) -> Iterable[FieldError]:
         """List what the configuration forbids."""
@@ -94,6 +101,7 @@ class FileReconciler:
             if (
                 count == 1
                 and survey.desired is not None
+                and not survey.desired.secrets
                 and before is not None
                 and before.at is path_states[index]
                 and not before.old
@@ -123,7 +131,11 @@ class FileReconciler:
         """Return the last observation, if the record names no other path or backup than it
         covers.
         """
-        return self._cache.last(name, self._index.of(name).queries)
+        survey = self._index.of(name)
+        state = self._cache.last(name, survey.queries)
+        if state is None or survey.desired is None or not survey.desired.secrets:
+            return state
+        return replace(state, wanted=self._wanted(name, survey.desired))
 
     def plan(
         self,
@@ -148,7 +160,7 @@ class FileReconciler:
         """The place that is wanted first, with what is there if that is to be adopted; then those
         owned before.
         """
-        digest = content_digest(desired.spec)
+        digest = self._wanted(desired.spec.name, desired) or content_digest(desired.spec)
         path, seen = desired.spec.path, None if observed is None else observed.at.stat
         others = {place.path: place for place in ledger.owned(record).places}
         here = others.pop(path, None)
@@ -166,7 +178,7 @@ class FileReconciler:
             if desired.spec.adopt and seen is not None and not made:
                 here = replace(here, former=ledger.describe(seen))
         known = record is not None and bool(record.facts)
-        if known and seen is not None and _is_anothers(here, desired.spec, observed):
+        if known and seen is not None and _is_anothers(here, desired.spec, observed, digest):
             here = replace(here, former=ledger.describe(seen))
         return ledger.write([here.intending(desired.spec, digest, seen), *others.values()])
 
@@ -199,9 +211,10 @@ class FileReconciler:
         if seen is None:
             return FileDetail(state="Absent")
         mode = None if seen.type == "symlink" else f"{seen.mode:04o}"
+        keyed = any(place.keyed for place in ledger.read(record)[:1])
         return FileDetail(
             state=_STATES[seen.type],
-            digest=seen.digest,
+            digest=None if keyed else seen.digest,
             mode=mode,
             owner=seen.owner,
             group=seen.group,
@@ -239,19 +252,34 @@ class FileReconciler:
         """
         if not path_states:
             return None
-        state = FileState(path_states[0], path_states[1:], self._exchange.ties(name, path_states))
+        ties, wanted = self._exchange.ties(name, path_states), self._wanted(name, survey.desired)
+        state = FileState(path_states[0], path_states[1:], ties, wanted)
         if survey.desired is None and isinstance(
             removal(name, self._index.owned(name), state), Converged
         ):
             return None
         return self._cache.settle(name, state)
 
+    def _wanted(self, name: str, desired: Desired[File] | None) -> str:
+        """The digest of a template's content, made once for each version of its secrets."""
+        if desired is None or desired.spec.template is None or missing(desired) is not None:
+            self._filled.pop(name, None)
+            return ""
+        known, digest = self._filled.get(name, (None, ""))
+        if known is not desired:
+            try:
+                digest = self._secrets.digest(fill(desired.spec.template, self._secrets))
+            except Transient:
+                return ""  # the step says what is wrong
+            self._filled[name] = (desired, digest)
+        return digest
 
-def _is_anothers(here: OwnedPath, spec: File, observed: FileState | None) -> bool:
+
+def _is_anothers(here: OwnedPath, spec: File, observed: FileState | None, digest: str) -> bool:
     """Return whether what stands at the place is as wanted, though we never made it: it stays when
     the place is given up.
     """
     seen = None if observed is None else observed.at.stat
     if observed is None or seen is None or here.former is not None or here.may_be_ours(seen):
         return False
-    return not differences(FileTarget(spec.name, spec, content_digest(spec)), observed.at)
+    return not spec.secrets() and not differences(FileTarget(spec.name, spec, digest), observed.at)

@@ -36,6 +36,7 @@ FORMS: Final[Mapping[str, Any]] = {
     "object put": changes.ObjectPut,
     "object list": list[changes.ObjectRow],
     "object rm": changes.ObjectsRemoved,
+    **dict.fromkeys(("secret set", "secret list", "secret rm"), list[changes.SecretRow]),
     "fleet init": fleet.RosterMade,
     "fleet show": fleet.RosterShown,
     "fleet adopt": fleet.Adopted,

@@ -110,6 +110,19 @@ class ObjectRow(Form):
     damaged: bool
 
 
+class SecretRow(Form):
+    """A secret of a device. `version` is the time at which it was set, in milliseconds since 1970,
+    or later; `trouble` is a code where no device would take it.
+    """
+
+    device: str
+    name: str
+    version: int
+    removed: bool
+    used_by: list[str]
+    trouble: str
+
+
 class ObjectSize(Form):
     """An object that was removed, or would be."""
 

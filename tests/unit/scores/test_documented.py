@@ -84,7 +84,7 @@ def test_each_field_is_described(model: type[BaseModel], name: str, field: Field
 
 
 WITHOUT_A_DEFAULT = {
-    *("content", "content_base64", "object", "target", "source", "http", "tcp", "exec"),
+    *("content", "content_base64", "template", "object", "target", "source", "http", "tcp", "exec"),
     *("healthcheck", "lineage", "generation", "supersedes", "allow_prune", "signatures", "remains"),
 }
 """What isn't there when it isn't set."""

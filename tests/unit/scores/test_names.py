@@ -163,6 +163,7 @@ def test_the_wires_own_names() -> None:
         "task-runs",
         "fleet-authority",
         "desired-index",
+        "secrets",
     )
     assert keys.HISTORY["desired-state"] == 16
     assert keys.info_key("pi-01") == "info.pi-01"
