@@ -7,7 +7,7 @@ SessionSocketUnsafe, SessionChanged (it isn't the one that was seen), SessionRef
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -82,6 +82,12 @@ class Sessions(Protocol):
 
     async def list_sessions(self) -> Sequence[SessionState]:
         """All sessions, whoever made them; empty where nothing listens at the socket."""
+        ...
+
+    async def watch(self, changed: Callable[[str], None]) -> None:
+        """Call `changed` with the resource of a session that was listed, when its command or its
+        server ends, or the socket goes; run until cancelled. An event may be missed.
+        """
         ...
 
     async def create(self, new: NewSession) -> None:

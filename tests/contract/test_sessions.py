@@ -9,8 +9,10 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import anyio
 import pytest
 
+from harmony_agent.adapters.tmux.ends import MOST, Ends
 from harmony_agent.adapters.tmux.holder import DIRECTORY, SystemdHolder
 from harmony_agent.adapters.tmux.process import run
 from harmony_agent.adapters.tmux.sessions import TmuxSessions
@@ -184,6 +186,29 @@ async def test_it_is_ended_once(world: World) -> None:
     assert [state.name for state in await world.sessions.list_sessions()] == ["other"]
 
 
+async def test_an_end_is_told(world: World) -> None:
+    told: list[str] = []
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(world.sessions.watch, told.append)
+        await anyio.wait_all_tasks_blocked()
+        await world.sessions.create(new())
+        await world.sessions.list_sessions()
+        told.clear()
+        await anyio.sleep(0.3)
+        assert told == []
+        world.end("worker")
+        await heard(told)
+        assert (await one(world, "worker")).panes[0].dead
+        tasks.cancel_scope.cancel()
+    assert set(told) == {"worker"}
+
+
+async def heard(told: list[str]) -> None:
+    with anyio.fail_after(5):
+        while not told:
+            await anyio.sleep(0.01)
+
+
 # -- tmux alone
 
 
@@ -282,6 +307,71 @@ async def test_a_server_that_was_killed_is_started_again(real: Real) -> None:
     assert list(await real.sessions.list_sessions()) == []
     await real.sessions.create(new())
     assert (await one(real, "worker")).mark == MARK
+
+
+@pytest.mark.parametrize("how", ["kill-server", "the server is killed", "the socket is removed"])
+async def test_what_becomes_of_the_server_is_told_to_all(real: Real, how: str) -> None:
+    told: list[str] = []
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(real.sessions.watch, told.append)
+        await anyio.wait_all_tasks_blocked()
+        await real.sessions.create(new())
+        await real.sessions.create(new("other", mark=replace(MARK, resource="other", token="t2")))
+        real.stranger("stranger")
+        await real.sessions.list_sessions()
+        await anyio.sleep(0.3)
+        told.clear()
+        if how == "the socket is removed":
+            Path(real.socket).unlink()
+        elif how == "kill-server":
+            real.tmux("kill-server")
+        else:
+            real.holder.stop()
+        with anyio.fail_after(5):
+            while set(told) != {"worker", "other"}:
+                await anyio.sleep(0.01)
+        tasks.cancel_scope.cancel()
+
+
+async def test_what_nobody_reaps_is_told_once() -> None:
+    told: list[str] = []
+    ends = Ends("/nowhere/sock")
+    child = subprocess.Popen(["/bin/sleep", "1000"])
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(ends.run, told.append)
+        await anyio.wait_all_tasks_blocked()
+        ends.follow({child.pid: ["worker"], 2**22 + 1: ["no such process"]})
+        child.kill()
+        await heard(told)
+        for _ in range(3):
+            ends.follow({child.pid: ["worker"]})
+            await anyio.sleep(0.15)
+        tasks.cancel_scope.cancel()
+    child.wait()
+    assert told == ["worker"]
+
+
+async def test_no_more_descriptors_are_held_than_an_agent_may() -> None:
+    ends, before = Ends("/nowhere/sock"), len(os.listdir("/proc/self/fd"))
+    children = [subprocess.Popen(["/bin/sleep", "1000"]) for _ in range(3)]
+    names = {child.pid: ["worker"] for child in children}
+    try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ends.run, str)
+            await anyio.wait_all_tasks_blocked()
+            watching = len(os.listdir("/proc/self/fd"))
+            ends.follow({**dict.fromkeys(range(2**22 + 1, 2**22 + MOST), ()), **names})
+            ends.follow(names)
+            assert len(os.listdir("/proc/self/fd")) == watching + 3
+            ends.follow({})
+            assert len(os.listdir("/proc/self/fd")) == watching
+            ends.follow(names)
+            tasks.cancel_scope.cancel()
+    finally:
+        for child in children:
+            child.kill()
+            child.wait()
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 async def test_many_of_others_stand_beside_it(real: Real) -> None:

@@ -19,6 +19,7 @@ from tests.device.lab import Lab
 from tests.device.machine import Device
 from tests.device.pods import Site
 from tests.device.prepare import USER
+from tests.scale import scaled
 
 PI = "pi-01"
 CONFIG: Mapping[str, Mapping[str, Any]] = {
@@ -27,7 +28,7 @@ CONFIG: Mapping[str, Mapping[str, Any]] = {
     "intervals": {"heartbeat": 1, "relist": 1, "poll": 1},
 }
 SECRET = "hunter2-correct-horse"
-OTHERS = 60
+OTHERS = scaled(200, 1000)
 
 
 @pytest.fixture(scope="module", params=SUITES)
@@ -130,13 +131,34 @@ def test_it_is_kept_whatever_a_person_does(site: Site) -> None:
     assert SECRET not in told
 
 
+def test_an_end_is_noticed_without_a_relist(site: Site) -> None:
+    device, intervals = site.device, {**CONFIG["intervals"], "relist": 600}
+    device.agent.configure({**CONFIG, "intervals": intervals})
+    device.agent.restart()
+    site.converge(session())
+    first = pid_of(device)
+    device.run(["kill", "-9", str(first)])
+    second = ready(site, lambda status: status["pid"] not in (None, first))
+    assert (second["restarts"], second["exit_code"]) == (1, 137)
+    tmux(device, "kill-session", "-t", "=worker")
+    third = ready(site, lambda status: status["pid"] not in (None, first, second["pid"]))["pid"]
+    device.run(["rm", socket(device)])
+    soon(lambda: names(device) == ["worker"])
+    assert pid_of(device) == third
+    device.systemctl("kill", "--signal=KILL", "harmony-sessions.service", user=True)
+    ready(site, lambda status: status["pid"] not in (None, third))
+    device.agent.configure(CONFIG)
+    device.agent.restart()
+
+
 def test_what_is_not_ours_is_left_alone(site: Site) -> None:
     device = site.device
     site.converge(session("first"))
     stranger = ["-n", "one", "--", "/usr/bin/env", "/bin/sleep", "100000"]
     others = [f"other-{number}" for number in range(OTHERS)]
-    made = [word for name in others for word in ("new-session", "-d", "-s", name, *stranger, ";")]
-    tmux(device, *made[:-1])
+    made = "\n".join(f"new-session -d -s {name} {' '.join(stranger)}" for name in others)
+    told = ["tmux", "-S", socket(device), "source-file", "-"]
+    device.run(told, user=USER, input=made, timeout=120)
     tmux(device, "new-session", "-d", "-s", "worker", *stranger)
     twin = pid_of(device)
     site.put(session("first"), session())

@@ -5,8 +5,10 @@ It stands under the same contract suite as tmux.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+
+import anyio
 
 from harmony_agent.core.errors import Transient
 from harmony_agent.topology.sessions import NewSession, Pane, SessionMark, SessionState
@@ -35,6 +37,7 @@ class FakeSessions:
         self._next = 0
         self._pid = 100
         self._clock = 1_800_000_000
+        self._changed: Callable[[str], None] | None = None
 
     # What the kind sees.
 
@@ -45,6 +48,13 @@ class FakeSessions:
     async def list_sessions(self) -> Sequence[SessionState]:
         self._fail()
         return [made.state for made in self.made.values()]
+
+    async def watch(self, changed: Callable[[str], None]) -> None:
+        self._changed = changed
+        try:
+            await anyio.sleep_forever()
+        finally:
+            self._changed = None
 
     async def create(self, new: NewSession) -> None:
         self._fail()
@@ -127,6 +137,12 @@ class FakeSessions:
             for one in made.state.panes
         ]
         made.state = replace(made.state, panes=tuple(dead))
+        self._tell(made)
+
+    def _tell(self, *all_made: Made) -> None:
+        for made in all_made:
+            if self._changed is not None and made.state.mark is not None:
+                self._changed(made.state.mark.resource)
 
     def close_pane(self, name: str) -> None:
         """Its own terminal is closed by hand, another one stays."""
@@ -138,7 +154,9 @@ class FakeSessions:
         made.state = replace(made.state, name=to)
 
     def kill_by_hand(self, name: str) -> None:
-        del self.made[self.get(name).state.id]
+        self._tell(self.made.pop(self.get(name).state.id))
 
     def server_dies(self) -> None:
+        gone = list(self.made.values())
         self.made.clear()
+        self._tell(*gone)

@@ -10,13 +10,14 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
 import anyio
 
 from harmony_agent.adapters.tmux import socket_path, wire
+from harmony_agent.adapters.tmux.ends import Ends
 from harmony_agent.adapters.tmux.holder import Holder
 from harmony_agent.adapters.tmux.process import Done, run
 from harmony_agent.core.errors import Transient
@@ -34,6 +35,7 @@ class TmuxSessions:
     def __init__(self, socket: str, holder: Holder, env: Mapping[str, str]) -> None:
         self._socket, self._holder, self._env = socket, holder, env
         self._tmux = ("tmux", "-u", "-S", socket)
+        self._ends = Ends(socket)
 
     async def version(self) -> str:
         """Version of tmux, as ``3.3a``."""
@@ -48,7 +50,12 @@ class TmuxSessions:
         if listed is None and await self._holder.revive():
             await self._answers()
             listed = await self._list()
+        self._ends.follow(wire.processes(listed or b""))
         return wire.sessions_of(listed) if listed is not None else ()
+
+    async def watch(self, changed: Callable[[str], None]) -> None:
+        """Tell of ends and of the socket; a name that somebody gave a session is found by a list."""
+        await self._ends.run(changed)
 
     async def _list(self) -> bytes | None:
         """All that there is, as `wire.sessions_of` reads it; None where no server listens."""

@@ -116,6 +116,25 @@ def sessions_of(output: bytes) -> list[SessionState]:
     ]
 
 
+def processes(output: bytes) -> dict[int, list[str]]:
+    """The processes whose end changes a session with marks, each with the names of the resources:
+    the command of each session, and the server.
+    """
+    resources = {
+        ident: marks[_OPTIONS.index("resource")]
+        for ident, _created, _attached, *marks, _name in _lines(output, SESSION, _SESSIONS)
+        if all(marks)
+    }
+    found: dict[int, list[str]] = {}
+    for ident, *fields, server in _lines(output, PANE, _PANES):
+        pane = _pane(fields)
+        if ident in resources and pane.main and not pane.dead:
+            for process in (pane.pid, _number(server)):
+                found.setdefault(process, []).append(resources[ident])
+    found.pop(0, None)
+    return found
+
+
 def unreaped(output: bytes) -> set[int]:
     """Process ids of the server, where a terminal is closed and it doesn't know how its process
     ended.

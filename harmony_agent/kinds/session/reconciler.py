@@ -121,6 +121,10 @@ class SessionReconciler:
             ready=running,
         )
 
+    async def watch(self, changed: Callable[[str], None]) -> None:
+        """Hear of what ends."""
+        await self._sessions.watch(changed)
+
     def instance(self, observed: Observed | None) -> str:
         """Its token, terminal and process."""
         main, pane = _running(observed)

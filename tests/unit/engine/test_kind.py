@@ -73,7 +73,7 @@ KINDS = (
             {Closes, EndsPasses, Logs, Marks, Releases, Runs, RunsCommands, Watches},
         ),
         (SystemUpgradeReconciler, set()),
-        (SessionReconciler, {Logs, Marks, Runs}),
+        (SessionReconciler, {Logs, Marks, Runs, Watches}),
         (VolumeReconciler, {Closes}),
         (NetworkReconciler, {Closes}),
     ],

@@ -386,6 +386,15 @@ async def test_what_no_record_knows_is_ours_by_its_marks(bench: Bench) -> None:
     assert (bench.done(), bench.facts()["token"]) == ([], "token-1")
 
 
+async def test_what_no_record_knows_and_was_made_otherwise_is_left_alone(bench: Bench) -> None:
+    await bench.made(worker())
+    bench.store.forget("worker")
+    bench.want(worker(command=["/usr/bin/top", "-b"]))
+    plan = await bench.settle()
+    assert isinstance(plan, Wait)
+    assert (plan.reason, plan.phase, bench.done()) == ("OwnershipConflict", "Blocked", [])
+
+
 async def test_marks_name_what_is_ours_and_strangers(bench: Bench) -> None:
     await bench.made(worker())
     bench.sessions.stranger("theirs")
