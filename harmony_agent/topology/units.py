@@ -3,8 +3,8 @@ no library.
 
 Files are named relative to the unit directory: ``web.service`` and ``web.service.d/10-mem.conf``.
 What stands at such a place is told by a short text, never by its content: ``""`` nothing,
-``sha256:…`` a regular file, ``link:<target>`` a symbolic link, ``unreadable`` a regular file that
-the agent may not read, ``other`` anything else.
+``sha256:…`` a regular file, ``link:<target>`` a symbolic link, ``unreadable`` a regular file or a
+directory of drop-ins that the agent may not read, ``other`` anything else.
 """
 
 from __future__ import annotations
@@ -37,6 +37,14 @@ class Complaint:
 
 
 @dataclass(frozen=True, slots=True)
+class Refusal:
+    """The manager's answer where it can't tell how the files of a unit stand."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class Unit:
     """One unit as it stands on disk (in the directory that is ours to write) and in the manager."""
 
@@ -55,7 +63,11 @@ class Unit:
     enabled_by: str = ""
     """Path of a link elsewhere that enables it, where no link of ours does."""
     unit_file_state: str = ""
-    """As on disk now (``enabled``, ``static``, ``masked``, …); "" where there is no unit file."""
+    """As on disk now (``enabled``, ``static``, ``masked``, …); "" where there is no unit file, or
+    where `refusal` says why it isn't known.
+    """
+    refusal: Refusal | None = None
+    """A file of it can't be read, or its links lead nowhere."""
     load_state: str = "not-found"
     """``loaded``, ``not-found``, ``masked``, ``bad-setting``, ``error``; "" for a template, which
     is never loaded.

@@ -8,6 +8,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -135,26 +136,54 @@ class Site:
         return found
 
 
+class Sites:
+    """One site for many tests; a new one after a test that left something behind."""
+
+    def __init__(self, lab: Lab, suite: str) -> None:
+        self._lab, self._suite = lab, suite
+        self._stack = ExitStack()
+        self._site: Site | None = None
+
+    def site(self) -> Site:
+        if self._site is None:
+            lan = self._lab.lan()
+            self._stack.callback(lan.close)
+            device = self._lab.device(self._suite, lan)
+            self._stack.callback(device.close)
+            control = self._stack.enter_context(Control(lan.nats.host_url))
+            device.agent.install(CONFIG, service_type="notify")
+            self._site = Site(device, control)
+        return self._site
+
+    def drop(self) -> None:
+        self._site = None
+        self._stack.close()
+
+
 @pytest.fixture(scope="module", params=SUITES)
-def site(request: pytest.FixtureRequest, lab: Lab) -> Iterator[Site]:
-    lan = lab.lan()
-    device = lab.device(request.param, lan)
-    with Control(lan.nats.host_url) as control:
-        device.agent.install(CONFIG, service_type="notify")
-        yield Site(device, control)
-    device.close()
-    lan.close()
+def sites(request: pytest.FixtureRequest, lab: Lab) -> Iterator[Sites]:
+    made = Sites(lab, request.param)
+    yield made
+    made.drop()
 
 
-@pytest.fixture(autouse=True)
-def nothing_left(site: Site) -> Iterator[None]:
-    """Each test's deployment goes, and then the unit directory is as it was."""
+@pytest.fixture
+def site(sites: Sites) -> Iterator[Site]:
+    """Each test's deployment goes, and then the unit directory is as it was. What a failed test
+    leaves isn't left to the next.
+    """
+    site = sites.site()
     before = files(site)
-    yield
-    if site.status()["phase"] != "Removed":
-        site.remove()
-    assert files(site) == before
-    assert site.device.run(["find", "/var/lib/harmony-agent", "-path", "*units/*"]).stdout == ""
+    yield site
+    try:
+        if site.status()["phase"] != "Removed":
+            site.remove()
+        assert files(site) == before
+        kept = site.device.run(["find", "/var/lib/harmony-agent", "-path", "*units/*"]).stdout
+        assert kept == ""
+    except BaseException:
+        sites.drop()
+        raise
 
 
 def files(site: Site) -> list[str]:
@@ -274,8 +303,7 @@ def test_reloads_by_others_write_no_line_and_a_foreign_owner_is_named(site: Site
     key = "SystemdUnit/web.service"
     for field, place in (("content", "web.service"), ("dropins", "web.service.d/10-a.conf")):
         path = f"{UNITS}/{place}"
-        site.device.run(["chown", "root:root", path])
-        site.device.run(["chmod", "0600", path])
+        site.device.run(["sh", "-c", f"chown root:root {path}; chmod 0600 {path}"])
         status = site.until(
             lambda status, field=field: (
                 field in (status["resources"][key]["drift"] or {}).get("fields", ())

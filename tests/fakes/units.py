@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from harmony_agent.core.errors import Transient
 from harmony_agent.core.reconciler import LogLine
-from harmony_agent.topology.units import MASK, OTHER, RUNNING, UNREADABLE, Unit
+from harmony_agent.topology.units import MASK, OTHER, RUNNING, UNREADABLE, Refusal, Unit
 
 VENDOR = "/usr/lib/units"
 
@@ -74,6 +74,8 @@ class FakeUnits:
         self.expected: set[str] = set()
         self.hears: Callable[[str], None] = lambda _name: None
         self.closed = False
+        self.closed_target = "/root/closed.service"
+        """A file that nobody but root may read."""
         self.boot = "boot"
         self._now = 1_700_000_000_000_000
 
@@ -125,20 +127,30 @@ class FakeUnits:
         enabled_by = (
             f"/etc/{name}" if name in self.enabled_for_all and name not in self.enabled else ""
         )
-        state = self._file_state(name)
+        refusal = self._refusal(name)
+        state = "" if refusal else self._file_state(name)
         loaded = self.loaded.get(name) or self._load(name)
         if not (
             files
             or kept
             or linked
             or state
+            or refusal
             or loaded.load_state != "not-found"
             or loaded.active != "inactive"
         ):
             return None
         if "@." in name:
             return Unit(
-                name, files, kept, linked, self._links(name), enabled_by, state, load_state=""
+                name,
+                files,
+                kept,
+                linked,
+                self._links(name),
+                enabled_by,
+                state,
+                refusal,
+                load_state="",
             )
         text = loaded.text
         service = name.endswith(".service")
@@ -150,6 +162,7 @@ class FakeUnits:
             links=self._links(name),
             enabled_by=enabled_by,
             unit_file_state=state,
+            refusal=refusal,
             load_state=loaded.load_state,
             active_state=loaded.active,
             sub_state=loaded.active,
@@ -258,6 +271,7 @@ class FakeUnits:
             loaded.file_state, loaded.load_state = fresh.file_state, fresh.load_state
 
     async def enable(self, name: str) -> None:
+        self._refuse(name)
         self.calls.append(f"enable {name}")
         if not self._file_state(name):
             raise Transient("UnitNotFound", f"cannot enable {name}", phase="Blocked")
@@ -265,6 +279,7 @@ class FakeUnits:
             self.enabled.add(name)
 
     async def disable(self, name: str, *, runtime: bool) -> None:
+        self._refuse(name)
         self.calls.append(f"disable {name}")
         self.enabled.discard(name)
         if runtime:
@@ -424,6 +439,18 @@ class FakeUnits:
             if self._of(place, name) and text != OTHER
         }
         return found if name in self.disk or name in self.vendor else {}
+
+    def _refusal(self, name: str) -> Refusal | None:
+        """What the manager says where it can't read a file of the unit, or its link leads nowhere."""
+        texts = {text for place, text in self.disk.items() if self._of(place, name)}
+        if UNREADABLE in texts or f"link:{self.closed_target}" in texts:
+            return Refusal("AccessDenied", f"systemd refuses GetUnitFileState: File {name}")
+        return None
+
+    def _refuse(self, name: str) -> None:
+        refusal = self._refusal(name)
+        if refusal is not None:
+            raise Transient(refusal.reason, refusal.message, phase="Blocked")
 
     def _file_state(self, name: str) -> str:
         text = self.disk.get(name, self.vendor.get(name))

@@ -223,9 +223,7 @@ def _named(error: sdbus.SdBusBaseError) -> tuple[str, str]:
 
 def _refusal(member: str, name: str, text: str) -> ResourceError:
     if name in _DENIED:
-        return Transient(
-            "AccessDenied", f"systemd refuses {member}: {text}", phase="Blocked", delay=60.0
-        )
+        return Transient("AccessDenied", f"systemd refuses {member}: {text}", phase="Blocked")
     if name == "UnitMasked":
         return Transient("UnitMasked", f"systemd refuses {member}: {text}", phase="Blocked")
     if name in ("BadUnitSetting", "LoadFailed", "UnitError"):

@@ -22,7 +22,7 @@ from harmony_agent.adapters.systemd.enablement import Enablement, Fingerprint
 from harmony_agent.adapters.systemd.properties import Row, unit_of
 from harmony_agent.adapters.systemd.unit_files import OnDisk, UnitFiles
 from harmony_agent.core.errors import Transient
-from harmony_agent.topology.units import UNREADABLE, Unit
+from harmony_agent.topology.units import Refusal, Unit
 
 SCAN_TIMEOUT: Final = 20.0
 _AT_ONCE: Final = 16
@@ -93,7 +93,10 @@ class UnitObserver:
 
     def _holds(self, name: str, under: _Under) -> bool:
         known = self._known.get(name)
-        return known is not None and known.under == under
+        if known is None or known.under != under:
+            return False
+        # What the manager couldn't tell may hang on a file elsewhere.
+        return known.unit is None or known.unit.refusal is None
 
     async def _read_all(
         self, names: Collection[str], under: Mapping[str, _Under]
@@ -190,29 +193,31 @@ class UnitObserver:
         )  # an event in the meantime takes it out again
         seen: Mapping[str, tuple[str, Any]] = {}
         try:
-            state = await self._file_state(name, links, disk)
+            state, refusal = await self._file_state(name, links, disk)
             elsewhere = await self._links.elsewhere(name) if _enabled_elsewhere(state, disk) else ""
             if row:
                 seen = await self._bus.call(row[3], PROPERTIES, "GetAll", "s", "")
             values = {key: value for key, (_, value) in seen.items()}
-            unit = unit_of(name, row, disk, state, values, enabled_by=elsewhere)
+            unit = unit_of(name, row, disk, state, values, enabled_by=elsewhere, refusal=refusal)
             known.unit = unit and await self._diagnosis.complete(unit)
         except BaseException:
             self._known.pop(name, None)
             raise
         return known.unit
 
-    async def _file_state(self, name: str, links: Fingerprint, disk: OnDisk) -> str:
-        """Return the unit file state; "" also where systemd can't read a file that we can't read.
+    async def _file_state(
+        self, name: str, links: Fingerprint, disk: OnDisk
+    ) -> tuple[str, Refusal | None]:
+        """Return the unit file state; "" and the manager's words where it can't tell that.
 
-        That file is what differs, and it is replaced.
+        A file that it can't read may be one that is replaced: so this holds nothing back.
         """
         try:
-            return await self._links.state(name, (links, disk.files))
+            return await self._links.state(name, (links, disk.files)), None
         except Transient as error:
-            if error.reason != "AccessDenied" or UNREADABLE not in disk.files.values():
+            if error.phase == "Unknown":
                 raise
-            return ""
+            return "", Refusal(error.reason, str(error))
 
     async def _relink(self, name: str, under: _Under) -> bool:
         """Ask only for the unit file state, if nothing else can have changed.
@@ -227,7 +232,9 @@ class UnitObserver:
             or (known.under[:2], known.under[3]) != ((row, disk), connection)
         ):
             return False
-        state = await self._file_state(name, links, disk)
+        state, refusal = await self._file_state(name, links, disk)
+        if refusal is not None or known.unit.refusal is not None:
+            return False
         if _enabled_elsewhere(state, disk) or bool(state) != bool(known.unit.unit_file_state):
             return False
         if self._known.get(name) is not known:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from harmony_agent.adapters.systemd.unit_files import OnDisk
-from harmony_agent.topology.units import Unit
+from harmony_agent.topology.units import Refusal, Unit
 
 RESTED_AFTER: Final = 300.0
 """Seconds after which conditions that didn't hold are worth another start."""
@@ -35,7 +35,14 @@ Empty for a template.
 
 
 def unit_of(
-    name: str, row: Row, disk: OnDisk, state: str, seen: Mapping[str, Any], *, enabled_by: str = ""
+    name: str,
+    row: Row,
+    disk: OnDisk,
+    state: str,
+    seen: Mapping[str, Any],
+    *,
+    enabled_by: str = "",
+    refusal: Refusal | None = None,
 ) -> Unit | None:
     """Combine the observations into a `Unit`. None if nothing of the unit exists."""
     exists = (
@@ -43,6 +50,7 @@ def unit_of(
         or disk.backups
         or disk.linked
         or state
+        or refusal
         or (row and (row[0] != "not-found" or row[1] != "inactive"))
     )
     if not exists:
@@ -56,6 +64,7 @@ def unit_of(
             disk.links,
             enabled_by,
             state,
+            refusal,
             load_state="",
         )
     checked, asserted = (
@@ -78,6 +87,7 @@ def unit_of(
         links=disk.links,
         enabled_by=enabled_by,
         unit_file_state=state,
+        refusal=refusal,
         load_state=row[0],
         active_state=row[1],
         sub_state=row[2],

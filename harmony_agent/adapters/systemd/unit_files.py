@@ -121,6 +121,9 @@ class UnitFiles:
         except NotADirectoryError:
             yield folder, OTHER
             return
+        except PermissionError:
+            yield folder, UNREADABLE
+            return
         except OSError as error:
             if error.errno != errno.ELOOP:
                 raise failed("read", folder, error) from error

@@ -35,7 +35,7 @@ from harmony_agent.kinds.systemd_unit.facts import (
     read,
     wanted_files,
 )
-from harmony_agent.topology.units import MASK, OTHER, RUNNING, UNREADABLE, Unit
+from harmony_agent.topology.units import MASK, OTHER, RUNNING, UNREADABLE, Refusal, Unit
 from scores.systemd_unit import SystemdUnit
 
 ENABLED = frozenset({"enabled", "enabled-runtime"})
@@ -123,6 +123,8 @@ def _together(
         )
     if actions:
         return Act(tuple(actions), tuple(dict.fromkeys(fields)))
+    if isinstance(then, Converged) and spec.enabled is not None and unit.refusal is not None:
+        return _untold(unit, unit.refusal)
     if isinstance(then, Converged) and spec.enabled is False and unit.unit_file_state in ENABLED:
         text = f"cannot disable {unit.name}: {unit.enabled_by} enables it, which isn't the agent's: take that link away"
         return Wait("EnabledElsewhere", text, phase="Blocked", seconds=60.0)
@@ -265,6 +267,8 @@ def _masking(spec: SystemdUnit, unit: Unit, *, mine: bool) -> tuple[UnitAction |
 
 def _enablement(spec: SystemdUnit, unit: Unit, *, mine: bool) -> tuple[UnitAction | None, str]:
     state = unit.unit_file_state
+    if unit.refusal is not None:
+        return None, ""  # asked again when the files are put right
     if spec.content is not None and unit.linked and state in ("", *MASKED):
         return None, ""  # its links are there, and count again when its file is
     if spec.enabled is True and state != "enabled" and state not in NOT_ENABLEABLE:
@@ -296,6 +300,8 @@ def _outdated(spec: SystemdUnit, unit: Unit, directory: str) -> str:
             if dropins ^ {path for path in unit.loaded_dropins if path.startswith(directory)}
             else "content"
         )
+    if unit.refusal is not None:
+        return ""
     if (unit.load_state == "masked") != (now in MASKED):
         return "masked"
     known = ENABLED | {"disabled"}
@@ -321,6 +327,10 @@ def _occupied(spec: SystemdUnit, unit: Unit, ours: frozenset[str]) -> Wait | Non
         *([f"{spec.name}.d"] if spec.dropins else []),
         *([spec.name] if spec.masked else []),
     ]
+    folder = f"{spec.name}.d"
+    inside = spec.dropins or any(place.startswith(f"{folder}/") for place in ours)
+    if inside and unit.files.get(folder) == UNREADABLE:
+        return closed(folder)
     for place in at:
         if unit.files.get(place) == OTHER or (place == f"{spec.name}.d" and place in unit.files):
             text = f"{place} in the unit directory is neither file nor link: move it away"
@@ -331,8 +341,24 @@ def _occupied(spec: SystemdUnit, unit: Unit, ours: frozenset[str]) -> Wait | Non
     return None
 
 
+def closed(folder: str) -> Wait:
+    """Wait for a directory of drop-ins that only somebody else can open."""
+    text = (
+        f"cannot read {folder} in the unit directory: give it to the agent's user, or move it away"
+    )
+    return Wait("AccessDenied", text, phase="Blocked", seconds=30.0)
+
+
+def _untold(unit: Unit, refusal: Refusal) -> Wait:
+    """Wait until the manager can tell whether the unit is enabled."""
+    shut = [place for place, stands in unit.files.items() if stands == UNREADABLE]
+    way_on = f": let the agent's user read {', '.join(shut)}" if shut else ""
+    text = f"cannot learn whether {unit.name} is enabled: {refusal.message}{way_on}"
+    return Wait(refusal.reason, text, phase="Blocked", seconds=30.0)
+
+
 def _not_found(spec: SystemdUnit, unit: Unit, ours: frozenset[str]) -> Wait | None:
-    if spec.content is not None or spec.masked or unit.unit_file_state:
+    if spec.content is not None or spec.masked or unit.unit_file_state or unit.refusal:
         return None
     if unit.load_state not in ("", "not-found") or (spec.name in ours and spec.name in unit.files):
         return None

@@ -24,8 +24,8 @@ from harmony_agent.kinds.systemd_unit.actions import (
     UnitAction,
 )
 from harmony_agent.kinds.systemd_unit.facts import UnitFacts, places, read
-from harmony_agent.kinds.systemd_unit.plan import ENABLED, MASKED, put_back
-from harmony_agent.topology.units import RUNNING, Unit
+from harmony_agent.kinds.systemd_unit.plan import ENABLED, MASKED, closed, put_back
+from harmony_agent.topology.units import RUNNING, UNREADABLE, Unit
 
 FORMER = "former"
 """Stands in the facts for the files of before us, as a token does for ours."""
@@ -46,7 +46,13 @@ def removal(
     lasts = name not in ours or name in facts.former.files or facts.former.fragment != ""
     links = _Links(observed, facts, ours, directory, boot)
     then = _lasting(observed, facts, ours, links) if lasts else _going(observed, facts, ours, links)
-    return _release(observed, facts) if isinstance(then, Converged) else then
+    if not isinstance(then, Converged):
+        return then
+    folder = f"{name}.d"
+    hidden = observed.files.get(folder) == UNREADABLE
+    if hidden and any(place.startswith(f"{folder}/") for place in ours):
+        return closed(folder)
+    return _release(observed, facts)
 
 
 def _release(unit: Unit, facts: UnitFacts) -> Plan[UnitAction]:
@@ -101,8 +107,8 @@ class _Links:
             or self.facts.former.file_state in ENABLED
         ):
             return []
-        if not self.unit.links.keys() - self.wanted.keys():
-            return []
+        if self.unit.refusal is not None or not self.unit.links.keys() - self.wanted.keys():
+            return []  # what the manager can't read it can't disable: `last` takes the links away
         runtime = self.unit.unit_file_state == "enabled-runtime"
         reason = "it wasn't enabled before"
         return [Disable(name=self.unit.name, reason=reason, is_disruptive=False, runtime=runtime)]

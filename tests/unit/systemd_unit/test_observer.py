@@ -101,4 +101,8 @@ async def test_a_file_that_nobody_can_read_is_shown_and_hides_no_unit() -> None:
     found = await _looked(UNREADABLE)
     assert found is not None
     assert (found.files, found.unit_file_state) == ({"a.service": UNREADABLE}, "")
-    assert await _looked("sha256:1") is None  # the refusal has another cause, and is told by a look
+    assert found.refusal is not None
+    assert found.refusal.reason == "AccessDenied"
+    linked = await _looked("link:/root/closed.service")  # what it leads to can't be read
+    assert linked is not None
+    assert linked.refusal is not None
