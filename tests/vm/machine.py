@@ -51,8 +51,11 @@ class Vm(Files):
         lan: ServedLan,
         folder: Path,
         claims: Sequence[Claim],
+        parameters: str = "",
     ) -> None:
+        """`parameters` are added to the kernel's own, as a board's cmdline.txt does."""
         self.name, self.root, self._users = name, root, users(root)
+        self._parameters = f"{_KERNEL_LINE} {parameters}".strip()
         self._run, self._lan, self._disk = run, lan, disk
         self.console, self._qemu_log, self._port = (
             folder / f"{name}.{end}" for end in ("console", "qemu", "port")
@@ -110,7 +113,7 @@ class Vm(Files):
             # At a reboot QEMU ends and is started again: a reset leaves it with what it had
             # translated, and takes twice as long.
             *("-smp", "1", "-m", "1024", "-nodefaults", "-display", "none", "-no-reboot"),
-            *("-kernel", str(kernel), "-initrd", str(initrd), "-append", _KERNEL_LINE),
+            *("-kernel", str(kernel), "-initrd", str(initrd), "-append", self._parameters),
             *("-drive", f"file={self._disk},format=raw,if=virtio,cache=writeback,discard=unmap"),
             *(
                 "-chardev",
@@ -325,11 +328,22 @@ class VmLab(Lab):
         self.images = VmImages(self._pool, self._run)
         return self
 
-    def vm(self, lan: ServedLan, *, boot: bool = True) -> Vm:
-        """A new machine whose network is `lan`, where it reaches the nats-server as `nats`."""
+    def vm(self, lan: ServedLan, *, boot: bool = True, parameters: str = "") -> Vm:
+        """A new machine whose network is `lan`, where it reaches the nats-server as `nats`; its
+        kernel has these `parameters` besides.
+        """
         name = self._run.unique("vm")
         disk, _, claims = self._pool.disk(self._run, self.images.disk(SUITE), name)
         root = self.images.base(SUITE)
-        made = Vm(self._run, name, disk=disk, root=root, lan=lan, folder=self.folder, claims=claims)
+        made = Vm(
+            self._run,
+            name,
+            disk=disk,
+            root=root,
+            lan=lan,
+            folder=self.folder,
+            claims=claims,
+            parameters=parameters,
+        )
         self._stack.callback(made.close)
         return made.boot() if boot else made
