@@ -44,6 +44,7 @@ from harmony_agent.topology import Clock, ObjectStore
 from scores.base import Score
 from scores.canonical import digest
 from scores.container import Container
+from scores.container_values import in_bytes
 from scores.file import File
 from scores.names import format_time
 from scores.network import Network
@@ -142,11 +143,21 @@ def _systemd_unit(parts: KindContext) -> ComposedKind:
 def _container(parts: KindContext) -> ComposedKind:
     from harmony_agent.adapters.device_nodes import LocalDeviceNodes
     from harmony_agent.adapters.env_files import LocalEnvFiles
+    from harmony_agent.adapters.ledger.images_file import ImagesFile
     from harmony_agent.adapters.podman.client import Podman
-    from harmony_agent.kinds.container import ContainerReconciler
+    from harmony_agent.adapters.podman.images import PodmanImages
+    from harmony_agent.kinds.container import ContainerReconciler, ImageBounds, ImagePuller
 
     settings = parts.settings
     podman = Podman(podman_socket(settings))
+    puller = ImagePuller(
+        podman,
+        PodmanImages(podman_socket(settings)),
+        ImagesFile(Path(settings.agent.state_dir)),
+        parts.view(Container),
+        now=parts.now,
+        bounds=ImageBounds(in_bytes(settings.images.min_free), settings.images.keep_seconds),
+    )
     roots, closed = settings.files.roots, protected_paths(settings)
     rootless = podman_is_rootless(settings)
     reconciler = ContainerReconciler(
@@ -162,6 +173,7 @@ def _container(parts: KindContext) -> ComposedKind:
         allowed=settings.podman.allow,
         rootless=rootless,
         now=parts.now,
+        puller=puller,
     )
     return ComposedKind(reconciler, podman.version, reconciler.missing_controllers)
 

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from scores.base import KINDS
+from scores.container_values import Quantity
 from scores.file import Path as NormalPath
 from scores.names import DeviceName
 from scores.signatures import read_key
@@ -77,6 +78,16 @@ class PodmanSection(_Section):
     allow: Sequence[Literal["privileged", "host-pid", "host-ipc"]] = ()
 
 
+class ImagesSection(_Section):
+    """Images that the agent pulled: `keep_seconds` after which one goes that nothing wants any more;
+    `min_free` is what stays free where podman keeps images: below it nothing is pulled, and what
+    nothing wants goes at once.
+    """
+
+    keep_seconds: Annotated[float, Field(ge=0, le=366 * 86_400)] = 86_400
+    min_free: Quantity | Literal[0] = "128Mi"
+
+
 class SessionsSection(_Section):
     """tmux's socket; empty: in the runtime directory of the agent's user."""
 
@@ -139,6 +150,7 @@ class Settings(_Section):
     files: FilesSection = FilesSection()
     systemd: SystemdSection = SystemdSection()
     podman: PodmanSection = PodmanSection()
+    images: ImagesSection = ImagesSection()
     sessions: SessionsSection = SessionsSection()
     updater: UpdaterSection = UpdaterSection()
     secrets: SecretsSection = SecretsSection()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from scores.base import Model
 from scores.manifest import MAX_ERRORS, Generation
@@ -81,6 +81,17 @@ class UnitDetail(Reported):
     ready: bool = False
 
 
+class PullDetail(Reported):
+    """How far the pull of an image is. The bytes are of the layers whose size is known by now."""
+
+    image: str
+    layers: Count = 0
+    layers_done: Count = 0
+    bytes: Count = 0
+    total_bytes: Count = 0
+    bytes_per_second: Count = 0
+
+
 class ContainerDetail(Reported):
     """A container as podman shows it; `since` is when it entered `state`."""
 
@@ -92,6 +103,16 @@ class ContainerDetail(Reported):
     restarts: int = 0
     exit_code: int | None = None
     ready: bool = False
+    pull: PullDetail | None = None
+    """left out where no image is being pulled, so that those who don't know it can read the rest"""
+
+    @model_serializer(mode="wrap")
+    def _brief(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        value: dict[str, Any] = handler(self)
+        for name in ("pull",):
+            if value[name] is None:
+                del value[name]
+        return value
 
 
 class UpgradeResult(Reported):

@@ -18,6 +18,7 @@ from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from harmony_agent.core.actions import Action, Plan
 from harmony_agent.core.resources import Desired, Facts, Key, OwnershipRecord
+from harmony_agent.core.status import Outcome
 from scores.base import Score
 from scores.manifest import FieldError
 from scores.status import Detail
@@ -81,6 +82,12 @@ class KindView(Protocol[S_co]):
     async def note(self, name: str, facts: Facts) -> None:
         """Replace the facts in the record of `name`, durably before this returns. The record must
         exist.
+        """
+        ...
+
+    def tell(self, desired: Desired[Score], told: Callable[[Detail | None], Outcome]) -> None:
+        """Show how far a step over what is `desired` is, while it is under way; `told` makes that of
+        what was shown. Nothing happens where another spec is wanted by now.
         """
         ...
 
@@ -243,6 +250,17 @@ class EndsPasses(Protocol):
 
     def batch_end(self, name: str) -> None:
         """The pass over `name` ended, in whatever way."""
+        ...
+
+
+@runtime_checkable
+class Tidies(Protocol):
+    """A kind that leaves things behind which nothing wants any more."""
+
+    async def tidy(self) -> bool:
+        """Take away what is over; tell if it went well. Called in each sixth period, so it asks
+        nobody where there is nothing.
+        """
         ...
 
 

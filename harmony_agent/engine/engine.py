@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 import anyio
 
@@ -35,6 +36,9 @@ from harmony_agent.topology.control_plane import ControlPlane
 from harmony_agent.topology.probing import Prober
 from harmony_agent.topology.secrets import SecretStore
 from scores.status import DeploymentStatus, DeviceInfo, Heartbeat
+
+RELISTS: Final = 6
+"""A kind tidies up once in so many periods of the relist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +194,10 @@ class Engine:
                     f"the relist of {relister.kind}",
                 )
                 tasks.start_soon(relister.watch)
+            for kind in self.kinds.values():
+                if kind.tidy is not None:
+                    seconds, what = intervals.relist * RELISTS, f"the tidying of {kind.kind}"
+                    tasks.start_soon(every, clock, seconds, kind.tidy, what)
             ready()
 
     async def _described(self) -> DeviceInfo:

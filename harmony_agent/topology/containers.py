@@ -37,6 +37,11 @@ class EngineRefused(Exception):
         return " ".join(self.text.split())[:400]
 
     @property
+    def no_space(self) -> bool:
+        """Return whether a disk is full."""
+        return "no space left on device" in self.text or "disk quota exceeded" in self.text
+
+    @property
     def in_use(self) -> bool:
         """Return whether it is refused because a container has what is to be removed."""
         return self.status == 409 or "being used" in self.text or "in use" in self.text
@@ -150,10 +155,6 @@ class Containers(Protocol):
 
     async def image(self, ref: str) -> Image | None:
         """An image on the device; None when it isn't there."""
-        ...
-
-    async def pull(self, ref: str, timeout: float) -> None:
-        """Fetch an image, within `timeout` seconds in all. Refused when it couldn't be."""
         ...
 
     async def create(self, payload: Mapping[str, Any]) -> str:

@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Protocol
 
 from harmony_agent.adapters.podman.client import Podman
+from harmony_agent.adapters.podman.images import PodmanImages
 from harmony_agent.topology.containers import Containers
+from harmony_agent.topology.images import Images
 from tests.device.machine import Device
 from tests.device.nspawn import Nspawn
 from tests.device.prepare import BUSYBOX, HOME, UID, USER
 from tests.fakes.containers import FakeContainers
+from tests.fakes.images import FakeImages
 
 MISSING_COMMAND = "/bin/nope"
 
@@ -25,6 +28,10 @@ class World(Protocol):
     @property
     def containers(self) -> Containers:
         """The engine."""
+
+    @property
+    def images(self) -> Images:
+        """Its images."""
 
     async def pause(self, name: str) -> None:
         """Pause a container."""
@@ -41,6 +48,9 @@ class World(Protocol):
     async def network(self, name: str) -> None:
         """Make a network."""
 
+    async def tag(self, name: str) -> None:
+        """Give the image one more name."""
+
     async def clean(self) -> None:
         """Every container goes."""
 
@@ -52,6 +62,7 @@ class FakeWorld:
 
     def __init__(self) -> None:
         self.containers = FakeContainers([self.image])
+        self.images = FakeImages(self.containers)
         self.containers.missing_commands.add(MISSING_COMMAND)
         self.containers.exec_codes[MISSING_COMMAND] = 127
         self.containers.exec_codes["/bin/false"] = 1
@@ -72,6 +83,9 @@ class FakeWorld:
     async def network(self, name: str) -> None:
         """Any name will do."""
 
+    async def tag(self, name: str) -> None:
+        self.containers.images[name] = self.containers.images[self.image]
+
     async def clean(self) -> None:
         await self.containers.close()
 
@@ -87,6 +101,7 @@ class RealWorld:
         self.device = device
         device.systemctl("start", "podman.socket", user=True)
         self.containers = Podman(socket_of(device))
+        self.images = PodmanImages(socket_of(device))
 
     async def pause(self, name: str) -> None:
         self.device.podman("pause", name)
@@ -109,6 +124,9 @@ class RealWorld:
             "/etc/resolv.conf", "nameserver 127.0.0.1\n"
         )  # podman wants one on a bridge
         self.device.podman("network", "create", name)
+
+    async def tag(self, name: str) -> None:
+        self.device.podman("tag", self.image, name)
 
     async def clean(self) -> None:
         await self.containers.close()

@@ -15,6 +15,7 @@ import pytest
 from harmony_agent.kinds.container.evidence import SETTLED
 from harmony_agent.kinds.container.payload import damaged, name_holder
 from harmony_agent.topology.containers import ContainerState, EngineRefused
+from harmony_agent.topology.images import PullProgress, PullRequest
 from tests.contract.containers_world import MISSING_COMMAND, FakeWorld, RealWorld, World
 from tests.device.image import SUITES
 from tests.device.lab import Lab, missing
@@ -179,9 +180,31 @@ async def test_images(world: World) -> None:
 
 
 async def test_a_pull_from_nowhere_brings_no_image(world: World) -> None:
+    heard: list[PullProgress] = []
     with suppress(EngineRefused):  # or nothing at all is said
-        await world.containers.pull("127.0.0.1:9/nope:1", 20.0)
+        await world.images.pull(PullRequest("127.0.0.1:9/nope:1", 20.0), heard.append)
     assert await world.containers.image("127.0.0.1:9/nope:1") is None
+    assert heard == []
+    assert await world.images.free() > 0
+
+
+async def test_an_image_goes_with_its_last_name_and_not_from_under_a_container(
+    world: World,
+) -> None:
+    found = await world.containers.image(world.image)
+    assert found is not None
+    ident = found.id.removeprefix("sha256:")
+    before = {image.id: image for image in await world.images.list()}
+    name = before[ident].names[0]
+    await world.tag("localhost/second:1")
+    tagged = {image.id: image for image in await world.images.list()}[ident]
+    assert sorted(tagged.names) == sorted([name, "localhost/second:1"])
+    await world.images.remove("localhost/second:1")
+    await world.images.remove("localhost/second:1")
+    assert {image.id: image for image in await world.images.list()} == before
+    await world.containers.create(asked(world, "web"))
+    await refusal(world.images.remove(name))
+    assert await world.containers.image(world.image) is not None
 
 
 async def test_a_name_that_is_taken(world: World) -> None:

@@ -209,13 +209,6 @@ class FakeContainers:
 
     # Changing.
 
-    async def pull(self, ref: str, timeout: float) -> None:
-        self._change("pull", ref)
-        if ref in self.registry:
-            self.images[ref] = self.registry[ref]
-        elif not self.silent_pulls:
-            raise EngineRefused(0, f"initializing source docker://{ref}: connection refused")
-
     async def create(self, payload: Mapping[str, Any]) -> str:
         name = payload["name"]
         self._change("create", name)

@@ -8,12 +8,14 @@ a kind that records something else than JSON fails here already.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from harmony_agent.core.resources import Desired, Facts, OwnershipRecord
+from harmony_agent.core.status import Outcome
 from scores.base import Score
+from scores.status import Detail
 
 
 class FakeStore:
@@ -25,6 +27,7 @@ class FakeStore:
         self.kind = kind
         self.deployment = deployment
         self.noted: list[tuple[str, dict[str, Any]]] = []
+        self.told: list[Outcome] = []
         self.others: set[str] = set()
         """claims of resources of other kinds"""
         self._desired: dict[str, Desired[Any]] = {}
@@ -49,6 +52,10 @@ class FakeStore:
 
     def claimed(self, claim: str) -> bool:
         return claim in self.others or bool(self.holders(claim))
+
+    def tell(self, desired: Desired[Any], told: Callable[[Detail | None], Outcome]) -> None:
+        if self._desired.get(desired.spec.name) is desired:
+            self.told.append(told(None))
 
     async def share(self, name: str, facts: Mapping[str, Facts]) -> bool:
         for one, kept in facts.items():

@@ -172,18 +172,6 @@ class Podman:
 
     # Changing.
 
-    async def pull(self, ref: str, timeout: float) -> None:
-        """Fetch an image. The answer is always 200: errors come in the stream."""
-
-        async def work() -> None:
-            params = {"reference": ref, "policy": "always"}
-            async with self._link.request("POST", "/images/pull", params) as response:
-                async for line in (await answered(response)).lines():
-                    if (error := answers.pull_error(line)) is not None:
-                        raise EngineRefused(0, error)
-
-        await self._link.call(f"to pull {ref}", work, timeout, slow=True)
-
     async def create(self, payload: Mapping[str, Any]) -> str:
         """Create a container; its id."""
         return str(

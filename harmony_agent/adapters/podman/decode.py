@@ -155,15 +155,6 @@ def was_stopped(lines: Iterable[bytes], started: datetime) -> bool | None:
     return bool(kills) or "stop" in times or len(times.get("cleanup", ())) > 1
 
 
-def pull_error(line: bytes) -> str | None:
-    """Return the error in a line of a pull's progress. None if it holds none."""
-    try:
-        error = json.loads(line).get("error")
-    except (ValueError, AttributeError):
-        return None
-    return str(error) if error else None
-
-
 def moment(text: str | None) -> datetime | None:
     """Read a time of podman, in the zone of its service. None for its "never"."""
     if not text:

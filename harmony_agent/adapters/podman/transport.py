@@ -24,8 +24,9 @@ CALL_SECONDS: Final = 10.0
 PING_SECONDS: Final = 2.0
 QUICK: Final = 4
 SLOW: Final = 16
-_API: Final = "/v4.0.0/libpod"
+LIBPOD_API: Final = "/v4.0.0/libpod"
 """The oldest API that podman 5 speaks, and the newest that both have."""
+DOCKER_API: Final = "/v1.40"
 _WORDS: Final = 1000
 
 
@@ -43,11 +44,20 @@ class Link:
         self._pinging = asyncio.Lock()
 
     def request(
-        self, method: str, path: str, params: Mapping[str, Any] | None = None, body: Any = None
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, Any] | None = None,
+        body: Any = None,
+        *,
+        api: str = LIBPOD_API,
+        headers: Mapping[str, str] | None = None,
     ) -> AbstractAsyncContextManager[http1.Response]:
         """One exchange, unbounded: for use within `call`, and for the event stream."""
         data = None if body is None else json.dumps(body).encode()
-        return http1.exchange(self._connected(), method, f"{_API}{path}", params=params, body=data)
+        return http1.exchange(
+            self._connected(), method, f"{api}{path}", params=params, body=data, headers=headers
+        )
 
     async def _connected(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         try:

@@ -27,6 +27,7 @@ from harmony_agent.core.reconciler import (
     Runs,
     RunsCommands,
     Takes,
+    Tidies,
     Watches,
 )
 from harmony_agent.core.resources import Desired, Facts, OwnershipRecord
@@ -79,6 +80,7 @@ class KindInstance:
         self.marked = reconciler.marked if isinstance(reconciler, Marks) else _no_marks
         self.taken: Callable[[str, Wanted, object | None], Mapping[str, Facts]]
         self.taken = reconciler.taken if isinstance(reconciler, Takes) else _takes_nothing
+        self.tidy = reconciler.tidy if isinstance(reconciler, Tidies) else None
         self.release = reconciler.release if isinstance(reconciler, Releases) else _nothing_later
         self.close = reconciler.close if isinstance(reconciler, Closes) else _nothing_later
 

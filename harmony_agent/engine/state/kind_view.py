@@ -5,12 +5,14 @@ Caches only the names, until the state changes.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from harmony_agent.core.resources import Desired, Facts, Key, OwnershipRecord
+from harmony_agent.core.status import Outcome, resource_status
 from harmony_agent.engine.state.device_state import DeviceState
 from scores.base import Score
+from scores.status import Detail
 
 
 class DeviceStateView:
@@ -58,6 +60,15 @@ class DeviceStateView:
     def claimed(self, claim: str) -> bool:
         """Tell if any resource's record has `claim`."""
         return bool(self._state.records.holders.of(claim))
+
+    def tell(self, desired: Desired[Score], told: Callable[[Detail | None], Outcome]) -> None:
+        """Show how far a step over what is `desired` is."""
+        key = Key(self._kind, desired.spec.name)
+        if self._state.desired.get(key) is desired:
+            old, now = self._state.statuses.get(key), self._state.now()
+            outcome = told(old.status if old is not None else None)
+            status = resource_status(old, outcome, desired.generation, desired.digest, now)
+            self._state.set_status(key, desired.deployment, status)
 
     async def share(self, name: str, facts: Mapping[str, Facts]) -> bool:
         """Replace the facts of several names in one commit; False where another's pass is under

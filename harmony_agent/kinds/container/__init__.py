@@ -6,9 +6,12 @@ restarts what ends, so podman's own restart policy is off. Must not show podman'
 `payload.safe` has seen them.
 
 `payload` makes podman's input of a Score, `plan`, `running` and `removal` choose `actions`,
-`observe` observes, `apply` and `create` act, `reconciler` is what the engine sees.
+`observe` observes, `apply`, `create` and `pull` act, `image_book` remembers what was pulled,
+`reconciler` is what the engine sees.
 """
 
+from harmony_agent.kinds.container.image_book import ImageBounds
+from harmony_agent.kinds.container.pull import ImagePuller
 from harmony_agent.kinds.container.reconciler import ContainerReconciler
 
-__all__ = ["ContainerReconciler"]
+__all__ = ["ContainerReconciler", "ImageBounds", "ImagePuller"]

@@ -34,6 +34,7 @@ from harmony_agent.kinds.container.actions import (
 )
 from harmony_agent.kinds.container.create import Creator
 from harmony_agent.kinds.container.facts import ContainerFacts, InitProgress, PreviousContainer
+from harmony_agent.kinds.container.pull import ImagePuller
 from harmony_agent.kinds.container.records import ContainerRecords
 from harmony_agent.kinds.container.replacement import Replacer, StartRefused
 from harmony_agent.topology.containers import Containers, ContainerState, EngineRefused
@@ -43,9 +44,15 @@ class Applier:
     """Changes one device's containers."""
 
     def __init__(
-        self, containers: Containers, creator: Creator, records: ContainerRecords, boot_id: str
+        self,
+        containers: Containers,
+        creator: Creator,
+        puller: ImagePuller,
+        records: ContainerRecords,
+        boot_id: str,
     ) -> None:
         self._containers, self._creator, self._records = containers, creator, records
+        self._puller = puller
         self._boot_id = boot_id
         self._replacer = Replacer(containers, creator, records)
         self._mended: set[str] = set()
@@ -63,6 +70,7 @@ class Applier:
         except EngineRefused as refusal:
             failed = Start if isinstance(refusal, StartRefused) else type(action)
             reason, verb = _FAILURES[failed]
+            reason = "NoSpace" if refusal.no_space else reason
             words = await self._words(action.name, refusal)
             await self._give_up(action)
             # Not chained: podman's answer stays behind.
@@ -91,7 +99,7 @@ class Applier:
         facts = self._records.facts(action.name)
         match action:
             case EnsureImage(name=name, image=image):
-                await self._creator.ensure_image(name, image)
+                await self._puller.ensure(name, image)
             case Create(name=name):
                 await self._creator.create(name)
             case Rehearse(name=name, id=ident):

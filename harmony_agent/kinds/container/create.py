@@ -1,4 +1,4 @@
-"""Container: gets images, reads env files and creates containers, so that a crash between any two
+"""Container: reads env files and creates containers, so that a crash between any two
 steps is seen later.
 
 An id is known only after the creation: before it, the id is recorded as "", and what then has our
@@ -14,7 +14,6 @@ from typing import Any
 from harmony_agent.core.errors import Transient
 from harmony_agent.core.resources import Desired
 from harmony_agent.kinds.container import payload as made_of
-from harmony_agent.kinds.container.facts import Pulled
 from harmony_agent.kinds.container.hardware import Nodes, plugs, unplugged
 from harmony_agent.kinds.container.mount_guard import MountGuard
 from harmony_agent.kinds.container.plan import WATCHED
@@ -43,41 +42,9 @@ class Creator:
         guard: MountGuard,
         *,
         device: str,
-        pull_timeout: float,
     ) -> None:
         self._containers, self._env_files, self._records = containers, env_files, records
-        self._nodes, self._guard, self._device, self._pull_timeout = (
-            nodes,
-            guard,
-            device,
-            pull_timeout,
-        )
-
-    async def ensure_image(self, name: str, image: str) -> None:
-        """Have `image` here, as `pull` says; ``always`` means once for a spec, not for each
-        container made of it.
-        """
-        desired = self._records.desired(name)
-        if desired is None:
-            return
-        pulled = self._records.facts(name).pulled
-        known = pulled is not None and pulled.digest == desired.digest
-        images = pulled.images if pulled is not None and known else ()
-        fresh = desired.spec.pull == "always" and image not in images
-        if not fresh and await self._containers.image(image) is not None:
-            return
-        if desired.spec.pull == "never":
-            text = f"cannot find the image {image} on the device, and pull is never: load it, or let it be pulled"
-            raise Transient("ImageMissing", text, phase="Blocked")
-        await self._containers.pull(image, self._pull_timeout)
-        # Podman 4.3 may say nothing of a registry that it could not reach.
-        if await self._containers.image(image) is None:
-            raise Transient(
-                "PullFailed", f"cannot pull {image}: podman said no error, but there is no image"
-            )
-        if desired.spec.pull == "always":
-            done = Pulled(desired.digest, (*images, image))
-            await self._records.note(name, replace(self._records.facts(name), pulled=done))
+        self._nodes, self._guard, self._device = nodes, guard, device
 
     async def _image(self, image: str) -> Image:
         found = await self._containers.image(image)

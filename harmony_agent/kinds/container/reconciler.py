@@ -26,6 +26,7 @@ from harmony_agent.kinds.container.observed import Observed
 from harmony_agent.kinds.container.payload import DEVICE, RESOURCE, init_name
 from harmony_agent.kinds.container.plan import plan
 from harmony_agent.kinds.container.policy import ContainerPolicy
+from harmony_agent.kinds.container.pull import ImagePuller
 from harmony_agent.kinds.container.records import ContainerRecords
 from harmony_agent.kinds.container.running import ContainerPlan
 from harmony_agent.topology.containers import Containers, EngineRefused, State
@@ -73,7 +74,7 @@ class ContainerReconciler:
         allowed: Collection[str] = (),
         rootless: bool = True,
         now: Callable[[], datetime],
-        pull_timeout: float = 600.0,
+        puller: ImagePuller,
     ) -> None:
         self._containers, self._nodes, self._store = containers, nodes, store
         self._device, self._boot_id = device, boot_id
@@ -93,9 +94,9 @@ class ContainerReconciler:
             self._records,
             guard,
             device=device,
-            pull_timeout=pull_timeout,
         )
-        self._applier = Applier(containers, creator, self._records, boot_id)
+        self._puller = puller
+        self._applier = Applier(containers, creator, puller, self._records, boot_id)
 
     def admit(self, spec: Container) -> Iterable[FieldError]:
         """List what the configuration and podman's rights rule out, and signals that Linux doesn't have."""
@@ -222,6 +223,10 @@ class ContainerReconciler:
         """Its id and when it was started."""
         main = observed.main if observed is not None else None
         return main.run if main is not None and main.state in ("running", "paused") else ""
+
+    async def tidy(self) -> bool:
+        """Take away images that the agent pulled and nothing wants any more."""
+        return await self._puller.book.look()
 
     async def restart(self, name: str) -> None:
         """Restart it, counted."""

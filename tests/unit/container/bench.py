@@ -8,10 +8,11 @@ from collections.abc import Callable
 from typing import Any
 
 from harmony_agent.core.actions import Converged, Plan, Wait
-from harmony_agent.kinds.container import ContainerReconciler
+from harmony_agent.kinds.container import ContainerReconciler, ImageBounds, ImagePuller
 from scores.container import Container
 from tests.fakes.containers import FakeContainers, FakeDeviceNodes, FakeEnvFiles, Made
 from tests.fakes.drive import Pass, run
+from tests.fakes.images import FakeImageMemory, FakeImages
 from tests.fakes.store import FakeStore
 
 IMAGE = "localhost/busybox"
@@ -28,6 +29,8 @@ class Bench:
         self.env_files = FakeEnvFiles()
         self.nodes = FakeDeviceNodes()
         self.store = FakeStore("Container")
+        self.images, self.memory = FakeImages(self.containers), FakeImageMemory()
+        self.bounds = ImageBounds()
         self.boot = 1
         self.restart_agent()
 
@@ -42,6 +45,14 @@ class Bench:
             boot_id=f"boot-{self.boot}",
             env_roots=["/srv"],
             now=lambda: self.containers.now,
+            puller=ImagePuller(
+                self.containers,
+                self.images,
+                self.memory,
+                self.store,
+                now=lambda: self.containers.now,
+                bounds=self.bounds,
+            ),
         )
 
     def reboot(self, *, power_cut: bool = False) -> None:

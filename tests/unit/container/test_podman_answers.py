@@ -146,12 +146,6 @@ def test_events() -> None:
         assert answers.event(odd) is None
 
 
-def test_pull_errors() -> None:
-    assert answers.pull_error(b'{"error":"no"}') == "no"
-    for odd in (b"", b"[]", b'{"stream":"Trying"}'):
-        assert answers.pull_error(odd) is None
-
-
 def frame(text: bytes) -> bytes:
     return b"\x01\0\0\0" + len(text).to_bytes(4, "big") + text
 

@@ -97,5 +97,5 @@ async def test_the_words_of_a_refusal_without_a_value_are_kept() -> None:
     with pytest.raises(Transient) as caught:
         await bench.once()
     assert str(caught.value) == "cannot create web: no space left on device"
-    assert caught.value.reason == "CreateFailed"
+    assert caught.value.reason == "NoSpace"
     assert IMAGE in bench.containers.images

@@ -5,10 +5,12 @@ nothing that came later. A pass that is still right is left alone.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from harmony_agent.topology.images import PullProgress, PullRequest
 from tests.unit.engine.test_restart_on import SERVICE, Device, container, unit
 from tests.unit.engine.world import World, file
 
@@ -24,16 +26,16 @@ def device() -> Device:
 
 async def _hang(device: Device) -> None:
     """Generation 1 hangs in the pull of its image."""
-    pull = device.podman.pull
+    pull = device.images.pull
     begun = asyncio.Event()
 
-    async def hangs(ref: str, timeout: float) -> None:
-        if "bad" in ref:
+    async def hangs(request: PullRequest, told: Callable[[PullProgress], None]) -> None:
+        if "bad" in request.ref:
             begun.set()
             await _never()
-        await pull(ref, timeout)
+        await pull(request, told)
 
-    device.podman.pull = hangs  # type: ignore[method-assign]
+    device.images.pull = hangs  # type: ignore[method-assign]
     device.world.publish(1, container(image="registry.test/bad:1"))
     await begun.wait()
 

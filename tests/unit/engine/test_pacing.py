@@ -12,6 +12,7 @@ from harmony_agent.engine.state.kind_view import DeviceStateView
 from harmony_agent.kinds.container import ContainerReconciler
 from harmony_agent.kinds.systemd_unit import UnitReconciler
 from tests.fakes.containers import FakeContainers, FakeDeviceNodes, FakeEnvFiles
+from tests.fakes.images import puller
 from tests.fakes.units import FakeUnits
 from tests.unit.engine.world import DEVICE, World, file
 
@@ -39,6 +40,7 @@ class Podman:
                 boot_id=f"{self.boot}",
                 env_roots=["/srv"],
                 now=lambda: containers.now,
+                puller=puller(containers, DeviceStateView(book, "Container")),
             )
         }
 

@@ -25,6 +25,7 @@ from harmony_agent.kinds.container import ContainerReconciler
 from harmony_agent.topology.control_plane import StoredManifest
 from scores.manifest import FieldError, decode
 from tests.fakes.containers import FakeContainers, FakeDeviceNodes, FakeEnvFiles
+from tests.fakes.images import puller
 from tests.fakes.ledger import FakeLedger
 from tests.fakes.memory_kind import MemoryFiles
 from tests.unit.engine.world import DEVICE, World
@@ -67,6 +68,7 @@ class Device:
             boot_id="1",
             env_roots=["/srv"],
             now=lambda: self.containers.now,
+            puller=puller(self.containers, DeviceStateView(book, "Container")),
         )
         made = {"File": files, "Container": containers}
         return {kind: one for kind, one in made.items() if kind in self.allowed}

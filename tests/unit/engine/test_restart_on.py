@@ -13,9 +13,10 @@ import pytest
 
 from harmony_agent.engine.state.device_state import DeviceState
 from harmony_agent.engine.state.kind_view import DeviceStateView
-from harmony_agent.kinds.container import ContainerReconciler
+from harmony_agent.kinds.container import ContainerReconciler, ImageBounds, ImagePuller
 from harmony_agent.kinds.systemd_unit import UnitReconciler
 from tests.fakes.containers import FakeContainers, FakeDeviceNodes, FakeEnvFiles
+from tests.fakes.images import FakeImageMemory, FakeImages
 from tests.fakes.memory_kind import MemoryFiles, Put
 from tests.fakes.units import FakeUnits
 from tests.unit.engine.world import BOOT, DEVICE, World, file
@@ -76,6 +77,15 @@ class Device:
         self.world = World(self.kinds)
         self.podman = Podman(self.world)
         self.systemd = Systemd(self.world)
+        self.images = FakeImages(self.podman)
+
+    def puller(self, state: DeviceState) -> ImagePuller:
+        """What pulls its images."""
+        view = DeviceStateView(state, "Container")
+        now = lambda: self.podman.now  # noqa: E731
+        return ImagePuller(
+            self.podman, self.images, FakeImageMemory(), view, now=now, bounds=ImageBounds()
+        )
 
     def kinds(self, state: DeviceState) -> dict[str, Any]:
         self.files = Files(DeviceStateView(state, "File"))
@@ -91,6 +101,7 @@ class Device:
                 boot_id=BOOT,
                 env_roots=["/srv"],
                 now=lambda: self.podman.now,
+                puller=self.puller(state),
             ),
             "SystemdUnit": UnitReconciler(self.systemd, DeviceStateView(state, "SystemdUnit")),
         }
