@@ -19,6 +19,7 @@ from harmony_agent.core.admission import (
     NotAccepted,
     Unchanged,
     admit_manifest,
+    held_while_paused,
     rejected,
 )
 from harmony_agent.core.resources import OwnershipRecord
@@ -442,3 +443,9 @@ def test_whoever_is_kept_is_told_why(
         assert verdict.message
         assert verdict.generation == new.generation
         assert (verdict.phase == "Fenced") == (not verdict.errors)
+
+
+def test_what_comes_while_it_is_paused_is_held() -> None:
+    held = held_while_paused(4, "2026-11-29T19:00:00.000Z")
+    assert (held.phase, held.reason, held.generation) == ("Held", "Paused", 4)
+    assert "generation 4 waits until the pause ends (2026-11-29T19:00:00.000Z)" in held.message

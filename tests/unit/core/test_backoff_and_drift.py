@@ -223,3 +223,25 @@ def test_versions_differ_by_what_restarts_and_what_reloads() -> None:
 
 def test_a_record_knows_its_key() -> None:
     assert record("a").key == Key("File", "a")
+
+
+def test_what_is_being_taken_off_was_reached_and_is_not_applied() -> None:
+    old = record("a", applied=DIGEST)
+    undoing = old.undoing()
+    assert (undoing.applied != DIGEST, undoing.reached) == (True, DIGEST)
+    assert undoing.undoing() is undoing
+    assert record("a").undoing().applied == ""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "names"),
+    [
+        ({}, {}, set()),
+        ({"a": 1}, {"a": 1}, set()),
+        ({"a": 1, "b": 1}, {"b": 2, "c": 1}, {"a", "b", "c"}),
+    ],
+)
+def test_events_name_what_came_went_or_changed(
+    old: dict[str, int], new: dict[str, int], names: set[str]
+) -> None:
+    assert events(old, new) == names

@@ -142,3 +142,9 @@ def test_everything_that_leaves_is_gone_in_the_end(
                     other.startswith(claim + "/") for one in leaving for other in one.claims
                 )
         leaving = [entry for entry in leaving if entry not in free]
+
+
+def test_what_leaves_is_a_sequence() -> None:
+    records = [record("a"), record("b")]
+    assert Leaving(records)[0] is records[0]
+    assert list(Leaving(records)[1:]) == records[1:]

@@ -297,3 +297,9 @@ def _replaced(value: Any, place: tuple[Any, ...], new: Any) -> Any:
     copy = dict(value) if isinstance(value, dict) else list(value)
     copy[place[0]] = _replaced(value[place[0]], place[1:], new)
     return copy
+
+
+def test_nothing_is_believed_where_nobody_can_verify() -> None:
+    able = trust(ROSTER)
+    assert verdict(able, GOOD) == "believed"
+    assert verdict(Trust(require=True, keys=able.keys), GOOD) == INVALID

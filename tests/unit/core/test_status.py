@@ -10,10 +10,15 @@ from hypothesis import strategies as st
 
 from harmony_agent.core.admission import NotAccepted
 from harmony_agent.core.status import (
+    MAX_BYTES,
     MAX_MESSAGE,
     Enforced,
     Outcome,
+    Texts,
+    bounded,
+    deployment_phase,
     deployment_status,
+    encode,
     resource_status,
 )
 from scores.manifest import MAX_MANIFEST, FieldError
@@ -198,3 +203,39 @@ def test_a_few_messages_are_whole() -> None:
     one = resource("Degraded", message="m" * MAX_MESSAGE)
     status = folded(ENFORCED, **{str(index): one for index in range(100)})
     assert {resource.message for resource in status.resources.values()} == {one.message}
+
+
+def test_the_phase_alone_is_that_of_the_whole_status() -> None:
+    kept = NotAccepted("Held", "PruneGuard", "x")
+    assert deployment_phase(ENFORCED, kept, ["Ready"]) == folded(ENFORCED, kept).phase == "Held"
+
+
+def test_many_long_messages_are_cut_at_a_letter() -> None:
+    one = resource("Degraded", message="\u00e9" * MAX_MESSAGE)
+    status = folded(ENFORCED, **{str(index): one for index in range(1000)})
+    assert {len(one.message) for one in status.resources.values()} < {*range(MAX_MESSAGE)}
+    assert len(status.canonical()) < MAX_MANIFEST
+
+
+def test_what_stayed_is_not_encoded_again() -> None:
+    known: Texts = {}
+    status = folded(ENFORCED, a=resource("Ready"), b=resource("Pending"))
+    assert encode(status, known) == status.canonical()
+    text = known["File/a"]
+    resources = {**status.resources, "File/b": resource("Ready")}
+    later = status.model_copy(update={"resources": resources})
+    assert encode(later, known) == later.canonical()
+    assert known["File/a"] is text
+
+
+def test_a_status_that_is_too_large_keeps_phases_and_reasons() -> None:
+    one = resource("Degraded", reason="NoSpace", message="m", status=DETAIL)
+    small = folded(ENFORCED, a=one)
+    assert bounded(small, {}) == small.canonical()
+    name = "n" * 250
+    large = folded(ENFORCED, **{f"{name}{index}": one for index in range(3000)})
+    assert len(encode(large, {})) > MAX_BYTES
+    cut = large.model_validate_json(bounded(large, {})).resources
+    assert {(one.phase, one.reason, one.message, one.status) for one in cut.values()} == {
+        ("Degraded", "NoSpace", "", None)
+    }

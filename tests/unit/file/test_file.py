@@ -722,6 +722,20 @@ async def test_a_file_moves_into_or_onto_its_old_path(world: World, old: str, ne
     assert set(world.files.things) == {"/srv/there"}
 
 
+@pytest.mark.parametrize("holds", [True, False])
+async def test_a_directory_gives_up_its_place_before_it_moves_into_it(
+    world: World, holds: bool
+) -> None:
+    await world.converge(path="/srv/x", type="directory")
+    if holds:
+        world.files.set("/srv/x/theirs")
+    result = await world.converge(path="/srv/x/y", type="directory", parents=True)
+    assert isinstance(result.actions[0], Release)
+    await world.remove()
+    theirs = {"/srv/x", "/srv/x/theirs"} if holds else set()
+    assert set(world.files.things) == {"/srv/there", *theirs}
+
+
 async def test_a_file_that_moves_there_and_back_while_the_agent_is_killed(world: World) -> None:
     await world.converge(path="/srv/one", content="x")
     world.want(path="/srv/two", content="x")

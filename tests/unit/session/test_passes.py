@@ -236,9 +236,10 @@ async def test_it_restarts_once_for_what_it_restarts_on(bench: Bench, ended: boo
     assert (await bench.once()).actions == []
 
 
-async def test_a_restart_that_was_cut_is_done(bench: Bench) -> None:
-    await bench.made(worker(), restart_token="1")
-    bench.want(worker(), restart_token="2")
+@pytest.mark.parametrize("ended", [True, False])
+async def test_a_restart_that_was_cut_is_done(bench: Bench, ended: bool) -> None:
+    await bench.made(worker(restart="never"), restart_token="1")
+    bench.want(worker(restart="never"), restart_token="2")
     bench.sessions.fault = None
 
     async def cut(*_args: Any) -> None:
@@ -249,6 +250,8 @@ async def test_a_restart_that_was_cut_is_done(bench: Bench) -> None:
         await bench.once()
     bench.sessions.respawn = respawn  # type: ignore[method-assign]
     bench.restart_agent()
+    if ended:
+        bench.sessions.end("worker", 0)
     plan = await planned(bench)
     assert (plan.actions[0].reason, is_change(plan)) == ("its restart was cut short", False)
     assert await bench.settle() == Converged()
