@@ -104,7 +104,14 @@ class Store:
 
         Raises Conflict where somebody else wrote.
         """
-        return await self._write(bucket, key, value, expecting(revision) | noting(note))
+        try:
+            return await self._write(bucket, key, value, expecting(revision) | noting(note))
+        except Conflict:
+            purged = await self.get(bucket, key) if not revision else None
+            if purged is None or purged.value is not None:
+                raise
+        # A key that was purged doesn't exist, and the mark of its purge has a revision.
+        return await self._write(bucket, key, value, expecting(purged.revision) | noting(note))
 
     async def purge(self, bucket: str, key: str, revision: int) -> int:
         """Remove the key with its history, where `revision` is still the newest."""

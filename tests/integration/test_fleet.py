@@ -222,6 +222,17 @@ async def test_what_leaves_the_roster_is_removed_and_its_keys_go(live: Site) -> 
     assert await live.raw(DESIRED, "pi-02.web") is None
 
 
+async def test_what_left_the_roster_comes_back(live: Site) -> None:
+    await live.change("deployment", "remove", "web")
+    await live("fleet", "apply", "--wait", "--timeout", "20s", "--allow-removals", "3")
+    assert await live.raw(DESIRED, "pi-01.web") in (None, b"")
+    path = live.operator.folder / "web.json"
+    await live.change("deployment", "add", "web", "--file", str(path))
+    await live("fleet", "apply", "--wait", "--timeout", "20s")
+    assert await live.findings() == set()
+    assert (await live.wire("pi-01")).generation == 3
+
+
 async def test_drift_in_desired_state(live: Site) -> None:
     wire = await live.wire("pi-01")
     other = wire.model_copy(update={"generation": 2, "scores": wire.scores[:2]})

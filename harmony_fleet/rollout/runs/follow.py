@@ -16,7 +16,7 @@ from harmony_fleet.errors import Conflict, HarmonyError, Refused, Unreachable
 from harmony_fleet.manifests.signing import Signing
 from harmony_fleet.nats.bounded import gather_bounded
 from harmony_fleet.nats.kv import Store
-from harmony_fleet.observe.state import Deployment, Device, read_deployment
+from harmony_fleet.observe.state import Deployment, Device
 from harmony_fleet.rollout.fleet_plan import removal_done
 from harmony_fleet.rollout.plan import ApplyRequest, plan
 from harmony_fleet.rollout.runs.advance import ENDED, Evidence, advance
@@ -157,22 +157,8 @@ async def _write(store: Store, request: ApplyRequest, found: Deployment, device:
             raise
         return error.code
     except HarmonyError as error:
-        return (
-            await _again(store, request, found, device) if error.code == "Conflict" else error.code
-        )
+        return "" if error.code == "Conflict" else error.code  # somebody was faster
     return ""
-
-
-async def _again(store: Store, request: ApplyRequest, found: Deployment, device: Device) -> str:
-    """Write it where the key was taken away before: such a key has a revision still.
-
-    Else somebody was faster, and wrote the same.
-    """
-    there = await read_deployment(store, found.key)
-    taken_away = there.desired.created is not None and there.desired.manifest is None
-    if found.desired.created is not None or not taken_away:
-        return ""
-    return await _write(store, request, there, device)
 
 
 async def tidy(store: Store, run: TaskRun, signing: Signing) -> bool:

@@ -73,7 +73,8 @@ class Buckets:
                 raise Unreachable("Unreachable", "cut off", "")
             self.writes -= 1
         there = self.held.get((bucket, key))
-        if revision != (there.revision if there is not None else 0):
+        absent = there is None or there.value is None
+        if revision != (there.revision if there is not None else 0) and (revision or not absent):
             raise Conflict("Conflict", f"{key} was written", "")
         return self.tell(bucket, key, value)
 
