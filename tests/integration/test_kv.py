@@ -77,7 +77,7 @@ async def test_cas(store: Store) -> None:
     assert (found.value, found.revision) == (b"2", second)
 
 
-async def test_purge_is_fenced_and_what_was_purged_is_written_at_its_revision(store: Store) -> None:
+async def test_purge_is_fenced_and_what_was_purged_doesn_t_exist(store: Store) -> None:
     first = await store.put(DESIRED, "a.b", b"1", 0)
     second = await store.put(DESIRED, "a.b", b"2", first)
     with pytest.raises(Conflict):
@@ -86,11 +86,18 @@ async def test_purge_is_fenced_and_what_was_purged_is_written_at_its_revision(st
     found = await store.get(DESIRED, "a.b")
     assert (found.value, found.revision) == (None, third)
     with pytest.raises(Conflict):
-        await store.put(DESIRED, "a.b", b"3", 0)
-    await store.put(DESIRED, "a.b", b"3", third)
+        await store.put(DESIRED, "a.b", b"3", second)
+    await store.put(DESIRED, "a.b", b"3", 0)
+    with pytest.raises(Conflict):
+        await store.put(DESIRED, "a.b", b"4", 0)
+    with pytest.raises(Conflict):
+        await store.put(DESIRED, "a.b", b"4", third)
 
 
-async def test_one_of_many_wins(store: Store) -> None:
+@pytest.mark.parametrize("purged", [False, True])
+async def test_one_of_many_wins(store: Store, purged: bool) -> None:
+    if purged:
+        await store.purge(DESIRED, "a.b", await store.put(DESIRED, "a.b", b"1", 0))
     results = await asyncio.gather(
         *(store.put(DESIRED, "a.b", b"%d" % n, 0) for n in range(20)), return_exceptions=True
     )
