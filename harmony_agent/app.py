@@ -146,6 +146,7 @@ def _container(parts: KindContext) -> ComposedKind:
     from harmony_agent.adapters.ledger.images_file import ImagesFile
     from harmony_agent.adapters.podman.client import Podman
     from harmony_agent.adapters.podman.images import PodmanImages
+    from harmony_agent.adapters.secret_files import TmpfsSecretFiles
     from harmony_agent.kinds.container import ContainerReconciler, ImageBounds, ImagePuller
 
     settings = parts.settings
@@ -165,6 +166,8 @@ def _container(parts: KindContext) -> ComposedKind:
         LocalEnvFiles(roots),
         LocalDeviceNodes(rootless=rootless),
         parts.view(Container),
+        secrets=parts.secrets,
+        secret_files=TmpfsSecretFiles(secret_folder()),
         device=settings.agent.device_id,
         boot_id=host.boot_id(),
         env_roots=roots,
@@ -257,6 +260,12 @@ def runtime_dir() -> str:
     return os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
 
 
+def secret_folder() -> str:
+    """Where containers' secrets are, in memory: below the service's own runtime directory."""
+    own = os.environ.get("RUNTIME_DIRECTORY") or f"{runtime_dir()}/harmony-agent"
+    return f"{own}/secrets"
+
+
 def unit_dir(settings: Settings) -> str:
     """Directory from which the scope's manager reads the units that the agent writes."""
     if settings.systemd.scope == "system":
@@ -308,6 +317,7 @@ def protected_paths(settings: Settings) -> ProtectedPaths:
         podman_socket(settings),
         settings.updater.socket,
         session_socket(settings),
+        secret_folder(),
     ]
     return ProtectedPaths(
         [*own, settings.nats.credentials, settings.nats.tls_ca, settings.secrets.key],

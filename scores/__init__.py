@@ -10,7 +10,13 @@ Needs pydantic alone; does no I/O. An author needs ``Manifest`` and the Scores::
 
 from scores.container import Container, InitContainer
 from scores.container_devices import DeviceMapping, SecurityOptions
-from scores.container_parts import Healthcheck, Mount, NetworkAttachment, PortMapping
+from scores.container_parts import (
+    Healthcheck,
+    Mount,
+    NetworkAttachment,
+    PortMapping,
+    SecretMount,
+)
 from scores.file import File, ObjectRef
 from scores.manifest import FieldError, InvalidManifest, Manifest, WireManifest
 from scores.network import Network
@@ -60,6 +66,7 @@ __all__ = [
     "Probe",
     "ResourceStatus",
     "Secret",
+    "SecretMount",
     "SecurityOptions",
     "Session",
     "SessionDetail",

@@ -202,7 +202,7 @@ class Score(Model):
         """Keys that must be settled before this one where they stand in its manifest."""
         return ()
 
-    def secrets(self) -> tuple[str, ...]:
+    def secret_names(self) -> tuple[str, ...]:
         """The names of the secrets that it is made of."""
         return ()
 

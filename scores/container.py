@@ -9,7 +9,13 @@ from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
 from scores.base import WHOLE, Model, Score, check_distinct, fault, is_new
 from scores.container_devices import DeviceRules, Devices, LogDriver, SecurityOptions
-from scores.container_parts import Healthcheck, Mount, NetworkAttachment, PortMapping
+from scores.container_parts import (
+    Healthcheck,
+    Mount,
+    NetworkAttachment,
+    PortMapping,
+    SecretMount,
+)
 from scores.container_surroundings import (
     Annotations,
     Dns,
@@ -25,9 +31,9 @@ from scores.container_values import (
     LEAST_MEMORY,
     Args,
     Capability,
-    Env,
     Image,
     Quantity,
+    SecretEnv,
     Signal,
     WorkingDir,
     check_engine_name,
@@ -37,6 +43,7 @@ from scores.container_values import (
 from scores.file import Path
 from scores.names import Text
 from scores.probes import Liveness, Period, Readiness
+from scores.secrets import names_in
 
 
 class InitContainer(Model):
@@ -63,10 +70,11 @@ class InitContainer(Model):
         description="Replaces the image's command: arguments to the entrypoint. None: the image's.",
         examples=[["--all"]],
     )
-    env: Env = Field(
+    env: SecretEnv = Field(
         default_factory=dict,
         repr=False,
-        description="Environment variables: value by name. It has none of the container's.",
+        description="Environment variables: value by name, or {secret: NAME}. It has none of the "
+        "container's.",
         examples=[{"TZ": "UTC"}],
     )
     mounts: Annotated[Sequence[Mount], Field(max_length=64)] | None = Field(
@@ -108,10 +116,11 @@ class Container(Score):
         description="Replaces the image's command: arguments to the entrypoint. None: the image's.",
         examples=[["-p", "8080"]],
     )
-    env: Env = Field(
+    env: SecretEnv = Field(
         default_factory=dict,
         repr=False,
-        description="Environment variables: value by name. No status or log shows a value.",
+        description="Environment variables: value by name, or {secret: NAME}. No status or log shows "
+        "a value; podman inspect does, and its disk has it: secrets is for what isn't to lie there.",
         examples=[{"TZ": "UTC"}],
     )
     env_files: Annotated[Sequence[Path], Field(max_length=16)] = Field(
@@ -119,6 +128,11 @@ class Container(Score):
         description="Files of NAME=value lines on the device, read when the container is made; "
         "env wins.",
         examples=[["/srv/web/web.env"]],
+    )
+    secrets: Annotated[Sequence[SecretMount], Field(max_length=64)] = Field(
+        default=(),
+        description="Secrets as files in memory. Given anew, they make the container anew.",
+        examples=[[{"secret": "mqtt-password"}]],
     )
     ports: Annotated[Sequence[PortMapping], Field(max_length=128)] = Field(
         default=(), description="Ports of the device that lead into the container."
@@ -342,6 +356,12 @@ class Container(Score):
         names = [*([self.network] if self.network else []), *(one.name for one in self.networks)]
         return tuple(dict.fromkeys([*volumes, *(f"Network/{name}" for name in names)]))
 
+    def secret_names(self) -> tuple[str, ...]:
+        """The secrets in its variables and mounts, and in those of its init containers."""
+        inits = [value for init in self.init_containers for value in init.env.values()]
+        mounted = [one.secret for one in self.secrets]
+        return tuple(dict.fromkeys([*names_in([*self.env.values(), *inits]), *mounted]))
+
     def stopped(self) -> Self:
         """The same, not to run."""
         return self if self.state == "stopped" else self.model_copy(update={"state": "stopped"})
@@ -354,7 +374,7 @@ class Container(Score):
             raise fault(("no_healthcheck",), "FieldConflict", "healthcheck sets one")
         self._fit_together()
         check_engine_name(self.name)
-        targets = [mount.target for mount in self.mounts]
+        targets = [mount.target for mount in self.mounts] + [one.place for one in self.secrets]
         check_distinct(
             targets, "mounts", "target", "DuplicateMount", "another mount has this target"
         )

@@ -14,9 +14,10 @@ from scores.container_surroundings import (
     check_address,
 )
 from scores.container_values import LEAST_TMPFS, Quantity, check_least, is_engine_name
-from scores.file import Path, normal_path
+from scores.file import Mode, Path, normal_path
 from scores.names import Text
 from scores.probes import Period, Port, Seconds, Threshold
+from scores.secrets import SecretName
 
 
 class PortMapping(Model):
@@ -75,6 +76,28 @@ class Mount(Model):
         if is_new(info):
             check_least(self.size, "size", LEAST_TMPFS)
         return self
+
+
+class SecretMount(Model):
+    """A secret as a file in memory, which the container can read and not write."""
+
+    secret: SecretName = Field(description="The secret's name.", examples=["mqtt-password"])
+    target: Path | None = Field(
+        default=None,
+        description="The file's path in the container. None: /run/secrets/ and the name.",
+        examples=["/etc/mosquitto/password"],
+    )
+    mode: Mode = Field(
+        default="0400",
+        description="Four octal digits, in quotes. The file is the agent's user's, who is root in a "
+        "rootless container; 0444 is for another user in it.",
+        examples=["0444"],
+    )
+
+    @property
+    def place(self) -> str:
+        """Its path in the container."""
+        return self.target or f"/run/secrets/{self.secret}"
 
 
 class NetworkAttachment(Model):

@@ -12,6 +12,7 @@ from pydantic_core import PydanticCustomError
 from scores.base import fault
 from scores.file import normal_path
 from scores.names import MAX_GENERATION, Text
+from scores.secrets import TextOrSecret
 
 _NAME: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]*")
 _QUANTITY: Final = re.compile(r"(?P<number>[1-9][0-9]{0,15})(?P<unit>|Ki|Mi|Gi)")
@@ -90,6 +91,7 @@ Quantity = Annotated[int | str, BeforeValidator(_quantity)]
 WorkingDir = Annotated[Text, AfterValidator(_working_dir)]
 EnvName = Annotated[Text, AfterValidator(_env_name)]
 Env = Mapping[EnvName, Text]
+SecretEnv = Mapping[EnvName, TextOrSecret]
 Args = Annotated[Sequence[Text], Field(max_length=1024)]
 Image = Annotated[
     Text, Field(min_length=1, max_length=512, pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/@-]*$")

@@ -120,7 +120,7 @@ class File(Score):
         default=False, description="Make missing parent directories, with mode 0755."
     )
 
-    def secrets(self) -> tuple[str, ...]:
+    def secret_names(self) -> tuple[str, ...]:
         """The secrets in its template."""
         return names_in(self.template or ())
 
@@ -174,7 +174,7 @@ class File(Score):
     def _check_template(self) -> None:
         if self.template is None:
             return
-        if not self.secrets():
+        if not self.secret_names():
             raise fault(("template",), "NoSecret", "has no secret in it: use content")
         if self.adopt:
             raise fault(

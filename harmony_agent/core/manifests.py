@@ -99,7 +99,7 @@ def desired_of(
 
 def secrets_of(score: Score, known: Mapping[str, SecretState]) -> tuple[SecretState, ...]:
     """The secrets that it names, as they are known."""
-    return tuple(known.get(name, SecretState(name)) for name in score.secrets())
+    return tuple(known.get(name, SecretState(name)) for name in score.secret_names())
 
 
 def restarts_on(score: Score) -> Collection[str]:

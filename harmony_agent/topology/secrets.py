@@ -23,7 +23,7 @@ class Secrets(Protocol):
         """The value. Raises Transient ``SecretMissing``.
 
         How another kind gets one (a registry's password, say): name it in the Score by
-        `scores.secrets.Secret`, return the name from `Score.secrets`, wait in the plan as long as
+        `scores.secrets.Secret`, return the name from `Score.secret_names`, wait in the plan as long as
         `core.secrets.missing` says so, and ask for the value in `apply`. A new version changes
         `Desired.secrets`, and the resource is looked at again.
         """

@@ -149,7 +149,9 @@ class Secrets:
         for item in await list_deployments(self._store, None, None):
             manifest = item.desired.manifest
             names = (
-                {name for score in manifest.scores for name in score.secrets()} if manifest else ()
+                {name for score in manifest.scores for name in score.secret_names()}
+                if manifest
+                else ()
             )
             for name in names:
                 key = (item.key.device, name)

@@ -224,8 +224,16 @@ def _masked_score(score: Mapping[str, Any]) -> dict[str, Any]:
         shown["dropins"] = {
             name: _hidden("content", text) for name, text in shown["dropins"].items()
         }
+    if shown.get("template"):
+        shown["template"] = [
+            _hidden("content", part) if isinstance(part, str) else part
+            for part in shown["template"]
+        ]
     if shown.get("env"):
-        shown["env"] = {key: {"hidden": True} for key in shown["env"]}
+        shown["env"] = {
+            key: {"hidden": True} if isinstance(value, str) else value
+            for key, value in shown["env"].items()
+        }
     if shown.get("init_containers"):
         shown["init_containers"] = [_masked_score(item) for item in shown["init_containers"]]
     return shown

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from harmony_agent.core.resources import Desired, Facts, OwnershipRecord
+from harmony_agent.core.resources import Desired, Facts, OwnershipRecord, SecretState
 from harmony_agent.core.status import Outcome
 from scores.base import Score
 from scores.status import Detail
@@ -75,6 +75,7 @@ class FakeStore:
         generation: int | None = None,
         restart_token: str = "",
         reload_token: str = "",
+        secrets: tuple[SecretState, ...] = (),
     ) -> Desired[Any]:
         """Want `spec`. The generation goes up by one when the spec is another, unless it is
         given.
@@ -91,6 +92,7 @@ class FakeStore:
             deployment=self.deployment,
             restart_token=restart_token,
             reload_token=reload_token,
+            secrets=secrets,
         )
         self._desired[spec.name] = desired
         return desired

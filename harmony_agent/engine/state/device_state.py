@@ -243,14 +243,14 @@ class DeviceState:
 
     def wanted_secrets(self) -> set[str]:
         """The names of all that anything is made of."""
-        return {name for desired in self.desired.values() for name in desired.spec.secrets()}
+        return {name for desired in self.desired.values() for name in desired.spec.secret_names()}
 
     def note_secret(self, found: SecretState) -> Sequence[Key]:
         """Note how the device has a secret now; returns the keys to work on for it."""
         if self.secrets.get(found.name) == found:
             return ()
         self.secrets[found.name] = found
-        users = [key for key, one in self.desired.items() if found.name in one.spec.secrets()]
+        users = [key for key, one in self.desired.items() if found.name in one.spec.secret_names()]
         for key in users:
             held = secrets_of(self.desired[key].spec, self.secrets)
             self.desired[key] = replace(self.desired[key], secrets=held)

@@ -157,10 +157,13 @@ class Applier:
         if spec is None:
             return f"podman refused (status {refusal.status}); its own log says why"
         try:
-            _, files = await self._creator.read_env(spec)
+            hidden = await self._creator.hidden(spec)
         except Transient:
-            return f"podman refused (status {refusal.status}), and its words can't be checked for values of env_files"
-        return made_of.safe(refusal.text, made_of.secrets(spec, files))
+            return (
+                f"podman refused (status {refusal.status}), and its words can't be checked for values "
+                "of env_files and secrets"
+            )
+        return made_of.safe(refusal.text, hidden)
 
     # Running.
 
@@ -180,6 +183,7 @@ class Applier:
                 exit_code=action.exit_code,
             )
         await self._records.note(name, new)
+        self._creator.provide(name)
         try:
             await self._containers.start(action.id)
         except EngineRefused as refusal:

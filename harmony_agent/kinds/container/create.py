@@ -19,6 +19,7 @@ from harmony_agent.kinds.container.mount_guard import MountGuard
 from harmony_agent.kinds.container.plan import WATCHED
 from harmony_agent.kinds.container.policy import bind_sources
 from harmony_agent.kinds.container.records import ContainerRecords
+from harmony_agent.kinds.container.secrets import ContainerSecrets
 from harmony_agent.topology.containers import (
     Containers,
     ContainerState,
@@ -41,10 +42,12 @@ class Creator:
         records: ContainerRecords,
         guard: MountGuard,
         *,
+        secrets: ContainerSecrets,
         device: str,
     ) -> None:
         self._containers, self._env_files, self._records = containers, env_files, records
         self._nodes, self._guard, self._device = nodes, guard, device
+        self._secrets = secrets
 
     async def _image(self, image: str) -> Image:
         found = await self._containers.image(image)
@@ -105,9 +108,23 @@ class Creator:
         nodes = await self._look(spec)
         if (wait := unplugged(spec, nodes)) is not None:
             raise Transient(wait.reason, wait.message, phase=wait.phase, delay=wait.seconds)
-        label = made_of.spec_label(spec, digests, nodes)
+        label = made_of.spec_label(spec, digests, nodes, desired.secrets)
         image = await self._image(spec.image)
-        return label, made_of.payload(spec, self._labels(desired, label), image, variables, nodes)
+        filled, labels = self._secrets.filled(spec), self._labels(desired, label)
+        made = made_of.payload(filled, labels, image, variables, nodes)
+        self._secrets.provide(spec)
+        return label, _with(made, self._secrets.mounts(spec))
+
+    def provide(self, name: str) -> None:
+        """Have the files of its secrets there: after a boot they are gone."""
+        spec = self._records.spec(name)
+        if spec is not None:
+            self._secrets.provide(spec)
+
+    async def hidden(self, spec: Container) -> frozenset[str]:
+        """Every value that no message may repeat. Raises Transient where one can't be read."""
+        _, files = await self.read_env(spec)
+        return made_of.secrets(self._secrets.filled(spec), files) | self._secrets.hidden(spec)
 
     async def create(self, name: str) -> None:
         """Create the container that is wanted; its name must be free."""
@@ -162,6 +179,14 @@ class Creator:
             name, replace(facts, id=ident, label=label, made=_made(spec, state))
         )
 
+    def _init_payload(
+        self, spec: Container, init: str, labels: Mapping[str, str], image: Image
+    ) -> dict[str, Any]:
+        filled = self._secrets.filled(spec)
+        one = next(one for one in filled.init_containers if one.name == init)
+        made = made_of.init_payload(filled, one, labels, image)
+        return _with(made, self._secrets.mounts(spec)) if one.mounts is None else made
+
     async def run_init(self, name: str, init: str, ident: str) -> None:
         """Create the init container, unless it is `ident`, and start it."""
         desired = self._records.desired(name)
@@ -177,13 +202,20 @@ class Creator:
             image = await self._image(wanted[0].image or desired.spec.image)
             labels = self._labels(desired, "init")
             ident = await self._create_once(
-                name, made_of.init_payload(desired.spec, wanted[0], labels, image)
+                name, self._init_payload(desired.spec, init, labels, image)
             )
+        self.provide(name)
         try:
             await self._containers.start(ident)
         except EngineRefused:
             await self._containers.remove(ident)
             raise
+
+
+def _with(made: dict[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """The payload with more mounts."""
+    mounts = [*made.get("mounts", []), *more.get("mounts", [])]
+    return made | ({"mounts": mounts} if mounts else {})
 
 
 def _made(spec: Container, state: ContainerState | None) -> dict[str, str]:

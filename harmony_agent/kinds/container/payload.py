@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
+from harmony_agent.core.resources import SecretState
 from harmony_agent.kinds.container.hardware import Nodes, hardware, numbers
 from harmony_agent.kinds.container.surroundings import surroundings, users
 from harmony_agent.topology.containers import Image
@@ -35,7 +36,7 @@ _MADE_OF: Final = {
     "labels", "stop_signal", "memory", "cpus", "pids", "cap_add", "cap_drop", "read_only", "no_new_privileges",
     "init_containers", "healthcheck", "no_healthcheck", "userns", "groups", "shm_size", "ulimits", "sysctls", "dns",
     "dns_search", "extra_hosts", "annotations", "timezone", "devices", "device_cgroup_rules", "security_opt",
-    "privileged", "host_pid", "host_ipc", "init", "tty", "log_driver", "log_size",
+    "secrets", "privileged", "host_pid", "host_ipc", "init", "tty", "log_driver", "log_size",
 }  # fmt: skip
 """The fields that go into the making; every other one takes effect without a new container."""
 _CPU_PERIOD: Final = 100_000
@@ -57,16 +58,21 @@ _HOLDER: Final = re.compile(r"in use by ([0-9a-f]{64})\b")
 
 
 def spec_label(
-    spec: Container, env_files: Mapping[str, str], nodes: Nodes = MappingProxyType({})
+    spec: Container,
+    env_files: Mapping[str, str],
+    nodes: Nodes = MappingProxyType({}),
+    secrets: Sequence[SecretState] = (),
 ) -> str:
-    """Value of ``io.harmony.spec`` for a container of `spec`, with env files of these digests and
-    device nodes of these numbers.
+    """Value of ``io.harmony.spec`` for a container of `spec`, with env files of these digests,
+    device nodes of these numbers and secrets of these versions.
     """
     made = spec.model_dump(mode="json", exclude_unset=True, include=_MADE_OF)
     if spec.env_files:
         made["env_files"] = [[path, env_files[path]] for path in spec.env_files]
     if spec.devices:
         made["nodes"] = numbers(spec, nodes)
+    if secrets:
+        made["secret_versions"] = [[one.name, one.version] for one in secrets]
     return f"{_VERSION}:{digest(canonical(made)).removeprefix('sha256:')}"
 
 
@@ -88,7 +94,8 @@ def retired_name(name: str, ident: str) -> str:
 def secrets(spec: Container, files: Mapping[str, str]) -> frozenset[str]:
     """Every value that no message may repeat; `files` are the variables of its env files."""
     inits = (value for init in spec.init_containers for value in init.env.values())
-    return frozenset(value for value in (*spec.env.values(), *files.values(), *inits) if value)
+    values = (*spec.env.values(), *files.values(), *inits)
+    return frozenset(value for value in values if value and isinstance(value, str))
 
 
 def safe(text: str, hidden: Iterable[str]) -> str:

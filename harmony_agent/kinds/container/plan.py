@@ -18,6 +18,7 @@ from typing import Final
 from harmony_agent.core.actions import Act, Converged, Wait
 from harmony_agent.core.env_files import missing
 from harmony_agent.core.resources import Desired, OwnershipRecord
+from harmony_agent.core.secrets import missing as missing_secret
 from harmony_agent.kinds.container.actions import (
     ContainerAction,
     Create,
@@ -65,12 +66,14 @@ def _wanted(case: Case) -> ContainerPlan:  # noqa: PLR0911  # one return a quest
     if over is None and (unfit := _unfit(case)) is not None and not _stays(case, main):
         return unfit
     if main is None:
-        return over or _make(case, "there is no such container", ("name",))
+        lacking = missing_secret(case.desired)
+        return over or lacking or _make(case, "there is no such container", ("name",))
     if (unread := missing(case.spec.env_files, case.seen.env_files)) is not None:
         return unread
     if over is not None and _broken(main):
         return over
-    if over is None and (gone := unplugged(case.spec, case.seen.nodes)) is not None:
+    gone = missing_secret(case.desired) or unplugged(case.spec, case.seen.nodes)
+    if over is None and gone is not None:
         return run(case, main) if case.spec.state == "stopped" else gone
     if over is None and (differs := _differs(case, main)):
         return _make(case, differs[0], differs[1], main)
@@ -220,7 +223,9 @@ def _differs(case: Case, main: ContainerState) -> tuple[str, tuple[str, ...]] | 
     if main.labels.get(SPEC) != case.label:
         if case.replugged:
             return f"{', '.join(case.replugged)} is another node now", ()
-        return "it was made from another spec", ("env_files",) if case.spec.env_files else ()
+        fields = ("env_files",) if case.spec.env_files else ()
+        older = " or with an older secret" if case.desired.secrets else ""
+        return f"it was made from another spec{older}", fields
     if _broken(main):
         return "it is broken", ("state",)
     made = case.facts.made or {}

@@ -29,9 +29,12 @@ from harmony_agent.kinds.container.policy import ContainerPolicy
 from harmony_agent.kinds.container.pull import ImagePuller
 from harmony_agent.kinds.container.records import ContainerRecords
 from harmony_agent.kinds.container.running import ContainerPlan
+from harmony_agent.kinds.container.secrets import ContainerSecrets
 from harmony_agent.topology.containers import Containers, EngineRefused, State
 from harmony_agent.topology.device_nodes import DeviceNodes
 from harmony_agent.topology.env_files import EnvFiles
+from harmony_agent.topology.secret_files import NO_SECRET_FILES, SecretFiles
+from harmony_agent.topology.secrets import NO_SECRETS, Secrets
 from scores.container import Container
 from scores.manifest import FieldError
 from scores.names import format_time
@@ -66,6 +69,8 @@ class ContainerReconciler:
         nodes: DeviceNodes,
         store: KindView[Container],
         *,
+        secrets: Secrets = NO_SECRETS,
+        secret_files: SecretFiles = NO_SECRET_FILES,
         device: str,
         boot_id: str,
         env_roots: Sequence[str],
@@ -87,12 +92,15 @@ class ContainerReconciler:
         self._observer = Observer(containers, env_files, nodes, store, device=device, now=now)
         self._records = ContainerRecords(store)
         guard = MountGuard(env_files, closed_mounts)
+        self._secrets = ContainerSecrets(secrets, secret_files)
+        self._retained: object = None
         creator = Creator(
             containers,
             env_files,
             nodes,
             self._records,
             guard,
+            secrets=self._secrets,
             device=device,
         )
         self._puller = puller
@@ -113,7 +121,22 @@ class ContainerReconciler:
 
     async def relist(self) -> Mapping[str, Observed]:
         """All that is wanted or owned and exists."""
+        self._retain()
         return await self._observer.relist()
+
+    def _retain(self) -> None:
+        """Drop files of secrets that no container needs any more, once after each change."""
+        names = self._store.names()
+        if names is self._retained:
+            return
+        wanted = {name: self._store.desired(name) for name in names}
+        self._secrets.retain(
+            {
+                name: None if one is None or self._records.facts(name).retired else one.spec
+                for name, one in wanted.items()
+            }
+        )
+        self._retained = names
 
     async def observe(self, name: str) -> Observed | None:
         """One, fresh."""

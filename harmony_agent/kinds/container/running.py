@@ -58,7 +58,7 @@ class Case:
         digests = {path: found for path, found in self.seen.env_files.items() if found is not None}
         if any(path not in digests for path in self.spec.env_files):
             return None
-        return spec_label(self.spec, digests, self.seen.nodes)
+        return spec_label(self.spec, digests, self.seen.nodes, self.desired.secrets)
 
     @property
     def replugged(self) -> tuple[str, ...]:

@@ -113,7 +113,7 @@ class OwnedPath:
         """The same place for this spec, which is about to be worked on; `seen` is what stands
         there.
         """
-        keyed = self.keyed or bool(spec.secrets())
+        keyed = self.keyed or bool(spec.secret_names())
         if self.proven and not self.vacant:
             return replace(self, type=spec.type, keyed=keyed)
         # What stands there is the last to be forgotten, however many specs were claimed since and

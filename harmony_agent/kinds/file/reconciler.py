@@ -282,4 +282,6 @@ def _is_anothers(here: OwnedPath, spec: File, observed: FileState | None, digest
     seen = None if observed is None else observed.at.stat
     if observed is None or seen is None or here.former is not None or here.may_be_ours(seen):
         return False
-    return not spec.secrets() and not differences(FileTarget(spec.name, spec, digest), observed.at)
+    return not spec.secret_names() and not differences(
+        FileTarget(spec.name, spec, digest), observed.at
+    )

@@ -9,10 +9,12 @@ from typing import Any
 
 from harmony_agent.core.actions import Converged, Plan, Wait
 from harmony_agent.kinds.container import ContainerReconciler, ImageBounds, ImagePuller
+from harmony_agent.topology.secret_files import NO_SECRET_FILES, SecretFiles
 from scores.container import Container
 from tests.fakes.containers import FakeContainers, FakeDeviceNodes, FakeEnvFiles, Made
 from tests.fakes.drive import Pass, run
 from tests.fakes.images import FakeImageMemory, FakeImages
+from tests.fakes.secrets import FakeSecrets
 from tests.fakes.store import FakeStore
 
 IMAGE = "localhost/busybox"
@@ -32,6 +34,8 @@ class Bench:
         self.images, self.memory = FakeImages(self.containers), FakeImageMemory()
         self.bounds = ImageBounds()
         self.boot = 1
+        self.secrets = FakeSecrets()
+        self.secret_files: SecretFiles = NO_SECRET_FILES
         self.restart_agent()
 
     def restart_agent(self) -> None:
@@ -41,6 +45,8 @@ class Bench:
             self.env_files,
             self.nodes,
             self.store,
+            secrets=self.secrets,
+            secret_files=self.secret_files,
             device=DEVICE,
             boot_id=f"boot-{self.boot}",
             env_roots=["/srv"],
@@ -65,7 +71,8 @@ class Bench:
         self.restart_agent()
 
     def want(self, spec: Container, *, restart_token: str = "") -> None:
-        self.store.set_desired(spec, restart_token=restart_token)
+        held = tuple(map(self.secrets.state, spec.secret_names()))
+        self.store.set_desired(spec, restart_token=restart_token, secrets=held)
 
     async def once(
         self, name: str = "web", before: Callable[[Any], None] = lambda _action: None
