@@ -48,6 +48,11 @@ class Network(Score):
     internal: bool = Field(
         default=False, description="Nothing in it reaches the outside, nor is reached from there."
     )
+    dns: bool = Field(
+        default=True,
+        description="Podman's own name server answers in it, by the names of its containers. Rootful, "
+        "it takes port 53 of the device's address there; false leaves that port to a container.",
+    )
     labels: Annotated[Mapping[Text, Text], AfterValidator(own_labels)] = Field(
         default_factory=dict,
         description="Podman's labels: value by name.",
@@ -65,6 +70,8 @@ class Network(Score):
         if self.driver != "bridge" and self.subnet is None:
             text = "needs subnet: podman 4.3 gets no addresses by DHCP"
             raise fault(("driver",), "FieldConflict", text)
+        if self.driver != "bridge" and not self.dns:
+            raise fault(("dns",), "FieldConflict", "only a bridge has a name server")
         if self.gateway is not None:
             if self.subnet is None:
                 raise fault(("gateway",), "FieldConflict", "needs subnet")

@@ -24,6 +24,7 @@ class NetworkState:
     subnets: tuple[tuple[str, str], ...] = ()
     internal: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)
+    dns: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,7 @@ class NetworkSpec:
     subnet: str
     gateway: str
     internal: bool
+    dns: bool
     labels: Mapping[str, str]
 
 

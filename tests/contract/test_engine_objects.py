@@ -91,8 +91,8 @@ async def world(device: Device | None) -> AsyncIterator[World]:
 
 
 def network(name: str, **fields: Any) -> NetworkSpec:
-    plain = {"driver": "bridge", "subnet": "", "gateway": "", "internal": False, "labels": LABELS}
-    return NetworkSpec(name=name, **{**plain, **fields})
+    plain = {"driver": "bridge", "subnet": "", "gateway": "", "internal": False, "dns": True}
+    return NetworkSpec(name=name, **{**plain, "labels": LABELS, **fields})
 
 
 async def refusal(call: Any) -> EngineRefused:
@@ -122,13 +122,14 @@ async def test_the_life_of_a_volume(world: World) -> None:
 async def test_the_life_of_a_network(world: World) -> None:
     inside = {"subnet": "10.77.5.0/24", "gateway": "10.77.5.9", "internal": True}
     await world.networks.create(network("home", **inside))
-    await world.networks.create(network("home2"))
+    await world.networks.create(network("home2", dns=False))
     assert (await refusal(world.networks.create(network("home")))).status >= 400
     (made,) = [one for one in await world.networks.list() if one.name == "home"]
     assert (made.driver, made.internal, dict(made.labels)) == ("bridge", True, LABELS)
+    assert made.dns
     assert made.subnets == (("10.77.5.0/24", "10.77.5.9"),)
     (other,) = [one for one in await world.networks.list() if one.name == "home2"]
-    assert (other.internal, len(other.subnets)) == (False, 1)
+    assert (other.internal, len(other.subnets), other.dns) == (False, 1, False)
     await world.networks.remove("home")
     await world.networks.remove("home")
     names = [one.name for one in await world.networks.list()]

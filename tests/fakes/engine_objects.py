@@ -88,7 +88,7 @@ class FakeNetworks(_Objects):
         subnet = spec.subnet or "10.89.0.0/24"
         pair = (subnet, spec.gateway or subnet.replace("0/24", "1"))
         self.made[spec.name] = NetworkState(
-            spec.name, "1", spec.driver, (pair,), spec.internal, dict(spec.labels)
+            spec.name, "1", spec.driver, (pair,), spec.internal, dict(spec.labels), spec.dns
         )
 
     async def remove(self, name: str) -> None:

@@ -27,7 +27,7 @@ class PodmanNetworks:
     async def create(self, spec: NetworkSpec) -> None:
         """Implement `Networks.create`."""
         body: dict[str, Any] = {"name": spec.name, "driver": spec.driver, "internal": spec.internal}
-        body |= {"labels": dict(spec.labels), "dns_enabled": spec.driver == "bridge"}
+        body |= {"labels": dict(spec.labels), "dns_enabled": spec.dns}
         if spec.subnet:
             gateway = {"gateway": spec.gateway} if spec.gateway else {}
             body["subnets"] = [{"subnet": spec.subnet, **gateway}]
@@ -51,5 +51,6 @@ def _state(one: dict[str, Any]) -> NetworkState:
         driver=one.get("driver") or "",
         subnets=tuple((each["subnet"], each.get("gateway") or "") for each in subnets),
         internal=bool(one.get("internal")),
+        dns=bool(one.get("dns_enabled")),
         labels=one.get("labels") or {},
     )

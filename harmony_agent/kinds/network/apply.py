@@ -35,8 +35,9 @@ class Applier:
             return
         spec = desired.spec
         labels = {**spec.labels, DEVICE: self._device, RESOURCE: f"Network/{name}"}
+        dns = spec.dns and spec.driver == "bridge"
         wanted = NetworkSpec(
-            name, spec.driver, spec.subnet or "", spec.gateway or "", spec.internal, labels
+            name, spec.driver, spec.subnet or "", spec.gateway or "", spec.internal, dns, labels
         )
         try:
             await self._networks.create(wanted)

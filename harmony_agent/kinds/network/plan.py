@@ -62,6 +62,7 @@ def differences(spec: Network, seen: NetworkState) -> tuple[str, ...]:
         "driver": spec.driver != seen.driver,
         "subnet": spec.subnet is not None and not _has_subnet(spec, seen),
         "internal": spec.internal != seen.internal,
+        "dns": spec.driver == "bridge" and spec.dns != seen.dns,
         "labels": dict(spec.labels) != own(seen.labels),
     }
     return tuple(field for field, differs in found.items() if differs)

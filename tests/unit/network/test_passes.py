@@ -76,6 +76,7 @@ CHANGES: list[dict[str, Any]] = [
     {**SUBNET, "internal": True},
     {**SUBNET, "driver": "macvlan"},
     {**SUBNET, "labels": {"team": "y"}},
+    {**SUBNET, "dns": False},
 ]
 
 

@@ -244,6 +244,7 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
     "subnet without a length": ({**NETWORK, "subnet": "10.0.0.1"}, "subnet", "InvalidSubnet"),
     "gateway alone": ({**NETWORK, "gateway": "10.0.0.1"}, "gateway", "FieldConflict"),
     "gateway outside": ({**NETWORK, "subnet": "10.0.0.0/24", "gateway": "10.0.1.1"}, "gateway", "OutOfRange"),
+    "macvlan with names": ({**NETWORK, "driver": "macvlan", "subnet": "10.0.0.0/24", "dns": False}, "dns", "FieldConflict"),
     "macvlan without subnet": ({**NETWORK, "driver": "macvlan"}, "driver", "FieldConflict"),
     "network's driver": ({**NETWORK, "driver": "host"}, "driver", "NotAllowed"),
     "no image": ({"kind": "Container", "name": "c"}, "image", "Missing"),

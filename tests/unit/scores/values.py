@@ -168,6 +168,7 @@ FULL: dict[str, Value] = {
     },
 }
 LATER: dict[str, Value] = {
+    "NetworkDns": {**NETWORK, "name": "quiet", "dns": False},
     "SystemdUnitJob": {**UNIT, "name": "job.service", "ignore_failure": True},
     "ContainerAround": {
         **CONTAINER,
