@@ -22,7 +22,9 @@ KEEP_ANNOTATION = "run.oci.keep_original_groups"
 def hardware(spec: Container, nodes: Nodes) -> dict[str, Any]:
     """The parts of the SpecGenerator value; nothing of what isn't set. Links are resolved."""
     found = {
-        "devices": [
+        "devices": []
+        if spec.privileged
+        else [
             {"path": f"{_real(one.source, nodes)}:{one.target or one.source}:{one.access}"}
             for one in spec.devices
         ],
@@ -36,6 +38,17 @@ def hardware(spec: Container, nodes: Nodes) -> dict[str, Any]:
         **_security(spec),
     }
     return {key: value for key, value in found.items() if value}
+
+
+def device_binds(spec: Container, nodes: Nodes) -> list[dict[str, Any]]:
+    """Its devices as mounts where it is privileged: podman then drops `devices`, and shows the nodes
+    of the device by their own names, without serial ones.
+    """
+    shape = {"type": "bind", "options": ["rbind", "rw", "dev"]}
+    return [
+        {"source": _real(one.source, nodes), "destination": one.target or one.source, **shape}
+        for one in (spec.devices if spec.privileged else ())
+    ]
 
 
 def _real(source: str, nodes: Nodes) -> str:

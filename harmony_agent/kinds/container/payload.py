@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from harmony_agent.core.resources import SecretState
-from harmony_agent.kinds.container.hardware import Nodes, hardware, numbers
+from harmony_agent.kinds.container.hardware import Nodes, device_binds, hardware, numbers
 from harmony_agent.kinds.container.surroundings import surroundings, users
 from harmony_agent.topology.containers import Image
 from scores.canonical import canonical, digest
@@ -155,6 +155,8 @@ def payload(
         "no_new_privileges": spec.no_new_privileges or None,
     }
     made |= {key: value for key, value in plain.items() if value is not None}
+    if binds := device_binds(spec, nodes):
+        made["mounts"] = [*made.get("mounts", ()), *binds]
     if spec.healthcheck is not None:
         check = spec.healthcheck
         made["healthconfig"] = {

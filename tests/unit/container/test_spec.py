@@ -82,6 +82,20 @@ PAYLOADS: list[tuple[dict[str, Any], dict[str, Any]]] = [
         },
     ),
     (
+        {"privileged": True, "devices": [{"source": "/dev/a", "target": "/dev/b"}]},
+        {
+            "privileged": True,
+            "mounts": [
+                {
+                    "type": "bind",
+                    "source": "/dev/a",
+                    "destination": "/dev/b",
+                    "options": ["rbind", "rw", "dev"],
+                }
+            ],
+        },
+    ),
+    (
         {"privileged": True, "host_pid": True, "host_ipc": True},
         {"privileged": True, "pidns": {"nsmode": "host"}, "ipcns": {"nsmode": "host"}},
     ),
