@@ -1,4 +1,4 @@
-"""Compose files: services become Containers; volumes and networks give names."""
+"""Compose files: services become Containers, and what stands beside them Networks and Volumes."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from harmony_fleet.errors import InvalidInput
+from harmony_fleet.importing.attachments import attached, join
 from harmony_fleet.importing.compose_keys import options_of
 from harmony_fleet.importing.env_file import filled
 from harmony_fleet.importing.resource import Place, Resource, take
 from harmony_fleet.importing.run_line import DEFAULT_RESTART
+from harmony_fleet.importing.surroundings import of_compose
 
 TOP: Final[Mapping[str, str]] = {
     "version": "it means nothing, to compose neither",
@@ -47,7 +49,7 @@ class Project:
 def read(
     document: Any, place: Place, env: Mapping[str, str]
 ) -> tuple[str, list[Resource], list[str]]:
-    """The project's name ("" where it has none), its containers, and notes of the whole."""
+    """The project's name ("" where it has none), its resources, and notes of the whole."""
     services = document.get("services") if isinstance(document, Mapping) else None
     if not isinstance(services, Mapping) or not services:
         raise InvalidInput(
@@ -57,13 +59,13 @@ def read(
         )
     project = Project(replace(place, docker=True), env)
     name = str(project.filled(document.get("name") or "", "name"))
-    names = _top(project, document, name or place.folder.resolve().name)
-    project.place = replace(project.place, names=names)
-    default = _default_network(services, names)
+    called = name or place.folder.resolve().name
+    found = _top(project, document, called)
+    found = [*_default_network(project, services, called), *found]
+    default = project.place.names.get("default", "")
     containers = {
         str(key): _container_name(project, value) or str(key) for key, value in services.items()
     }
-    found = []
     for key, value in services.items():
         if not isinstance(value, Mapping):
             project.notes.append(f"services.{key}: it isn't of the form that compose takes")
@@ -77,44 +79,46 @@ def _container_name(project: Project, service: Any) -> str:
     return str(project.filled(name or "", "container_name"))
 
 
-def _top(project: Project, document: Mapping[str, Any], name: str) -> dict[str, str]:
-    """Names that volumes and networks have on the device; the rest is noted."""
+def _top(project: Project, document: Mapping[str, Any], name: str) -> list[Resource]:
+    """Scores of volumes and networks; their names on the device go into `project.place`, and the
+    rest is noted.
+    """
     names: dict[str, str] = {}
-    for what in ("volumes", "networks"):
+    found: list[Resource] = []
+    for what in ("networks", "volumes"):
         listed = document.get(what) or {}
         if not isinstance(listed, Mapping):
             project.notes.append(f"{what}: it isn't of the form that compose takes")
             continue
-        for name_there, value in listed.items():
-            key = str(name_there)
+        for key, value in ((str(one), listed[one]) for one in listed):
             given = project.filled(value or {}, f"{what}.{key}")
             given = given if isinstance(given, Mapping) else {}
-            outside = given.get("external")
-            names[key] = str(given.get("name") or (key if outside else f"{name}_{key}"))
-            odd = [one for one in given if one not in ("name", "external")]
-            project.notes += [f"{what}.{key}.{one}: Harmony has no field for it" for one in odd]
-            if what == "networks":
-                project.notes.append(
-                    f"networks.{key}: write a Network of this name, or once on the device: podman network "
-                    f"create {names[key]}"
-                )
+            there = key if given.get("external") else f"{name}_{key}"
+            names[key] = str(given.get("name") or there)
+            made, ours = of_compose(project.place, what.removesuffix("s"), key, names[key], given)
+            if ours:
+                found.append(made)
             else:
-                project.notes.append(
-                    f"volumes.{key}: podman makes {names[key]} when a container first wants it"
-                )
-    if "default" not in names:
-        names["default"] = f"{name}_default"
+                project.notes += made.notes
     known = ("services", "volumes", "networks", "name")
     for key in map(str, document):
         if key not in known:
             why = "an extension is for the file itself" if key.startswith("x-") else ""
             project.notes.append(f"{key}: {TOP.get(key) or why or 'Harmony has no field for it'}")
-    return names
+    project.place = replace(project.place, names=names)
+    return found
 
 
-def _default_network(services: Mapping[str, Any], names: Mapping[str, str]) -> str:
+def _default_network(project: Project, services: Mapping[str, Any], name: str) -> list[Resource]:
     """The network of services that name none: where there are several, they find each other in it."""
-    return names["default"] if len(services) > 1 else ""
+    alone = [one for one in services.values() if isinstance(one, Mapping)]
+    wanted = [one for one in alone if not {"network_mode", "networks"} & set(one)]
+    if len(services) < 2 or not wanted or "default" in project.place.names:
+        return []
+    project.place = replace(
+        project.place, names={**project.place.names, "default": f"{name}_default"}
+    )
+    return [Resource("Network", f"{name}_default")]
 
 
 def _service(
@@ -134,11 +138,17 @@ def _service(
     if "restart" not in service:
         made.note("restart", DEFAULT_RESTART)
     if default and not {"network_mode", "networks"} & set(service):
-        made.set("network", default)
-        made.note(
-            "network",
-            f"write a Network of this name, or once on the device: podman network create {default}",
-        )
+        join(made, default)
     if containers[key] != key:
-        made.note("container_name", f"others reach it as {containers[key]}, and no more as {key}")
+        _known_as(made, key)
+    attached(made)
     return made
+
+
+def _known_as(made: Resource, key: str) -> None:
+    """The service's own name, by which others find it, where its container has another one."""
+    networks = [
+        one for one in made.fields.get("networks", ()) if one["name"] not in ("host", "none")
+    ]
+    for one in networks:
+        one["aliases"] = list(dict.fromkeys([*one.get("aliases", ()), key]))

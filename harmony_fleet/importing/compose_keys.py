@@ -177,19 +177,27 @@ def _depends(value: Any, containers: Mapping[str, str]) -> Iterator[Option]:
         yield f"depends_on {name}", handle, name, ""
 
 
-_NETWORK: Final = {
-    "aliases": "write them into networks, as the aliases there",
-    "ipv4_address": "write it into networks, as the address there",
-    "ipv6_address": "write it into networks, as the address there",
-}
+_NETWORK: Final = {"aliases": "alias", "ipv4_address": "ip", "ipv6_address": "ip6"}
 
 
 def _networks(value: Any, _containers: Mapping[str, str]) -> Iterator[Option]:
     for name, how in _listed(value).items():
-        yield f"networks {name}", OPTIONS["network"], name, ""
-        for key in how if isinstance(how, Mapping) else ():
-            why = _NETWORK.get(key, "Harmony has no field for it")
-            yield f"networks {name}, {key}", None, "", why
+        given = how if isinstance(how, Mapping) else {}
+        parts = [
+            f"{_NETWORK[key]}={one}"
+            for key in _NETWORK
+            for one in _items(given.get(key))
+            if given.get(key) not in (None, "", [], {})
+        ]
+        text = f"{name}:{','.join(parts)}" if parts else name
+        yield f"networks {name}", _join(text), name, ""
+        for key in given:
+            if key not in _NETWORK:
+                yield f"networks {name}, {key}", None, "", "Harmony has no field for it"
+
+
+def _join(text: str) -> Handler:
+    return lambda resource, place, _: OPTIONS["network"](resource, place, text)
 
 
 _HEALTH: Final = {

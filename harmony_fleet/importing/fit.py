@@ -42,7 +42,7 @@ def deployment_name(text: str) -> str:
 
 
 def _named(one: Resource) -> str:
-    if one.kind != "Container":
+    if one.kind not in ("Container", "Network", "Volume"):
         return one.name
     name = re.sub(r"[^A-Za-z0-9_.-]", "-", one.name).lstrip("-_.")[:253] or "container"
     if name != one.name:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from harmony_fleet.importing import rights
+from harmony_fleet.importing import attachments, rights
 from harmony_fleet.importing.env_file import read_env_file
 from harmony_fleet.importing.mounts import mount, tmpfs, volume
 from harmony_fleet.importing.resource import Handler, NotTakenError, Place, Resource
@@ -102,26 +102,6 @@ def _publish(resource: Resource, place: Place, text: str) -> None:
     del place
     for port in ports(text):
         resource.add("ports", port)
-
-
-def _network(resource: Resource, place: Place, text: str) -> None:
-    name, _, options = text.partition(":")
-    if name in ("bridge", "default", "private", "slirp4netns", "pasta") and not options:
-        raise NotTakenError("it is podman's default")
-    if name in ("container", "ns", "service") or name.endswith((".container", ".pod")):
-        raise NotTakenError("it shares another container's network: Harmony has no field for it")
-    if options:
-        resource.note(f"network {name}, {options}", "write it into networks: aliases, address")
-    name = place.names.get(name, name)
-    if "networks" not in resource.fields and "network" not in resource.fields:
-        resource.set("network", name)
-        return
-    first = resource.fields.pop("network", None)
-    if "host" in (first, name) or "none" in (first, name):
-        raise NotTakenError("host and none stand alone")
-    if first is not None:
-        resource.add("networks", {"name": first})
-    resource.add("networks", {"name": name})
 
 
 def _restart(resource: Resource, place: Place, text: str) -> None:
@@ -216,7 +196,10 @@ OPTIONS: Final[Mapping[str, Handler]] = {
     "log-opt": rights.log_opt,
     "memory": field("memory", size),
     "mount": mount,
-    "network": _network,
+    "ip": attachments.of_the_only_one("ip"),
+    "ip6": attachments.of_the_only_one("ip6"),
+    "network": attachments.network,
+    "network-alias": attachments.of_the_only_one("alias"),
     "no-healthcheck": flag("no_healthcheck"),
     "pid": rights.of_the_device("host_pid", "processes"),
     "pids-limit": field("pids", whole),
@@ -248,10 +231,7 @@ NOT_YET: Final[Mapping[str, str]] = {
     "interactive": "nobody writes to it: it runs in the background",
     "rm": "it is taken away when no manifest wants it any more",
     "replace": "it is always replaced when its spec changes",
-    "pod": "Harmony has no pods: give the containers one network, and publish their ports",
-    "ip": "write it into networks, as the address there",
-    "ip6": "write it into networks, as the address there",
-    "network-alias": "the container's name is its alias",
+    "pod": "Harmony has no pods: its file, imported along with this one, brings a network in its place",
     "platform": "the device pulls what is for itself",
     "cidfile": "the agent knows the container's id",
     "sdnotify": "give it a readiness probe",

@@ -1,4 +1,4 @@
-"""Quadlets: `.container` files become Containers; `.volume`, `.network` and `.pod` give names."""
+"""Quadlets: `.container` files become Containers, `.network` and `.pod` Networks, `.volume` Volumes."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
+from harmony_fleet.importing.attachments import attached, join
 from harmony_fleet.importing.options import NOT_YET, OPTIONS
 from harmony_fleet.importing.resource import Handler, NotTakenError, Place, Resource, take
 from harmony_fleet.importing.run_line import DEFAULT_RESTART, podman_args
+from harmony_fleet.importing.surroundings import OPTIONS as OF_SURROUNDINGS
 from harmony_fleet.importing.values import truth, words
 
 SUFFIXES: Final = (".container", ".volume", ".network", ".pod")
@@ -76,10 +78,21 @@ WHY: Final[Mapping[str, str]] = {
     "Unit.Documentation": "a Container is known by its name",
     "Install.WantedBy": "Harmony starts what is to run, at each boot too",
     "Install.DefaultInstance": "Harmony has no templates of containers",
+    "Network.NetworkDeleteOnStop": "it goes when no manifest wants it any more",
     "Service.RestartSec": "Harmony has pauses of its own, from 10 s to 300 s",
     "Service.TimeoutStartSec": "Harmony bounds a pull by itself",
     "Service.Type": "a Container is no unit",
 }
+_NAMING: Final = {"volume": "VolumeName", "network": "NetworkName", "pod": "PodName"}
+_BESIDE: Final = {
+    "DisableDNS": "disable-dns",
+    "Driver": "driver",
+    "Gateway": "gateway",
+    "Internal": "internal",
+    "Label": "label",
+    "Subnet": "subnet",
+}
+"""Keys of [Network] and [Volume] whose values are those of an option of podman's."""
 _ORDER: Final = frozenset({"After", "Requires", "BindsTo", "Wants", "Requisite"})
 _RESTART: Final = {
     **dict.fromkeys(("always", "on-success"), "always"),
@@ -101,41 +114,74 @@ def entries(text: str) -> Iterator[Entry]:
             yield section, key.strip(), value.strip()
 
 
-def names(files: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """Names on the device of what volumes and networks are called here, and notes."""
+def names(files: Mapping[str, str]) -> dict[str, str]:
+    """Names on the device of what volumes, networks and pods are called here. A pod is a network."""
     known: dict[str, str] = {}
-    notes: list[str] = []
     for file, text in files.items():
         stem, _, suffix = file.rpartition(".")
-        if suffix not in ("volume", "network", "pod"):
+        if suffix in _NAMING:
+            given = (one for _, key, one in entries(text) if key == _NAMING[suffix])
+            known[file] = next(given, f"systemd-{stem}")
+    return known
+
+
+def beside(files: Mapping[str, str], place: Place) -> list[Resource]:
+    """The Networks and Volumes of the files."""
+    found = []
+    for file, text in files.items():
+        suffix = file.rpartition(".")[2]
+        if suffix in _NAMING and not (suffix == "pod" and _pod_networks(text)):
+            kind = "Volume" if suffix == "volume" else "Network"
+            made = Resource(kind, place.names[file])
+            for section, key, value in entries(text) if suffix != "pod" else ():
+                if key == _NAMING[suffix]:
+                    continue
+                option = OF_SURROUNDINGS[suffix].get(_BESIDE.get(key, ""))
+                why = WHY.get(f"{section}.{key}", "")
+                for one in _split(value) if key == "Label" else [value]:
+                    take(made, place, f"[{section}] {key}", option, one, why=why)
+            if suffix == "pod":
+                made.note(file, "it is the pod's: in a pod they found each other at localhost")
+            found.append(made)
+    return found
+
+
+def _pod_networks(text: str) -> list[str]:
+    return [one for section, key, one in entries(text) if (section, key) == ("Pod", "Network")]
+
+
+def _pod(made: Resource, place: Place, files: Mapping[str, str], pod: str) -> None:
+    """What a pod has, for one container in it."""
+    text = files[pod]
+    members = [one for one in files.values() if ("Container", "Pod", pod) in set(entries(one))]
+    alone = len(members) == 1
+    if not _pod_networks(text):
+        join(made, place.names[pod])
+    for section, key, value in entries(text):
+        shown, option = f"{pod}, [{section}] {key}", KEYS.get(key, "")
+        if key == "PodName":
             continue
-        naming = {"volume": "VolumeName", "network": "NetworkName", "pod": "PodName"}[suffix]
-        lines = list(entries(text))
-        known[file] = next((one for _, key, one in lines if key == naming), f"systemd-{stem}")
-        if suffix == "network":
-            notes.append(
-                f"{file}: write a Network of this name, or once on the device: podman network create "
-                f"{known[file]}"
-            )
-        elif suffix == "volume":
-            notes.append(f"{file}: podman makes {known[file]} when a container first wants it")
-        else:
-            notes.append(f"{file}: {NOT_YET['pod']}")
-        for section, key, value in lines:
-            if key != naming:
-                why = WHY.get(f"{section}.{key}", "Harmony has no field for it")
-                notes.append(f"{file}, [{section}] {key}={value}: {why}")
-    return known, notes
+        if key == "PublishPort" and not alone:
+            made.note(f"{shown} {value}", "give it to the container that listens there, as ports")
+            continue
+        handler = OPTIONS.get(option) if section == "Pod" else None
+        for one in _split(value) if key in SEVERAL else [value]:
+            take(made, place, shown, handler, one, why=WHY.get(f"{section}.{key}", ""))
 
 
-def read(file: str, text: str, place: Place, containers: Mapping[str, str]) -> Resource:
+def read(
+    file: str, files: Mapping[str, str], place: Place, containers: Mapping[str, str]
+) -> Resource:
     """The container of a `.container` file. `containers` are names of containers by their units."""
+    text = files[file]
     made = Resource("Container", containers[file])
     place = replace(place, docker=False)
     restarted = False
     for section, key, value in entries(text):
         shown = f"[{section}] {key}"
-        if section == "Container":
+        if (section, key) == ("Container", "Pod") and value in place.names:
+            _pod(made, place, files, value)
+        elif section == "Container":
             _container(made, place, shown, key, value)
         elif section == "Unit" and key in _ORDER:
             for unit in value.split():
@@ -150,6 +196,7 @@ def read(file: str, text: str, place: Place, containers: Mapping[str, str]) -> R
             take(made, place, shown, None, value, why=WHY.get(f"{section}.{key}", ""))
     if not restarted:
         made.note("[Service] Restart", DEFAULT_RESTART)
+    attached(made)
     if made.fields.get("user", "").endswith(":"):
         made.fields["user"] = made.fields["user"].rstrip(":")
     return made

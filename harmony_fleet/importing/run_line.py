@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from harmony_fleet.importing.attachments import attached
 from harmony_fleet.importing.options import NOT_YET, OPTIONS
 from harmony_fleet.importing.resource import Place, Resource, take
 from harmony_fleet.importing.values import words
@@ -146,6 +147,7 @@ def container(arguments: Sequence[str], place: Place, name: str) -> Resource:
             made.name = value
             continue
         take(made, place, shown, OPTIONS.get(option), value, why=NOT_YET.get(option, ""))
+    attached(made)
     if args:
         made.set("args", args)
     if not given & {"restart"}:

@@ -72,8 +72,9 @@ def _read(
     wanted: Import, texts: Mapping[str, str], name: str
 ) -> tuple[list[Resource], list[str], str]:
     by_name = {_unit_name(file): text for file, text in texts.items() if file != "-"}
-    containers, (names, notes) = quadlet.unit_names(by_name), quadlet.names(by_name)
-    found: list[Resource] = []
+    containers, names = quadlet.unit_names(by_name), quadlet.names(by_name)
+    found = quadlet.beside(by_name, Place(Path(), "", names=names))
+    notes: list[str] = []
     project = ""
     for file, text in texts.items():
         folder = Path(file).parent if file != "-" else Path()
@@ -81,7 +82,7 @@ def _read(
         place = Place(folder, there, docker=True, names=names)
         unit = _unit_name(file)
         if unit.endswith(".container"):
-            found.append(quadlet.read(unit, text, place, containers))
+            found.append(quadlet.read(unit, by_name, place, containers))
         elif unit.endswith(quadlet.SUFFIXES) or ".d/" in unit:
             continue
         elif unit.endswith(units.SUFFIXES):

@@ -97,7 +97,9 @@ class Home:
     def runs(self) -> dict[str, str]:
         """Each container of ours, and since when it runs."""
         shape = "--format={{.Names}} {{.ID}} {{.StartedAt}}"
-        listed = [self.device.podman("ps", "--all", shape, root=root).stdout for root in (False, True)]
+        listed = [
+            self.device.podman("ps", "--all", shape, root=root).stdout for root in (False, True)
+        ]
         return dict(line.split(" ", 1) for text in listed for line in text.splitlines())
 
     def traces(self) -> dict[str, str]:

@@ -191,14 +191,14 @@ Group=1000
 Exec=serve --port 80
 PodmanArgs=--cpus 0.5 --odd 1
 NoNewPrivileges=true
-Pod=all.pod
 [Service]
 Restart=on-abnormal
 """,
-            "db.container": "[Container]\nImage=docker.io/x/db\nContainerName=database\n",
-            "net.network": "[Network]\nNetworkName=inner\nSubnet=10.1.0.0/24\n",
-            "data.volume": "[Volume]\nDevice=/dev/sda1\n",
-            "all.pod": "[Pod]\nPublishPort=80:80\n",
+            "db.container": "[Container]\nImage=docker.io/x/db\nContainerName=database\nPod=all.pod\n",
+            "net.network": "[Network]\nNetworkName=inner\nSubnet=10.1.0.0/24\nIPRange=10.1.0.8/29\n"
+            "DisableDNS=true\nLabel=a=b c=d\n",
+            "data.volume": "[Volume]\nDevice=/dev/sda1\nDriver=local\n",
+            "all.pod": "[Unit]\nDescription=x\n[Pod]\nPublishPort=80:80\nVolume=data.volume:/data\n",
         },
     )
     score = made.score("systemd-app")
@@ -210,13 +210,26 @@ Restart=on-abnormal
     assert score["mounts"] == [
         {"type": "volume", "source": "systemd-data", "target": "/data", "chown": True}
     ]
+    assert made.score("inner") == {
+        "subnet": "10.1.0.0/24",
+        "dns": False,
+        "labels": {"a": "b", "c": "d"},
+    }
+    assert (made.score("systemd-data"), made.score("systemd-all")) == ({}, {})
+    database = made.score("database")
+    assert (database["network"], database["ports"]) == (
+        "systemd-all",
+        [{"host_port": 80, "container_port": 80}],
+    )
+    assert [one["source"] for one in database["mounts"]] == ["systemd-data"]
     for words in (
         "other.service",
         "--odd 1",
-        "[Network] Subnet=10.1.0.0/24",
-        "[Volume] Device",
-        "[Pod] PublishPort=80:80",
-        "[Container] Pod all.pod",
+        "[Network] IPRange 10.1.0.8/29",
+        "[Volume] Device /dev/sda1",
+        "[Volume] Driver local",
+        "all.pod, [Unit] Description x",
+        "all.pod: it is the pod's",
         "it became on-failure",
     ):
         assert words in made.comments
@@ -342,7 +355,7 @@ def test_the_command(
         ("x.yaml", "a: [\n", "NotYaml"),
         ("x.yaml", "services: {}\n---\nservices: {}\n", "UnknownFormat"),
         ("x.odd", "nothing\n", "UnknownFormat"),
-        ("x.volume", "[Volume]\n", "NoManifest"),
+        ("a.service.d/1.conf", "[Service]\n", "NoManifest"),
         ("gone.yaml", None, "FileMissing"),
     ],
 )
@@ -356,6 +369,7 @@ def test_what_is_nothing_to_import(
 ) -> None:
     monkeypatch.setenv("HARMONY_HOME", str(tmp_path))
     if text is not None:
+        (tmp_path / file).parent.mkdir(exist_ok=True)
         (tmp_path / file).write_text(text)
     assert main(["import", str(tmp_path / file), "-o", "json"]) == 2
     assert f'"{code}"' in capsys.readouterr().err
@@ -368,3 +382,117 @@ def test_the_example_of_the_guide_is_what_is_printed(tmp_path: Path) -> None:
     words = "podman run --name wg --cap-add NET_ADMIN --secret wgkey lscr.io/linuxserver/wireguard"
     made = line(tmp_path, words)
     assert (shown[1] + shown[2].partition("```")[0]) in made.text
+
+
+def test_networks_and_volumes_of_a_compose_file_are_scores(tmp_path: Path) -> None:
+    text = """
+name: home
+services:
+  broker:
+    image: x/broker
+    container_name: mosquitto
+    networks:
+      iot: {aliases: [mqtt, broker], ipv4_address: 10.89.5.10, ipv6_address: "fd00::5", priority: 5}
+      old: {}
+  bridge: {image: x/bridge, volumes: ["data:/data", "there:/there"]}
+  other: {image: x/other}
+networks:
+  iot:
+    driver: macvlan
+    internal: true
+    attachable: true
+    enable_ipv6: false
+    labels: {team: x}
+    driver_opts: {parent: eth0}
+    ipam:
+      driver: default
+      config: [{subnet: 10.89.5.0/24, gateway: 10.89.5.1, ip_range: 10.89.5.8/29}, {subnet: "fd00::/64"}]
+  odd: {driver: overlay, name: "odd one"}
+  old: {external: true}
+volumes:
+  data: {driver: local, labels: ["team=x"], driver_opts: {type: nfs}}
+  there: {external: true, name: kept}
+"""
+    made = read(tmp_path, {"compose.yaml": text}, name="")
+    assert made.value["deployment"] == "home"
+    assert made.score("home_iot") == {
+        "driver": "macvlan",
+        "internal": True,
+        "labels": {"team": "x"},
+        "subnet": "10.89.5.0/24",
+        "gateway": "10.89.5.1",
+    }
+    assert made.score("home_data") == {"labels": {"team": "x"}}
+    assert made.score("home_default") == made.score("odd-one") == {}
+    kinds = [one["kind"] for one in made.value["scores"]]
+    assert kinds == ["Network"] * 3 + ["Volume"] + ["Container"] * 3
+    assert made.score("mosquitto")["networks"] == [
+        {"name": "home_iot", "aliases": ["mqtt", "broker"], "address": "10.89.5.10"},
+        {"name": "old", "aliases": ["broker"]},
+    ]
+    assert [one["source"] for one in made.score("bridge")["mounts"]] == ["home_data", "kept"]
+    assert made.score("bridge")["network"] == "home_default"
+    for words in (
+        "networks iot, priority",
+        "ipv6",
+        "networks.iot.attachable true: each container may be in it",
+        "networks.iot.ipam.config.ip_range",
+        "networks.iot.ipam.config.subnet fd00::/64: a Network has one",
+        "networks.iot.driver_opts",
+        "networks.odd.driver overlay",
+        "networks.old.external true: it has to be on the device already",
+        "volumes.data.driver_opts",
+        "volumes.there.external true: it has to be on the device already",
+    ):
+        assert words in made.comments, words
+
+
+@pytest.mark.parametrize(
+    ("flags", "field", "value"),
+    [
+        ("--network iot", "network", "iot"),
+        ("--network iot:alias=mqtt,ip=10.0.0.5", "networks", [{"name": "iot", "aliases": ["mqtt"], "address": "10.0.0.5"}]),
+        ("--ip 10.0.0.5 --net iot --network-alias a", "networks", [{"name": "iot", "aliases": ["a"], "address": "10.0.0.5"}]),
+        ("--network a --network b", "networks", [{"name": "a"}, {"name": "b"}]),
+        ("--network host --network b", "network", "host"),
+    ],
+)  # fmt: skip
+def test_networks_of_a_line(flags: str, field: str, value: object, tmp_path: Path) -> None:
+    score = line(tmp_path, f"podman run --name x {flags} docker.io/x/y").score("x")
+    assert {key: score[key] for key in score if key.startswith("network")} == {field: value}
+
+
+def test_what_a_network_can_t_have_is_named(tmp_path: Path) -> None:
+    made = line(
+        tmp_path,
+        "podman run --name x --network a:mtu=9,ip=10.0.0.1,ip6=fd00::1 --network b --ip 10.0.0.2 docker.io/x/y",
+    )
+    assert made.score("x")["networks"] == [{"name": "a", "address": "10.0.0.1"}, {"name": "b"}]
+    for words in (
+        "10.0.0.2: only where it is in one network",
+        "network a, mtu=9",
+        "network a, ip6=fd00::1",
+    ):
+        assert words in made.comments
+
+
+def test_several_containers_of_a_pod_find_each_other_by_name(tmp_path: Path) -> None:
+    box = "[Container]\nImage=docker.io/x/{0}\nContainerName={0}\nPod=all.pod\n"
+    files = {
+        "a.container": box.format("a"),
+        "b.container": box.format("b"),
+        "c.container": "[Container]\nImage=docker.io/x/c\nPod=gone.pod\nNetwork=gone.network\n",
+        "all.pod": "[Pod]\nPodName=all\nPublishPort=80:80\nNetwork=iot.network\n",
+        "iot.network": "[Network]\nDriver=macvlan\nInternal=false\n",
+    }
+    made = read(tmp_path, files)
+    assert made.score("a")["network"] == made.score("b")["network"] == "systemd-iot"
+    assert "driver" not in made.score("systemd-iot"), "it needs a subnet"
+    assert made.score("systemd-c")["network"] == "systemd-gone"
+    for words in (
+        "all.pod, [Pod] PublishPort 80:80: give it to the container that listens there",
+        "[Container] Pod gone.pod",
+        "network gone.network: it isn't among the files",
+        "driver macvlan: needs subnet",
+    ):
+        assert words in made.comments, words

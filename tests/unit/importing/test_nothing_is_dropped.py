@@ -36,7 +36,10 @@ FIELDS = {
     "health-start-period": "healthcheck",
     "health-timeout": "healthcheck",
     "ipc": "host_ipc",
+    "ip": "networks",
+    "ip6": "networks",
     "label": "labels",
+    "network-alias": "networks",
     "log-opt": "log_size",
     "mount": "mounts",
     "no-healthcheck": "no_healthcheck",
@@ -80,7 +83,10 @@ GOOD = {
     "log-opt": "max-size=10m",
     "memory": "64m",
     "mount": "type=bind,source=/srv/m,target=/m",
+    "ip": "10.89.5.10",
+    "ip6": "fd00::5",
     "network": "host",
+    "network-alias": "mqtt",
     "no-healthcheck": "true",
     "pid": "host",
     "pids-limit": "100",
@@ -132,7 +138,7 @@ def made_of(files: dict[str, str]) -> Read | None:
 
 
 def score_of(made: Read) -> dict[str, Any]:
-    [found] = made.value["scores"]
+    [found] = [one for one in made.value["scores"] if one["kind"] == "Container"]
     assert isinstance(found, dict)
     return found
 
@@ -152,6 +158,7 @@ def test_a_good_value_of_each_option_is_taken(option: str, tmp_path: Path) -> No
         "health-retries": "--health-cmd true",
         "health-start-period": "--health-cmd true",
         "health-timeout": "--health-cmd true",
+        **dict.fromkeys(("ip", "ip6", "network-alias"), "--network iot"),
     }.get(option, "")
     (tmp_path / "web.env").write_text("A=1\n")
     value = "" if option in SWITCHES else f"={GOOD[option]!r}"
@@ -179,6 +186,7 @@ def test_each_flag_of_a_line_is_there(flags: list[tuple[str, str]], words: list[
         there = there or (name == "health-cmd" and "no_healthcheck" in score)
         there = there or (name == "env-file" and "env_files" in score)
         there = there or (name == "network" and "networks" in score)
+        there = there or (name in ("ip", "ip6", "network-alias") and "only where" in made.comments)
         assert name == "image" or there or named(made, f"--{name}", field_of(name)), (
             name,
             made.text,
@@ -223,7 +231,13 @@ def test_each_key_of_a_service_is_there(service: dict[str, Any]) -> None:
 def test_each_key_of_a_compose_file_is_there(document: dict[str, Any]) -> None:
     made = made_of({"compose.yaml": json.dumps({"services": {"web": None}, **document})})
     for key in set(document) - {"services", "name"} if made is not None else ():
-        assert document[key] in (None, "", [], {}, False, 0) or f"#   {key}" in made.comments
+        value, kind = document[key], {"volumes": "Volume", "networks": "Network"}.get(key)
+        named_there = f"#   {key}" in made.comments
+        if kind and isinstance(value, dict) and value:
+            scores = [one for one in made.value["scores"] if one["kind"] == kind]
+            assert scores or named_there or "it can't be made valid" in made.comments
+        else:
+            assert value in (None, "", [], {}, False, 0) or named_there
 
 
 SERVICE_FIELDS = {
@@ -267,13 +281,14 @@ def test_each_key_of_a_quadlet_is_there(lines: list[tuple[str, str]]) -> None:
         there = there or (
             key == "PodmanArgs" and (not value.strip() or named(made, value.split()[0]))
         )
-        assert there or not value.strip(), (key, made.text)
+        only_one = key in ("IP", "IP6", "NetworkAlias") and "only where" in made.comments
+        assert there or only_one or not value.strip(), (key, made.text)
 
 
 QUADLET_FIELDS = {
     "EnvironmentFile": ("env_files",),
     "HealthCmd": ("no_healthcheck",),
-    "Network": ("networks",),
+    **dict.fromkeys(["Network", "IP", "IP6", "NetworkAlias"], ("networks",)),
     "NoNewPrivileges": ("no_new_privileges",),
     **dict.fromkeys(
         [

@@ -43,7 +43,8 @@ WantedBy=default.target
     assert score["annotations"] == {"run.oci.keep_original_groups": "1"}
     assert score["devices"] == [{"source": "/dev/serial/by-id/usb-stick", "target": "/dev/ttyUSB0"}]
     assert score["groups"] == ["keep-groups"]
-    for words in ("network-online.target", "WantedBy", "Description", "z2m.volume"):
+    assert made.score("systemd-z2m") == {}
+    for words in ("network-online.target", "WantedBy", "Description"):
         assert words in made.comments
 
 
@@ -102,7 +103,7 @@ zigbee2mqtt:
     assert (bridge["user"], bridge["groups"]) == ("1000:1000", ["dialout"])
     assert bridge["env"] == {"ZIGBEE2MQTT_CONFIG_MQTT_SERVER": "mqtt://mosquitto"}
     assert bridge["image"] == "docker.io/koenkk/zigbee2mqtt"
-    assert "podman network create" in made.comments
+    assert made.score(broker["network"]) == {}
 
 
 def test_4_telegraf_influxdb_mosquitto_grafana(tmp_path: Path) -> None:
@@ -143,6 +144,7 @@ networks: {iot: {driver: bridge}}
     grafana = made.score("grafana")
     assert grafana["image"] == "docker.io/grafana/grafana:11.0"
     assert grafana["env"] == {"GF_SECURITY_ADMIN_PASSWORD": "a b"}
+    assert made.score(f"{tmp_path.name}_iot") == made.score("influx") == {}
     for words in ("networks.iot.driver", "service_healthy", "use env_files", "restart"):
         assert words in made.comments
     assert "hunter2" not in made.comments
@@ -172,9 +174,10 @@ networks:
     assert score["ports"][1] == {"host_port": 53, "container_port": 53, "protocol": "udp"}
     assert (score["dns"], score["cap_add"]) == (["127.0.0.1", "10.5.0.3"], ["NET_ADMIN"])
     assert score["hostname"] == "pihole"
-    assert score["network"] == f"{tmp_path.name}_dns"
-    assert "networks dns, ipv4_address" in made.comments
-    assert "networks.dns.ipam" in made.comments
+    name = f"{tmp_path.name}_dns"
+    assert score["networks"] == [{"name": name, "address": "10.5.0.2"}]
+    assert made.score(name) == {"subnet": "10.5.0.0/24"}
+    assert made.score(f"{tmp_path.name}_etc-pihole") == {}
 
 
 def test_6_frigate(tmp_path: Path) -> None:
@@ -302,12 +305,13 @@ secrets: {cf_token: {file: ./cf}}
         {"name": f"{tmp_path.name}_back"},
     ]
     assert made.score("app")["labels"] == {"traefik.enable": "true"}
+    assert made.score(f"{tmp_path.name}_back") == {"internal": True}
+    assert made.score(f"{tmp_path.name}_front") == {}
     for words in (
         "secrets cf_token",
         "secrets: ",
         "docker.sock",
         "ports, mode",
-        "networks.back.internal",
     ):
         assert words in made.comments
 
