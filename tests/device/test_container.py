@@ -9,10 +9,12 @@ import signal
 import struct
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from harmony_agent.kinds.container.payload import SPEC
 from scores import Container, File, Manifest
 from tests.device.image import SUITES
 from tests.device.lab import Lab
@@ -21,6 +23,7 @@ from tests.device.pods import PI, SERVE, SLEEP, Site, container, make, unmake
 from tests.device.prepare import BUSYBOX, USER
 from tests.device.signals import send, signal_podman
 
+RECORDED = Path(__file__).parents[1] / "recorded" / "digests.jsonl"
 LEDGER = "/var/lib/harmony-agent/ledger.db"
 PASSWORD = "hunter2-correct-horse"
 
@@ -810,6 +813,18 @@ def test_a_reboot_without_nats_brings_all_up_and_an_agent_restart_changes_nothin
         name: status["resources"][f"Container/{name}"]["status"]["restarts"] for name in names
     }
     assert restarts == {"web": 0, "once": 0, "fail": 0}
+
+
+def test_a_container_of_an_earlier_agent_is_kept(site: Site) -> None:
+    """Its label is the one that was recorded before Container had devices, networks and others."""
+    lines = [json.loads(line) for line in RECORDED.read_text().splitlines()]
+    [(value, label)] = [(one[1], one[3]) for one in lines if one[0] == "ContainerRuns"]
+    site.converge(Container.model_validate(value))
+    assert site.inspect()["Config"]["Labels"][SPEC] == label
+    before = site.run_of()
+    site.device.agent.restart()
+    site.settle()
+    assert site.run_of() == before
 
 
 def test_a_named_network_looks_the_same_before_and_after_a_start(site: Site) -> None:

@@ -4,6 +4,8 @@ changed, not drifted, removed; nodes that come and go; what only the device's ow
 
 from __future__ import annotations
 
+import statistics
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -123,11 +125,16 @@ def test_many_plugs_leave_nothing_behind(site: Site) -> None:
     plug(site, 5)
     site.converge(container(devices=[SERIAL]))
     held = descriptors(site)
+    took = []
     for cycle in range(CYCLES):
         unplug(site)
         state(site, "DeviceMissing")
         plug(site, 5 if cycle % 20 >= 10 else 3)
+        began = time.monotonic()
         ready(site)
+        took.append(time.monotonic() - began)
+    print(f"taken up after {statistics.median(took):.2f} s, at most {max(took):.2f} s")
+    assert statistics.median(took) < 2, "no look of its own is due for minutes: events tell it"
     assert reads(site) == "4"
     assert site.ours() == ["web"]
     assert site.device.podman("ps", "--all", "--external", "--quiet").stdout.count("\n") == 1
