@@ -1,8 +1,9 @@
 """The link to podman's socket: each call on a connection of its own, bounded in time and number.
 
 At most `QUICK` short calls and `SLOW` long ones (stop, pull) run at once. A call without an answer
-is followed by a ping. While the ping fails no other call is tried, because the service hangs. Must
-not log: what goes through here holds values of `env`.
+is followed by a ping. While the ping fails no other call is tried, because the service hangs. Each
+ping waits longer than the one before: on a slow device the service takes a while to start, and ends
+again before a later ping. Must not log: what goes through here holds values of `env`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ T = TypeVar("T")
 
 CALL_SECONDS: Final = 10.0
 PING_SECONDS: Final = 2.0
+PING_MOST: Final = 60.0
+"""The longest that a ping waits."""
 QUICK: Final = 4
 SLOW: Final = 16
 LIBPOD_API: Final = "/v4.0.0/libpod"
@@ -41,6 +44,7 @@ class Link:
         self.path = path
         self._slots = {False: asyncio.Semaphore(QUICK), True: asyncio.Semaphore(SLOW)}
         self._silent = False
+        self._patience = PING_SECONDS
         self._pinging = asyncio.Lock()
 
     def request(
@@ -97,12 +101,14 @@ class Link:
         async with self._pinging:
             if not self._silent:
                 return
+            waited = self._patience
             if not asked:
                 with suppress(TimeoutError):
-                    await self._bounded("for a ping", self._get_ping, PING_SECONDS)
-                    self._silent = False
+                    await self._bounded("for a ping", self._get_ping, waited)
+                    self._silent, self._patience = False, PING_SECONDS
                     return
-        text = f"podman does not answer ({what}; a ping got nothing within {PING_SECONDS:g} s): look at podman.service"
+                self._patience = min(2 * waited, PING_MOST)
+        text = f"podman does not answer ({what}; a ping got nothing within {waited:g} s): look at podman.service"
         raise Transient("PodmanUnreachable", text, phase="Unknown")
 
     async def _get_ping(self) -> None:
