@@ -355,6 +355,7 @@ def forbidden() -> list[tuple[AnyScore, list[tuple[str, str]]]]:
         f"{UNIT_FOLDER}/ssh.service",
         f"{HOME}/.config/containers/storage.conf",
         f"{HOME}/.ssh/authorized_keys",
+        f"{HOME}/.config/environment.d/10-path.conf",
     )
     code = (
         "/etc/systemd/system/harmony-agent.service",

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 CALL_SECONDS: Final = 10.0
 PING_SECONDS: Final = 2.0
-PING_MOST: Final = 60.0
+PING_MOST: Final = 30.0
 """The longest that a ping waits."""
 QUICK: Final = 4
 SLOW: Final = 16
