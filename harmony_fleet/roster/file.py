@@ -180,7 +180,7 @@ class RosterFile:
         """Seal what was found if that is new: the first roster, one changed by hand, or one from
         before a kill.
         """
-        if seal is None or seal.text != digest(data):
+        if seal is None or seal.text != digest(data) or not seal.form:
             self._write(
                 self.seal_path, to_bytes(seal_of(roster, data, _before(roster, data, seal))), lock
             )

@@ -23,8 +23,8 @@ Version = tuple[int, str]
 
 @dataclass(frozen=True, slots=True)
 class RosterSeal:
-    """The last roster seen: its authority, generation, content and text; and the versions before
-    it, oldest first.
+    """The last roster seen: its authority, generation, content and text; the versions before it,
+    oldest first; and its `version` as `form`, 0 in a seal of before, which doesn't tell.
     """
 
     lineage: str
@@ -32,6 +32,7 @@ class RosterSeal:
     content: str
     text: str
     history: tuple[Version, ...] = ()
+    form: int = 0
 
     @property
     def version(self) -> Version:
@@ -43,7 +44,7 @@ def seal_of(roster: Roster, data: bytes, before: tuple[Version, ...] = ()) -> Ro
     """The seal of `roster`, which `data` says, after the versions `before`."""
     version = roster.generation, roster.content_digest()
     history = (*(one for one in before if one != version), version)[-MAX_HISTORY:]
-    return RosterSeal(roster.lineage, *version, digest(data), history)
+    return RosterSeal(roster.lineage, *version, digest(data), history, roster.version)
 
 
 def to_bytes(seal: RosterSeal) -> bytes:
@@ -53,6 +54,7 @@ def to_bytes(seal: RosterSeal) -> bytes:
         "generation": seal.generation,
         "content": seal.content,
         "text": seal.text,
+        "form": seal.form,
     }
     return canonical({"version": 2, **told, "history": [list(one) for one in seal.history]})
 
@@ -65,9 +67,10 @@ def from_bytes(data: bytes, where: str, most: int) -> RosterSeal:
     try:
         value = read(data, most)
         words = (value["lineage"], value["generation"], value["content"], value["text"])
-        known = value["version"] in (1, 2) and _types(words) == (str, int, str, str)
+        form = value.get("form", 0)
+        known = value["version"] in (1, 2) and _types((*words, form)) == (str, int, str, str, int)
         history = _history(value["history"]) if value["version"] == 2 else ((words[1], words[2]),)
-        seal = RosterSeal(*words, history)
+        seal = RosterSeal(*words, history, form)
     except (NotCanonical, KeyError, TypeError, ValueError):
         known = False
     if not known:
@@ -93,7 +96,16 @@ def _history(value: Any) -> tuple[Version, ...]:
 
 def admit(seal: RosterSeal | None, roster: Roster) -> None:
     """Raise Conflict where `roster` can't follow the one that was sealed."""
-    if seal is None or (roster.lineage == seal.lineage and roster.generation > seal.generation):
+    if seal is None:
+        return
+    if roster.lineage == seal.lineage and roster.version < seal.form:
+        raise Conflict(
+            "RosterVersionLowered",
+            f"cannot use this roster: it is of version {roster.version}, and version {seal.form} was there already; "
+            "all that was applied by hand would be taken off",
+            f"set version: {seal.form} again; what was applied by hand goes by harmony delete",
+        )
+    if roster.lineage == seal.lineage and roster.generation > seal.generation:
         return
     if roster.lineage != seal.lineage:
         raise Conflict(

@@ -131,6 +131,11 @@ class Installed(Life):
         """What the agent on the device says of itself."""
         return self.device.run(["harmony-agent", "version"]).stdout.strip()
 
+    def updater_version(self) -> str:
+        """The version of the updater's package, without Debian's part."""
+        asked = ["dpkg-query", "--show", "--showformat=${Version}", "harmony-updater"]
+        return self.device.run(asked).stdout.partition("-")[0]
+
 
 @contextlib.contextmanager
 def fresh(lab: Lab, suite: str) -> Iterator[Installed]:

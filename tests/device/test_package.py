@@ -135,7 +135,7 @@ def every_kind_converges(site: Installed, suite: str, lab: Lab) -> None:
         repository.close()
     status = site.control.wait(PI, "upgrade", timeout=120)
     assert status.resources["SystemUpgrade/os"].phase == "Completed"
-    assert site.agent_version() == NEW[1]
+    assert (site.agent_version(), site.updater_version()) == (NEW[1], NEW[1])
     site.control.resync(PI, timeout=60)
     site.wait(120)
     assert site.device.run(["harmony-agent", "status"]).stdout.count(" Ready ") == 3

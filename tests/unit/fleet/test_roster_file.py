@@ -6,6 +6,7 @@ import errno
 import fcntl
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -232,6 +233,49 @@ def test_a_broken_seal_is_no_word_on_the_past(file: RosterFile, data: bytes) -> 
     refused("SealUnreadable", file.read)
     file.seal_path.unlink()
     assert file.read().generation == 1
+
+
+def by_hand(file: RosterFile, **fields: int) -> None:
+    text = file.path.read_text()
+    for name, value in fields.items():
+        text = re.sub(f"^{name}: .*$", f"{name}: {value}", text, flags=re.MULTILINE)
+    file.path.write_text(text)
+
+
+@pytest.mark.parametrize("generation", [1, 2, 3, 9])
+def test_a_roster_that_shares_its_lineage_never_has_all_of_it_by_an_edit(
+    file: RosterFile, generation: int
+) -> None:
+    file.mutate(1, PI)
+    before = file.seal_path.read_bytes()
+    by_hand(file, version=1, generation=generation)
+    error = refused("RosterVersionLowered", file.read)
+    assert (error.exit_code, error.hint.startswith("set version: 2 again")) == (3, True)
+    refused("RosterVersionLowered", lambda: file.mutate(None, add("devices", [])))
+    refused("RosterVersionLowered", lambda: file.locked().__enter__())
+    assert file.seal_path.read_bytes() == before
+    by_hand(file, version=2, generation=3)  # as the hint says
+    assert file.read().shares_lineage
+
+
+def test_a_roster_of_version_1_may_become_one_of_2(file: RosterFile) -> None:
+    file.seal_path.unlink()
+    by_hand(file, version=1)
+    assert not file.mutate(1, PI)[0].shares_lineage
+    by_hand(file, version=2, generation=3)
+    assert file.read().shares_lineage
+
+
+def test_a_seal_of_before_learns_the_version_when_the_roster_is_locked_next(
+    file: RosterFile,
+) -> None:
+    seal = json.loads(file.seal_path.read_bytes())
+    del seal["form"]
+    file.seal_path.write_text(json.dumps(seal))
+    with file.locked():
+        pass
+    by_hand(file, version=1, generation=2)
+    refused("RosterVersionLowered", file.read)
 
 
 def test_what_a_seal_of_old_says_of_the_roster_counts_for_nothing(file: RosterFile) -> None:
