@@ -22,7 +22,7 @@ from typing import Any, Final, TypeVar, cast
 import anyio
 
 from harmony_agent import __version__
-from harmony_agent.adapters import host, sd_notify, status_socket
+from harmony_agent.adapters import accounts, host, sd_notify, status_socket
 from harmony_agent.adapters.host import SystemClock
 from harmony_agent.adapters.ledger.ledger import SqliteLedger
 from harmony_agent.adapters.nats.control_plane import NatsControl
@@ -101,10 +101,12 @@ def _file(parts: KindContext) -> ComposedKind:
     roots = settings.files.roots
     # Whoever owns a directory can rename what is in it, also what is root's.
     owner = (0, 0) if settings.systemd.scope == "system" else (None, None)
+    singles = settings.files.paths
     files = LocalFiles(
         roots,
         settings.agent.state_dir,
         parts.clock,
+        singles=singles,
         parents_owner=owner,
         keyed=parts.secrets.hasher,
     )
@@ -116,6 +118,7 @@ def _file(parts: KindContext) -> ComposedKind:
             parts.objects,
             secrets=parts.secrets,
             roots=roots,
+            singles=singles,
             forbidden=forbidden,
             allow_setuid=allow_setuid,
         )
@@ -147,6 +150,7 @@ def _container(parts: KindContext) -> ComposedKind:
     from harmony_agent.adapters.podman.client import Podman
     from harmony_agent.adapters.podman.images import PodmanImages
     from harmony_agent.adapters.secret_files import TmpfsSecretFiles
+    from harmony_agent.adapters.timezones import SystemTimezones
     from harmony_agent.kinds.container import ContainerReconciler, ImageBounds, ImagePuller
 
     settings = parts.settings
@@ -165,6 +169,7 @@ def _container(parts: KindContext) -> ComposedKind:
         podman,
         LocalEnvFiles(roots),
         LocalDeviceNodes(rootless=rootless),
+        SystemTimezones(),
         parts.view(Container),
         secrets=parts.secrets,
         secret_files=TmpfsSecretFiles(secret_folder()),
@@ -175,6 +180,7 @@ def _container(parts: KindContext) -> ComposedKind:
         closed_mounts=closed.mounts,
         allowed=settings.podman.allow,
         rootless=rootless,
+        subordinates=accounts.subordinates(podman_user(rootless=rootless)),
         now=parts.now,
         puller=puller,
     )
@@ -282,6 +288,11 @@ def podman_socket(settings: Settings) -> str:
         if settings.systemd.scope == "system"
         else f"{runtime_dir()}/podman/podman.sock"
     )
+
+
+def podman_user(*, rootless: bool) -> str:
+    """The name by which podman looks up subordinate ids for containers of their own users."""
+    return accounts.user_name(os.getuid()) if rootless else "containers"
 
 
 def podman_is_rootless(settings: Settings) -> bool:

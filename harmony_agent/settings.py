@@ -56,9 +56,12 @@ class NatsSection(_Section):
 
 
 class FilesSection(_Section):
-    """Below which directories Files may be; `setuid` allows setuid and setgid bits."""
+    """Below which directories Files may be, and at which single paths besides; `setuid` allows setuid
+    and setgid bits.
+    """
 
     roots: Sequence[NormalPath] = ("/srv",)
+    paths: Annotated[Sequence[NormalPath], Field(max_length=64)] = ()
     setuid: bool = False
 
 
@@ -86,6 +89,19 @@ class ImagesSection(_Section):
 
     keep_seconds: Annotated[float, Field(ge=0, le=366 * 86_400)] = 86_400
     min_free: Quantity | Literal[0] = "128Mi"
+
+
+AccountName = Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_-]*\$?$", max_length=32)]
+
+
+class AccountsSection(_Section):
+    """Accounts that this device's Scores lean on: users and groups that are to exist, and groups that
+    the agent's user is to be in. `harmony-agent check` looks; the agent makes none.
+    """
+
+    users: Annotated[Sequence[AccountName], Field(max_length=64)] = ()
+    groups: Annotated[Sequence[AccountName], Field(max_length=64)] = ()
+    member_of: Annotated[Sequence[AccountName], Field(max_length=64)] = ()
 
 
 class SessionsSection(_Section):
@@ -148,6 +164,7 @@ class Settings(_Section):
     nats: NatsSection = NatsSection()
     trust: TrustSection = TrustSection()
     files: FilesSection = FilesSection()
+    accounts: AccountsSection = AccountsSection()
     systemd: SystemdSection = SystemdSection()
     podman: PodmanSection = PodmanSection()
     images: ImagesSection = ImagesSection()

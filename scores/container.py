@@ -26,6 +26,7 @@ from scores.container_surroundings import (
     Timezone,
     Ulimits,
     Userns,
+    auto_size,
 )
 from scores.container_values import (
     LEAST_MEMORY,
@@ -43,6 +44,7 @@ from scores.container_values import (
 from scores.file import Path
 from scores.names import Text
 from scores.probes import Liveness, Period, Readiness
+from scores.schedule import Cron
 from scores.secrets import names_in
 
 
@@ -180,6 +182,18 @@ class Container(Score):
         description="What happens when it ends; on-failure: only after another exit code than 0. "
         "An end that is final is remembered: nothing runs it again but a change of its spec.",
     )
+    schedule: Cron | None = Field(
+        default=None,
+        description="Runs it at these times, and not otherwise: minute, hour, day of the month, month, day "
+        "of the week, as cron writes them, in its timezone, else in UTC. A time that comes while a "
+        "run is under way is missed.",
+        examples=["0 3 * * *"],
+    )
+    run_missed: bool = Field(
+        default=False,
+        description="With schedule: what was missed while the agent or the device was off is made "
+        "up for by one run.",
+    )
     restart_tries: Annotated[int, Field(ge=1, le=1000)] | None = Field(
         default=None,
         description="How often in a row it is run again after it ended by itself; ten minutes of "
@@ -285,9 +299,10 @@ class Container(Score):
     userns: Userns | None = Field(
         default=None,
         description="keep-id: the agent's user is the container's user of this uid and gid, "
-        "and so can write what is bound; the same numbers, unless some are named. "
+        "and so can write what is bound; the same numbers, unless some are named. auto: ids that no "
+        "other container has, as many as the image needs, or size=5000 of them. "
         "None: podman's default, where the agent's user is root in the container.",
-        examples=["keep-id:uid=1883,gid=1883"],
+        examples=["keep-id:uid=1883,gid=1883", "auto", "auto:size=5000"],
     )
     groups: Groups = Field(
         default=(),
@@ -390,6 +405,10 @@ class Container(Score):
         """Refuse a field that another one rules out."""
         if self.restart_tries is not None and self.restart == "never":
             raise fault(("restart_tries",), "FieldConflict", "restart is never")
+        if auto_size(self.userns) and self.init_containers:
+            text = "with auto they would have other ids than the container"
+            raise fault(("init_containers",), "FieldConflict", text)
+        self._fit_the_schedule()
         if self.networks and self.network is not None:
             raise fault(("networks",), "FieldConflict", "network is set: put it into networks")
         names = [one.name for one in self.networks]
@@ -400,3 +419,15 @@ class Container(Score):
         targets = [device.target or device.source for device in self.devices]
         another = "another device has this path in the container"
         check_distinct(targets, "devices", "target", "DuplicateDevice", another)
+
+    def _fit_the_schedule(self) -> None:
+        """Refuse what is for a service, where it runs at times."""
+        if self.schedule is None:
+            if self.run_missed:
+                raise fault(("run_missed",), "FieldConflict", "only a schedule has times to miss")
+            return
+        others = ("restart_tries", "restart_on", "init_containers", "readiness", "liveness")
+        if field := next((name for name in others if getattr(self, name)), None):
+            raise fault((field,), "FieldConflict", "with a schedule each run is by itself")
+        if self.restart != "never" and "restart" in self.model_fields_set:
+            raise fault(("restart",), "FieldConflict", "with a schedule only its times run it")

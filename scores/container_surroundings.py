@@ -44,7 +44,11 @@ def _zone(value: str) -> str:
 Group = Annotated[Text, Field(pattern=r"^([0-9]{1,10}|[a-z_][a-z0-9_-]*)$", max_length=32)]
 Groups = Annotated[Sequence[Group], Field(max_length=32), AfterValidator(_groups)]
 Userns = Annotated[
-    Text, Field(pattern=r"^keep-id(:uid=[0-9]{1,10},gid=[0-9]{1,10})?$", max_length=64)
+    Text,
+    Field(
+        pattern=r"^(keep-id(:uid=[0-9]{1,10},gid=[0-9]{1,10})?|auto(:size=[1-9][0-9]{0,9})?)$",
+        max_length=64,
+    ),
 ]
 Sysctl = Annotated[Text, Field(pattern=r"^[a-z0-9_]+(\.[A-Za-z0-9_-]+)+$", max_length=128)]
 Sysctls = Annotated[Mapping[Sysctl, Text], Field(max_length=64)]
@@ -83,6 +87,16 @@ UlimitName = Literal[
     "sigpending",
     "stack",
 ]
+
+
+LEAST_AUTO: Final = 1024
+"""So many ids podman gives at least, where no size is named."""
+
+
+def auto_size(userns: str | None) -> int:
+    """How many ids ``auto`` or ``auto:size=5000`` needs; 0 where it is none of these."""
+    mode, _, size = (userns or "").partition(":size=")
+    return (int(size) if size else LEAST_AUTO) if mode == "auto" else 0
 
 
 class Ulimit(Model):

@@ -92,6 +92,29 @@ class PullDetail(Reported):
     bytes_per_second: Count = 0
 
 
+class RunDetail(Reported):
+    """The last run that ended for good. `due` is the time of the schedule that it was begun for.
+
+    `Cut`: its end wasn't seen, for the device went down or its container was removed.
+    """
+
+    result: Literal["Exited", "Cut", "NotStarted"]
+    due: Time | None = None
+    started: Time | None = None
+    ended: Time | None = None
+    exit_code: int | None = None
+
+
+class ScheduleDetail(Reported):
+    """A schedule. `missed` counts the times that began no run since it is as it is; `missed_at` is
+    the latest of them.
+    """
+
+    next: Time | None = None
+    missed: Count = 0
+    missed_at: Time | None = None
+
+
 class ContainerDetail(Reported):
     """A container as podman shows it; `since` is when it entered `state`."""
 
@@ -104,12 +127,14 @@ class ContainerDetail(Reported):
     exit_code: int | None = None
     ready: bool = False
     pull: PullDetail | None = None
-    """left out where no image is being pulled, so that those who don't know it can read the rest"""
+    last_run: RunDetail | None = None
+    schedule: ScheduleDetail | None = None
+    """these are left out where there is none, so that those who don't know them can read the rest"""
 
     @model_serializer(mode="wrap")
     def _brief(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         value: dict[str, Any] = handler(self)
-        for name in ("pull",):
+        for name in ("pull", "last_run", "schedule"):
             if value[name] is None:
                 del value[name]
         return value

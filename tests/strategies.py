@@ -310,9 +310,20 @@ def containers() -> st.SearchStrategy[Value]:
         "liveness": probes(exec_too=True),
         **_COMMON,
     }
-    return _some(
+    made = _some(
         {"kind": st.just("Container"), "name": container_names(), "image": images}, optional
     )
+    jobs = st.sampled_from(["0 3 * * *", "*/5 6-20 * * mon-fri"])
+    return made | st.builds(_as_job, made, jobs, st.booleans())
+
+
+_OF_SERVICES = ("restart", "restart_on", "init_containers", "readiness", "liveness")
+
+
+def _as_job(container: Value, schedule: str, run_missed: bool) -> Value:
+    """It runs at times: without what is for services alone."""
+    made = {key: value for key, value in container.items() if key not in _OF_SERVICES}
+    return made | {"schedule": schedule, "run_missed": run_missed}
 
 
 def upgrades() -> st.SearchStrategy[Value]:
@@ -421,7 +432,7 @@ def _with_needs(draw: st.DrawFn, score: Value, earlier: list[Value]) -> Value:
         return score
     some = st.lists(st.sampled_from(keys), max_size=3)
     fields = {"after": some}
-    if score["kind"] in ("SystemdUnit", "Container", "Session"):
+    if score["kind"] in ("SystemdUnit", "Container", "Session") and "schedule" not in score:
         fields["restart_on"] = some
     if score["kind"] == "SystemdUnit":
         fields["reload_on"] = some

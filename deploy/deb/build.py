@@ -37,12 +37,13 @@ SCRIPTS: Final = ("preinst", "postinst", "prerm", "postrm")
 
 
 class Kind(NamedTuple):
-    """A package: the home of its Python environment (if it has one), its extras, what of the
-    project is in it.
+    """A package: the home of its Python environment (if it has one), its extras, what it leaves out
+    of the project's own dependencies, and what of the project is in it.
     """
 
     home: str = ""
     extras: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
     project: tuple[tuple[str, str], ...] = ()
     command: str = ""
 
@@ -60,7 +61,13 @@ PACKAGES: Final = {
         (*AGENT, ("harmony_updater", "protocol.py")),
         "harmony-agent",
     ),
-    "harmony-updater": Kind("opt/harmony/updater", (), UPDATER, "harmony-updater"),
+    # What runs as root has no library that it doesn't use.
+    "harmony-updater": Kind(
+        "opt/harmony/updater",
+        without=("cronsim",),
+        project=UPDATER,
+        command="harmony-updater",
+    ),
     "harmony-agent-system": Kind(),
 }
 
@@ -155,7 +162,7 @@ class Build:
 
     def _environment(self) -> None:
         home = self.kind.home
-        found = libraries(self.target, *self.kind.extras)
+        found = libraries(self.target, *self.kind.extras, without=self.kind.without)
         site = f"{home}/lib/python{self.target.python}/site-packages"
         shutil.copytree(found / "site", self.root / site)
         for package, pattern in self.kind.project:

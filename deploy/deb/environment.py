@@ -13,7 +13,7 @@ import sys
 import tempfile
 import tomllib
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -108,12 +108,12 @@ def _applies(marker: Marker | None, target: Target) -> bool:
     return marker.evaluate(environment)
 
 
-def libraries(target: Target, *extras: str) -> Path:
+def libraries(target: Target, *extras: str, without: Collection[str] = ()) -> Path:
     """A folder with `site/`, ready to be imported, and `licences/`, a file for each
     distribution.
     """
     pins = locked()
-    lines = [pins[name] for name in wanted(target, *extras)]
+    lines = [pins[name] for name in wanted(target, *extras) if name not in without]
     made_of = [*target, *lines, Path(__file__).read_text(encoding="utf-8")]
     folder = CACHE / f"libraries-{hashlib.sha256(chr(0).join(made_of).encode()).hexdigest()[:16]}"
     if not folder.exists():

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 import anyio
 
 from harmony_agent import app
+from harmony_agent.adapters import accounts
 from harmony_agent.adapters.ledger.ledger import LedgerUnreadable
 from harmony_agent.adapters.ledger.snapshot import LedgerSnapshot
 from harmony_agent.adapters.nats.api import Denied
@@ -46,6 +47,8 @@ async def run(settings: Settings) -> int:
     """Print every finding; 0 all well, 4 only NATS is missing, 5 something on the device is."""
     findings = [_state_dir(settings), _trust(settings)]
     findings += [_root(root) for root in settings.files.roots if "File" in settings.agent.kinds]
+    findings += [_single(path) for path in settings.files.paths if "File" in settings.agent.kinds]
+    findings += _accounts(settings)
     findings += await _sandbox(settings)
     findings += [
         await _capability(settings, kind) for kind in settings.agent.kinds if kind != "File"
@@ -100,6 +103,47 @@ def _root(root: str) -> Finding:
     return Finding("File root", True, root)
 
 
+def _single(path: str) -> Finding:
+    folder = path.rpartition("/")[0] or "/"
+    if not Path(folder).is_dir():
+        return Finding("File path", False, f"{folder} isn't there: make it, for {path}")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        text = (
+            f"{folder} can't be written by uid {os.getuid()}, and a file is replaced as a whole: "
+            f"use the system profile for {path}, or leave it out"
+        )
+        return Finding("File path", False, text)
+    return Finding("File path", True, path)
+
+
+def _accounts(settings: Settings) -> list[Finding]:
+    """Look for the users and groups that the configuration names."""
+    wanted = settings.accounts
+    groups = (*wanted.groups, *wanted.member_of)
+    found = [
+        Finding("account", False, f"no user {name}: make it with useradd --system {name}")
+        for name in accounts.missing_users(wanted.users)
+    ]
+    absent = accounts.missing_groups(tuple(dict.fromkeys(groups)))
+    found += [
+        Finding("account", False, f"no group {name}: make it with groupadd --system {name}")
+        for name in absent
+    ]
+    me = accounts.user_name(os.getuid())
+    joined = [name for name in wanted.member_of if name not in absent]
+    found += [
+        Finding(
+            "account",
+            False,
+            f"{me} isn't in the group {name}: usermod -aG {name} {me}, and a reboot",
+        )
+        for name in accounts.not_joined(joined, os.getuid())
+    ]
+    if not found and (wanted.users or groups):
+        found.append(Finding("accounts", True, ", ".join(dict.fromkeys((*wanted.users, *groups)))))
+    return found
+
+
 async def _sandbox(settings: Settings) -> list[Finding]:
     """Check which paths the package's service may write. systemd was told at the last
     daemon-reload.
@@ -118,7 +162,8 @@ async def _sandbox(settings: Settings) -> list[Finding]:
         path.strip('"').removeprefix("-")
         for path in re.findall(r'"[^"]*"|\S+', found.get("ReadWritePaths", ""))
     ]
-    wanted = settings.files.roots if "File" in settings.agent.kinds else ()
+    folders = [path.rpartition("/")[0] for path in settings.files.paths]
+    wanted = (*settings.files.roots, *folders) if "File" in settings.agent.kinds else ()
     closed = [
         root
         for root in wanted

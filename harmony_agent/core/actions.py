@@ -37,6 +37,8 @@ class Converged:
     message: str = ""
     holds: frozenset[str] = frozenset()
     """claims besides its spec's, kept until another resource takes them over"""
+    again: float | None = None
+    """when to look again, in seconds since 1970; None waits for an event"""
 
 
 @dataclass(frozen=True, slots=True)

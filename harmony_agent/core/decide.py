@@ -256,7 +256,7 @@ def _carry_out(case: DecisionInput, desired: Desired[Score]) -> Step:
     if isinstance(plan, Wait):
         return Hold(plan.phase, plan.reason, plan.message, plan.seconds)
     if isinstance(plan, Converged):
-        return Settled(plan.phase, plan.holds, plan.reason, plan.message)
+        return Settled(plan.phase, plan.holds, plan.reason, plan.message, plan.again)
     if not plan.drift:
         return Execute(plan)
     drifted = _drifted(case, desired, plan)

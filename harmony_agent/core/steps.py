@@ -18,6 +18,8 @@ class Settled:
     holds: frozenset[str] = frozenset()
     reason: str = ""
     message: str = ""
+    again: float | None = None
+    """when to look again, in seconds since 1970"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from harmony_agent.core.reconciler import LogLine
 
@@ -115,6 +115,19 @@ class EngineHost:
 
     controllers: frozenset[str] | None
     runtime: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Subordinates:
+    """The subordinate ids of the device from which containers get users of their own: whose, and
+    how many.
+    """
+
+    user: str
+    count: int
+
+
+NO_SUBORDINATES: Final = Subordinates("", 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -207,6 +207,8 @@ def _wants_to_run(score: Score | None) -> bool | None:
     """Return whether the resource shall run. None if nobody decided that."""
     if isinstance(score, SystemdUnit):
         return None if score.wanted_state == "none" else score.wanted_state == "running"
+    if isinstance(score, Container) and score.schedule is not None:
+        return None if score.state == "running" else False
     return score.state == "running" if isinstance(score, Container | Session) else None
 
 

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal
 
-from cronsim import CronSim, CronSimError
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
@@ -23,6 +21,7 @@ from scores.canonical import canonical, digest
 from scores.keys import DeploymentKey
 from scores.manifest import MAX_SCORES, Generation, InvalidManifest, validate
 from scores.names import DeploymentName, DeviceName, Digest, Lineage, Text
+from scores.schedule import Cron
 
 RUN_PREFIX: Final = "upgrade-"
 """Only deployments of task runs have names that begin with this."""
@@ -31,7 +30,6 @@ _VARIABLE: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _FIELD: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _NAMING: Final = frozenset({"kind", "name"})
 _BUILT_IN: Final = frozenset({"device", "class", "labels"})
-_A_DAY: Final = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def _variable(value: str) -> str:
@@ -48,19 +46,6 @@ def _not_a_run(value: str) -> str:
     if value.startswith(RUN_PREFIX):
         raise PydanticCustomError(
             "ReservedName", "deployments named upgrade-… are those of task runs"
-        )
-    return value
-
-
-def _cron(value: str) -> str:
-    try:
-        CronSim(value, _A_DAY)
-        known = len(value.split()) == 5  # the library takes seconds, too
-    except CronSimError:
-        known = False
-    if not known:
-        raise PydanticCustomError(
-            "InvalidCron", "must be a cron expression of five fields, as 0 3 * * 0"
         )
     return value
 
@@ -177,7 +162,7 @@ class Schedule(Model):
     """
 
     name: RosterName
-    cron: Annotated[str, AfterValidator(_cron)]
+    cron: Cron
     select: Selector = Field(default_factory=lambda: Selector.model_validate({}))
     deadline: Annotated[str, AfterValidator(_deadline)]
     start_within: Annotated[str, AfterValidator(_deadline)] = "15m"

@@ -51,7 +51,8 @@ to the last file of a large set that late."""
 
 
 class LocalFiles:
-    """Implements `topology.files.Files` below `roots`; copies of former files go below `state_dir`.
+    """Implements `topology.files.Files` below `roots` and at `singles`; copies of former files go
+    below `state_dir`.
 
     `rename` is renameat2, or in tests one that stands for a file system without it. `keyed` makes
     the hash of what holds a secret.
@@ -63,11 +64,12 @@ class LocalFiles:
         state_dir: str,
         clock: Clock,
         *,
+        singles: Sequence[str] = (),
         parents_owner: tuple[int | None, int | None] = (None, None),
         rename: Rename = syscalls.renameat2,
         keyed: Hasher = hashlib.sha256,
     ) -> None:
-        self._paths = RootedPaths(roots)
+        self._paths = RootedPaths(roots, singles)
         self._backups = Backups(state_dir)
         self._watcher = Watcher()
         self._cache = PathCache(self._paths, self._backups, self._watcher, clock, keyed)

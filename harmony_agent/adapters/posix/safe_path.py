@@ -57,13 +57,20 @@ class RootedPaths:
     that don't run as root name another user.
     """
 
-    def __init__(self, roots: Sequence[str], administrator: int = 0) -> None:
+    def __init__(
+        self, roots: Sequence[str], singles: Sequence[str] = (), administrator: int = 0
+    ) -> None:
+        """`singles` are paths of files that are allowed though no root holds them."""
         self.administrator = administrator
+        self._singles = frozenset(singles)
         self.roots = sorted({root.rstrip("/") for root in roots}, key=len, reverse=True)
 
     def root_of(self, path: str) -> str | None:
-        """The innermost root that `path` is below ("" for /)."""
-        return next((root for root in self.roots if path.startswith(root + "/")), None)
+        """The innermost root that `path` is below ("" for /), else the parent of a single file."""
+        root = next((root for root in self.roots if path.startswith(root + "/")), None)
+        if root is None and path in self._singles:
+            return path.rpartition("/")[0]
+        return root
 
     @contextmanager
     def parent(self, path: str) -> Iterator[ParentDir]:

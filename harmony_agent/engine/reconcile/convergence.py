@@ -121,6 +121,7 @@ class Convergence:
             case Hold():
                 return self._hold(this, step)
             case Settled():
+                self._pacing.look_again(this.key, step.again)
                 return self._judged(this, await self._judge.settle(this, step))
             case Report():
                 this.memory.episode = step.episode

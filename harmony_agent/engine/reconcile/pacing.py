@@ -39,6 +39,11 @@ class Pacing:
         """The moment, for a change."""
         return self._times.moment()
 
+    def look_again(self, key: Key, at: float | None) -> None:
+        """Have the queue come back at this time of the wall clock."""
+        if at is not None:
+            self._queue.add(key, max(0.001, at - self._times.clock.now()))
+
     def count(self, this: ReconcileContext, step: Execute) -> None:
         """Note what is about to be done, so that the next decision keeps its distance."""
         if step.plan.drift:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from harmony_agent.core.actions import Action
+from harmony_agent.kinds.container.facts import LastRun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,16 +50,26 @@ class Remember(Action):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conclude(Action):
-    """Record that this run was its last: it has ended, and `restart` says that it stays so."""
+    """Record that this run has ended, and nothing runs it again but its schedule."""
 
     run: str
     exit_code: int
+    last: LastRun
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skip(Action):
+    """Record that `missed` times of its schedule, the latest at `until`, begin no run."""
+
+    until: str
+    missed: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start(Action):
     """Start it. `ended` is the run that ended by itself and is to be counted, "" where none did;
-    `calm`: that run was long enough to begin a new row of tries.
+    `calm`: that run was long enough to begin a new row of tries. `due` is the time of its schedule
+    that it is started for, "" where it has none.
     """
 
     id: str
@@ -66,6 +77,7 @@ class Start(Action):
     ended: str = ""
     calm: bool = False
     exit_code: int | None = None
+    due: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +158,7 @@ ContainerAction = (
     | Retire
     | Remember
     | Conclude
+    | Skip
     | Start
     | Restart
     | Stop

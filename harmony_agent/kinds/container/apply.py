@@ -28,12 +28,18 @@ from harmony_agent.kinds.container.actions import (
     Restore,
     Retire,
     RunInit,
+    Skip,
     Start,
     Stop,
     Unpause,
 )
 from harmony_agent.kinds.container.create import Creator
-from harmony_agent.kinds.container.facts import ContainerFacts, InitProgress, PreviousContainer
+from harmony_agent.kinds.container.facts import (
+    ContainerFacts,
+    InitProgress,
+    Job,
+    PreviousContainer,
+)
 from harmony_agent.kinds.container.pull import ImagePuller
 from harmony_agent.kinds.container.records import ContainerRecords
 from harmony_agent.kinds.container.replacement import Replacer, StartRefused
@@ -108,9 +114,13 @@ class Applier:
                 await self._replacer.retire(name, ident, paused=paused)
             case Remember(name=name, id=ident):
                 await self._creator.remember(name, ident)
-            case Conclude(name=name, run=run, exit_code=code):
-                new = replace(facts, concluded=run, concluded_with=code, exit_code=code)
+            case Conclude(name=name, run=run, exit_code=code, last=last):
+                new = replace(facts, concluded=run, concluded_with=code, exit_code=code, last=last)
+                if new.job is not None:
+                    new = replace(new, job=replace(new.job, began="", from_run=""))
                 await self._records.note(name, new)
+            case Skip(name=name):
+                await self._records.note(name, replace(facts, job=_skipped(facts.job, action)))
             case Start():
                 await self._start(action)
             case Restart(name=name, id=ident, run=run):
@@ -172,6 +182,9 @@ class Applier:
         token = self._records.token(name)
         new = replace(facts, boot=self._boot_id, token=token, restart_from_run=action.run)
         new = await self._seen_at_start(name, new)
+        if action.due:
+            job = replace(new.job or Job(), handled=action.due, began=action.due)
+            new = replace(new, job=replace(job, from_run=action.run))
         if not action.ended:
             new = replace(new, tries=None)
         elif facts.ended != action.ended:
@@ -262,6 +275,13 @@ class Applier:
         await self._records.note(name, replace(facts, former=replace(former, back=True)))
 
 
+def _skipped(job: Job | None, skip: Skip) -> Job:
+    job = replace(job or Job(), handled=skip.until)
+    if not skip.missed:
+        return job
+    return replace(job, missed=job.missed + skip.missed, missed_at=skip.until)
+
+
 def previous(state: ContainerState) -> PreviousContainer:
     """Collect the facts of an adopted container."""
     return PreviousContainer(state.id, state.state in ("running", "paused", "stopping"))
@@ -276,6 +296,7 @@ _FAILURES: Mapping[type, tuple[str, str]] = {
     Retire: ("StopFailed", "stop"),
     Remember: ("InspectFailed", "inspect"),
     Conclude: ("InspectFailed", "inspect"),
+    Skip: ("InspectFailed", "inspect"),
     Start: ("StartFailed", "start"),
     Restart: ("RestartFailed", "restart"),
     Stop: ("StopFailed", "stop"),

@@ -144,7 +144,7 @@ class Creator:
         """Record that one is about to be created; of another spec, nothing was counted yet."""
         facts = self._records.facts(name)
         if facts.label != label:
-            facts = replace(facts, restarts=0, exit_code=None, ended=None, tries=None)
+            facts = replace(facts, restarts=0, exit_code=None, ended=None, tries=None, last=None)
         token = desired.restart_token
         facts = replace(facts, id="", label=label, made=None, inits=None, token=token)
         facts = replace(facts, concluded=None, concluded_with=None)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from harmony_agent.core.resources import Facts, OwnershipRecord
 
@@ -53,6 +53,38 @@ class Pulled:
 
 
 @dataclass(frozen=True, slots=True)
+class LastRun:
+    """The last run that ended: `due` is the time of the schedule that it was begun for.
+
+    Times as the wire writes them, "" where they aren't known. `how`: it ended by itself, its end
+    wasn't seen, or it never started.
+    """
+
+    how: Literal["Exited", "Cut", "NotStarted"] = "Exited"
+    due: str = ""
+    started: str = ""
+    ended: str = ""
+    exit_code: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What became of the times of a schedule. Times as the wire writes them.
+
+    `calendar` is the schedule with its time zone, `handled` the latest time that was dealt with,
+    `began` the time of a run whose end isn't recorded, and `from_run` the container's run before
+    it. `missed` counts since the schedule is as it is, `missed_at` is the latest of these.
+    """
+
+    calendar: str = ""
+    handled: str = ""
+    began: str = ""
+    from_run: str = ""
+    missed: int = 0
+    missed_at: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ContainerFacts:
     """The ledger's facts. None is a fact that isn't known.
 
@@ -63,7 +95,8 @@ class ContainerFacts:
     is the restart token that was acted on, and `restart_from_run` the run that was there then:
     while it still is, the restart did not happen. `binds` are the sources of its binds at its last
     start, with what each of them led to; `plugs` the same of its devices. `tries` counts how often
-    in a row it was run again. `grace` is in seconds, for removal.
+    in a row it was run again. `last` is the last run that ended for good, `job` of one with a
+    schedule. `grace` is in seconds, for removal.
     """
 
     id: str | None = None
@@ -85,6 +118,8 @@ class ContainerFacts:
     binds: Mapping[str, str] | None = None
     plugs: Mapping[str, str] | None = None
     tries: int | None = None
+    last: LastRun | None = None
+    job: Job | None = None
 
     @property
     def retired_id(self) -> str | None:
@@ -123,6 +158,8 @@ def read(record: OwnershipRecord | None) -> ContainerFacts:
         former=PreviousContainer(**former) if former else None,
         pulled=Pulled(pulled["digest"], tuple(pulled["images"])) if pulled else None,
         retired=RetiredContainer(**raw["retired"]) if raw.get("retired") else None,
+        last=LastRun(**raw["last"]) if raw.get("last") else None,
+        job=Job(**raw["job"]) if raw.get("job") else None,
     )
 
 
@@ -142,5 +179,7 @@ def write(facts: ContainerFacts) -> Facts:
         if pulled is None
         else {"digest": pulled.digest, "images": list(pulled.images)},
         "retired": None if facts.retired is None else asdict(facts.retired),
+        "last": None if facts.last is None else asdict(facts.last),
+        "job": None if facts.job is None else asdict(facts.job),
     }
     return {key: value for key, value in found.items() if value is not None}

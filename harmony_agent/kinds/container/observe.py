@@ -29,6 +29,7 @@ from harmony_agent.kinds.container.payload import (
     init_name,
 )
 from harmony_agent.kinds.container.plan import WATCHED
+from harmony_agent.kinds.container.turns import TurnCache
 from harmony_agent.topology.containers import (
     Containers,
     ContainerState,
@@ -54,13 +55,14 @@ class Observer:
         containers: Containers,
         env_files: EnvFiles,
         nodes: DeviceNodes,
+        turns: TurnCache,
         store: KindView[Container],
         *,
         device: str,
         now: Callable[[], datetime],
     ) -> None:
         self._containers, self._env_files, self._store = containers, env_files, store
-        self._nodes, self._device, self._now = nodes, device, now
+        self._nodes, self._turns, self._device, self._now = nodes, turns, device, now
         self._evidence = Evidence(containers, env_files, store, now)
         self._cache: dict[str, tuple[Listed, ContainerState]] = {}
         self._swept: list[str] = []
@@ -128,6 +130,7 @@ class Observer:
         for one in listed:
             groups.get(one.labels.get(RESOURCE, "").removeprefix("Container/"), []).append(one)
         self._cache = {one.id: self._cache[one.id] for one in listed if one.id in self._cache}
+        self._turns.retain(names)
         again = self._sweep(groups)
         digests = await self._env_files.digests(self._paths(names))
         sources = self._sources(names)
@@ -234,6 +237,7 @@ class Observer:
             found,
             overdue=overdue(desired.spec, found.inits, self._now()),
             env_files={path: digests.get(path) for path in desired.spec.env_files},
+            turn=self._turns.turn(name, desired.spec, facts.job),
         )
 
 

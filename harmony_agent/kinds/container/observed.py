@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from harmony_agent.core.schedule import Turn
 from harmony_agent.topology.containers import ContainerState
 from harmony_agent.topology.device_nodes import DeviceNode
 
@@ -25,7 +26,8 @@ class Observed:
     ours and were replaced since it was started: it still sees what was there before. `moved`: the
     image's name is another image's by now. `end` is asked for where drift is only reported.
     `missing` are the cgroup controllers that its limits need and the device lacks; `runtime` is
-    podman's, where the spec needs another.
+    podman's, where the spec needs another. `turn` tells what of its schedule has come; None where
+    it has none, or its time zone isn't known here.
     """
 
     main: ContainerState | None = None
@@ -41,3 +43,4 @@ class Observed:
     stale: tuple[str, ...] = ()
     moved: bool = False
     end: End = ""
+    turn: Turn | None = None

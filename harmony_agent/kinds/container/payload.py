@@ -69,6 +69,8 @@ def spec_label(
     made = spec.model_dump(mode="json", exclude_unset=True, include=_MADE_OF)
     if spec.env_files:
         made["env_files"] = [[path, env_files[path]] for path in spec.env_files]
+    if spec.schedule is not None:
+        made["job"] = True
     if spec.devices:
         made["nodes"] = numbers(spec, nodes)
     if secrets:

@@ -32,6 +32,7 @@ from harmony_agent.kinds.container.actions import (
 )
 from harmony_agent.kinds.container.facts import read
 from harmony_agent.kinds.container.hardware import unplugged
+from harmony_agent.kinds.container.jobs import unfinished
 from harmony_agent.kinds.container.limits import KEEPS_GROUPS, remedy
 from harmony_agent.kinds.container.observed import Observed
 from harmony_agent.kinds.container.payload import SPEC
@@ -76,7 +77,7 @@ def _wanted(case: Case) -> ContainerPlan:  # noqa: PLR0911  # one return a quest
     if over is None and gone is not None:
         return run(case, main) if case.spec.state == "stopped" else gone
     if over is None and (differs := _differs(case, main)):
-        return _make(case, differs[0], differs[1], main)
+        return unfinished(case, main, differs[0]) or _make(case, differs[0], differs[1], main)
     if main.name != case.name:
         return act(
             Rename(
@@ -207,7 +208,8 @@ def _remove(case: Case, one: ContainerState, reason: str) -> Remove:
 
 def _strays(case: Case, main: ContainerState) -> list[ContainerState]:
     """Containers that nothing waits for any more: init containers, trials, and what gave way."""
-    started = main.state != "created" or case.spec.state == "stopped"
+    rests = case.spec.state == "stopped" or case.spec.schedule is not None
+    started = main.state != "created" or rests
     waited = (
         []
         if started

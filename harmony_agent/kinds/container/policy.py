@@ -10,7 +10,9 @@ from harmony_agent.core.env_files import EnvFilePolicy
 from harmony_agent.core.paths import PathSet
 from harmony_agent.core.refusal import Refusal
 from harmony_agent.kinds.container.payload import known_signal
+from harmony_agent.topology.containers import NO_SUBORDINATES, Subordinates
 from scores.container import Container
+from scores.container_surroundings import auto_size
 from scores.manifest import FieldError
 
 
@@ -24,6 +26,7 @@ class ContainerPolicy:
     closed_mounts: PathSet
     allowed: Collection[str] = ()
     rootless: bool = True
+    subordinates: Subordinates = NO_SUBORDINATES
 
     def violations(self, spec: Container) -> Iterator[FieldError]:
         """Env files outside the roots, files and mounts of what is closed, rights that aren't
@@ -42,6 +45,14 @@ class ContainerPolicy:
             if getattr(spec, field) and name not in self.allowed:
                 line = f'only where agent.toml says: [podman] allow = ["{name}"]'
                 yield Refusal(field, "RightNotAllowed", line)
+        needed = auto_size(spec.userns)
+        if needed > self.subordinates.count:
+            user = self.subordinates.user
+            why = (
+                f"userns: auto needs {needed} subordinate ids, and {user} has {self.subordinates.count}: add the line "
+                f"{user}:2000000:1048576 to /etc/subuid and /etc/subgid, and restart the agent"
+            )
+            yield Refusal("userns", "SubordinateIdsMissing", why)
         if spec.device_cgroup_rules and self.rootless:
             why = "rootless podman can't do it; name the nodes in devices, or use rootful podman"
             yield Refusal("device_cgroup_rules", "RootlessUnsupported", why)

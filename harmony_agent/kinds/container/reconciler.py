@@ -19,6 +19,7 @@ from harmony_agent.kinds.container.actions import ContainerAction, Create
 from harmony_agent.kinds.container.apply import Applier, previous
 from harmony_agent.kinds.container.create import Creator
 from harmony_agent.kinds.container.facts import ContainerFacts, read, write
+from harmony_agent.kinds.container.jobs import job_facts
 from harmony_agent.kinds.container.limits import CONTROLLERS
 from harmony_agent.kinds.container.mount_guard import MountGuard
 from harmony_agent.kinds.container.observe import Observer, marks_of
@@ -29,12 +30,21 @@ from harmony_agent.kinds.container.policy import ContainerPolicy
 from harmony_agent.kinds.container.pull import ImagePuller
 from harmony_agent.kinds.container.records import ContainerRecords
 from harmony_agent.kinds.container.running import ContainerPlan
+from harmony_agent.kinds.container.runs_shown import runs_of
 from harmony_agent.kinds.container.secrets import ContainerSecrets
-from harmony_agent.topology.containers import Containers, EngineRefused, State
+from harmony_agent.kinds.container.turns import TurnCache
+from harmony_agent.topology.containers import (
+    NO_SUBORDINATES,
+    Containers,
+    EngineRefused,
+    State,
+    Subordinates,
+)
 from harmony_agent.topology.device_nodes import DeviceNodes
 from harmony_agent.topology.env_files import EnvFiles
 from harmony_agent.topology.secret_files import NO_SECRET_FILES, SecretFiles
 from harmony_agent.topology.secrets import NO_SECRETS, Secrets
+from harmony_agent.topology.timezones import Timezones
 from scores.container import Container
 from scores.manifest import FieldError
 from scores.names import format_time
@@ -56,7 +66,8 @@ class ContainerReconciler:
     """Containers of one device. `env_roots` are the folders under which env files may be read.
 
     No env file may be at, in or above one of `closed_files`, no bind one of `closed_mounts`.
-    `allowed` is what `[podman] allow` names; `rootless` podman has fewer rights.
+    `allowed` is what `[podman] allow` names; `rootless` podman has fewer rights, and `subordinates`
+    are the ids that it has for ``userns: auto``.
     """
 
     kind = "Container"
@@ -67,6 +78,7 @@ class ContainerReconciler:
         containers: Containers,
         env_files: EnvFiles,
         nodes: DeviceNodes,
+        timezones: Timezones,
         store: KindView[Container],
         *,
         secrets: Secrets = NO_SECRETS,
@@ -78,6 +90,7 @@ class ContainerReconciler:
         closed_mounts: Sequence[str] = (),
         allowed: Collection[str] = (),
         rootless: bool = True,
+        subordinates: Subordinates = NO_SUBORDINATES,
         now: Callable[[], datetime],
         puller: ImagePuller,
     ) -> None:
@@ -88,8 +101,11 @@ class ContainerReconciler:
             PathSet(closed_mounts),
             allowed,
             rootless=rootless,
+            subordinates=subordinates,
         )
-        self._observer = Observer(containers, env_files, nodes, store, device=device, now=now)
+        self._observer = Observer(
+            containers, env_files, nodes, TurnCache(timezones, now), store, device=device, now=now
+        )
         self._records = ContainerRecords(store)
         guard = MountGuard(env_files, closed_mounts)
         self._secrets = ContainerSecrets(secrets, secret_files)
@@ -166,6 +182,7 @@ class ContainerReconciler:
         are none.
         """
         facts = replace(read(record), grace=desired.spec.stop_grace_seconds)
+        facts = replace(facts, job=job_facts(desired.spec, facts.job))
         if not (facts.token and desired.restart_token):
             token = first_token("", desired.restart_token)
             facts = replace(facts, token=token, restart_from_run="")
@@ -199,8 +216,9 @@ class ContainerReconciler:
         main = observed.main if observed is not None else None
         facts = read(record)
         restarts, last = facts.restarts or 0, facts.exit_code
+        runs = runs_of(facts, observed.turn if observed is not None else None)
         if main is None:
-            return ContainerDetail(state="Absent", restarts=restarts, exit_code=last)
+            return ContainerDetail(state="Absent", restarts=restarts, exit_code=last, **runs)
         ended = main.state == "exited"
         since = main.finished if ended else main.started
         return ContainerDetail(
@@ -211,6 +229,7 @@ class ContainerReconciler:
             restarts=restarts,
             exit_code=last if main.exit_code is None else main.exit_code,
             ready=main.state == "running" and main.health in ("", "healthy"),
+            **runs,
         )
 
     async def release(self, name: str) -> None:

@@ -22,6 +22,7 @@ from harmony_agent.kinds.container.actions import (
 )
 from harmony_agent.kinds.container.facts import ContainerFacts
 from harmony_agent.kinds.container.hardware import plugs, replugged
+from harmony_agent.kinds.container.jobs import ended_run, job
 from harmony_agent.kinds.container.observed import Observed
 from harmony_agent.kinds.container.payload import spec_label
 from harmony_agent.topology.containers import ContainerState
@@ -125,7 +126,9 @@ def lasted(main: ContainerState | None) -> bool:
 
 def run(case: Case, main: ContainerState) -> ContainerPlan:
     """Plan what is to run."""
-    return _stopped(case, main) if case.spec.state == "stopped" else _running(case, main)
+    if case.spec.state == "stopped":
+        return _stopped(case, main)
+    return job(case, main) if case.spec.schedule is not None else _running(case, main)
 
 
 def finished(case: Case, main: ContainerState | None) -> ContainerPlan | None:
@@ -133,6 +136,8 @@ def finished(case: Case, main: ContainerState | None) -> ContainerPlan | None:
     container since. None where it runs, or is to run.
     """
     facts, code = case.facts, case.facts.concluded_with
+    if case.spec.schedule is not None:
+        return None
     if not facts.concluded or code is None or facts.label != case.label:
         return None
     if main is not None and not _ended_as(facts.concluded, main):
@@ -299,6 +304,7 @@ def _ended(case: Case, main: ContainerState) -> ContainerPlan:
             is_disruptive=False,
             run=main.run,
             exit_code=main.exit_code or 0,
+            last=ended_run(main),
         )
         return Act((conclude,), drift=False)
     return case.final_end(main.exit_code)

@@ -6,7 +6,7 @@ from typing import Any
 
 from harmony_agent.kinds.container.hardware import KEEP_ANNOTATION
 from scores.container import Container
-from scores.container_surroundings import KEEP_GROUPS
+from scores.container_surroundings import KEEP_GROUPS, auto_size
 from scores.container_values import in_bytes
 
 
@@ -15,6 +15,9 @@ def users(spec: Container) -> dict[str, Any]:
     if spec.userns is None:
         return {}
     mode, _, value = spec.userns.partition(":")
+    if mode == "auto":
+        size = {"AutoUserNsOpts": {"Size": auto_size(spec.userns)}} if value else {}
+        return {"userns": {"nsmode": mode}, "idmappings": {"AutoUserNs": True, **size}}
     return {"userns": {"nsmode": mode, "value": value} if value else {"nsmode": mode}}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,18 +16,19 @@ _SETUID: Final = 0o6000
 
 @dataclass(frozen=True, slots=True)
 class FilePolicy:
-    """The directories below which a File may be, and the paths that none may touch (what is the
-    agent's own, and where its power comes from).
+    """The directories below which a File may be, single paths besides, and the paths that none may
+    touch (what is the agent's own, and where its power comes from).
     """
 
     roots: Sequence[str]
+    singles: Collection[str]
     forbidden: PathSet
     allow_setuid: bool = False
 
     def violations(self, spec: File) -> Iterator[FieldError]:
         """A path outside the roots or too near to the agent itself, and setuid bits."""
         path = spec.path
-        if not any(path.startswith(root + "/") for root in self.roots):
+        if path not in self.singles and not any(path.startswith(root + "/") for root in self.roots):
             yield FieldError("path", "PathOutsideRoots")
         elif self.forbidden.touched_by(path) or _looks_temporary(path):
             yield FieldError("path", "PathForbidden")

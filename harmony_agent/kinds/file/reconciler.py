@@ -59,13 +59,17 @@ class FileReconciler:
         *,
         secrets: Secrets = NO_SECRETS,
         roots: Sequence[str],
+        singles: Sequence[str] = (),
         forbidden: Sequence[str] = (),
         allow_setuid: bool = False,
     ) -> None:
         self._files = files
         self._store = store
         self._policy = FilePolicy(
-            tuple(root.rstrip("/") for root in roots), PathSet(forbidden), allow_setuid
+            tuple(root.rstrip("/") for root in roots),
+            frozenset(singles),
+            PathSet(forbidden),
+            allow_setuid,
         )
         self._cache = ObservationCache()
         self._relisted: tuple[object, object, Mapping[str, FileState]] = (None, None, {})

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from cronsim import CronSim
-
 from harmony_fleet.errors import InvalidInput, Refused
 from harmony_fleet.manifests.duration import seconds
 from harmony_fleet.observe.capabilities import kind_problem
@@ -17,6 +15,7 @@ from harmony_fleet.observe.state import Device
 from harmony_fleet.roster.model import RUN_PREFIX, Schedule
 from scores.manifest import FieldError, Manifest
 from scores.names import format_time
+from scores.schedule import times_before
 from scores.system_upgrade import SystemUpgrade
 from scores.task_run import MAX_TARGETS, TaskRun, TaskTarget
 
@@ -160,7 +159,7 @@ def due(schedule: Schedule, now: datetime, made: datetime) -> datetime | None:
     if not schedule.enabled:
         return None
     late = timedelta(seconds=seconds(schedule.start_within) or 0)
-    last = next(CronSim(schedule.cron, now + timedelta(microseconds=1), reverse=True), None)
+    last = next(iter(times_before(schedule.cron, now + timedelta(microseconds=1))), None)
     return last if last is not None and last >= max(made, now - late) else None
 
 

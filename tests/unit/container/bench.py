@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from harmony_agent.adapters.timezones import SystemTimezones
 from harmony_agent.core.actions import Converged, Plan, Wait
 from harmony_agent.kinds.container import ContainerReconciler, ImageBounds, ImagePuller
 from harmony_agent.topology.secret_files import NO_SECRET_FILES, SecretFiles
@@ -44,6 +45,7 @@ class Bench:
             self.containers,
             self.env_files,
             self.nodes,
+            SystemTimezones(),
             self.store,
             secrets=self.secrets,
             secret_files=self.secret_files,

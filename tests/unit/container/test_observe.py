@@ -17,7 +17,7 @@ from harmony_agent.core.paths import PathSet
 from harmony_agent.core.refusal import advice_of
 from harmony_agent.kinds.container.observe import SWEEP
 from harmony_agent.kinds.container.policy import ALLOWED_BY_NAME, ContainerPolicy
-from harmony_agent.topology.containers import ContainerEvent
+from harmony_agent.topology.containers import ContainerEvent, Subordinates
 from scores.container import Container
 from scores.manifest import FieldError
 from tests.unit.container.bench import DEVICE, IMAGE, Bench, web
@@ -239,6 +239,24 @@ def test_rootless_podman_has_no_device_rules() -> None:
     assert refused == FieldError("device_cgroup_rules", "RootlessUnsupported")
     assert "rootless" in advice_of(refused)
     assert list(replace(policy, rootless=False).violations(spec)) == []
+
+
+@pytest.mark.parametrize(
+    ("userns", "count", "refused"),
+    [
+        ("auto", 1023, True),
+        ("auto", 1024, False),
+        ("auto:size=5000", 1024, True),
+        ("auto:size=5000", 5000, False),
+        ("keep-id", 0, False),
+    ],
+)
+def test_ids_of_its_own_need_subordinate_ids(userns: str, count: int, refused: bool) -> None:
+    closed = ContainerPolicy(EnvFilePolicy((), PathSet(())), PathSet(()))
+    policy = replace(closed, subordinates=Subordinates("fleet-agent", count))
+    errors = list(policy.violations(web(userns=userns)))
+    assert errors == ([FieldError("userns", "SubordinateIdsMissing")] if refused else [])
+    assert not refused or "fleet-agent:" in advice_of(errors[0])
 
 
 def test_a_seccomp_profile_is_read_from_nowhere_closed() -> None:

@@ -57,6 +57,14 @@ PAYLOADS: list[tuple[dict[str, Any], dict[str, Any]]] = [
         {"read_only_filesystem": True, "no_new_privileges": True},
     ),
     ({"userns": "keep-id"}, {"userns": {"nsmode": "keep-id"}}),
+    ({"userns": "auto"}, {"userns": {"nsmode": "auto"}, "idmappings": {"AutoUserNs": True}}),
+    (
+        {"userns": "auto:size=5000"},
+        {
+            "userns": {"nsmode": "auto"},
+            "idmappings": {"AutoUserNs": True, "AutoUserNsOpts": {"Size": 5000}},
+        },
+    ),
     (
         {"userns": "keep-id:uid=1883,gid=1884"},
         {"userns": {"nsmode": "keep-id", "value": "uid=1883,gid=1884"}},
@@ -248,6 +256,8 @@ def test_every_field_of_the_score_is_accounted_for() -> None:
             "restart_tries",
             "state",
             "pull",
+            "schedule",
+            "run_missed",
         ),
         *("stop_grace_seconds", "readiness", "liveness"),
     }

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from harmony_agent.adapters.timezones import SystemTimezones
 from harmony_agent.engine.state.device_state import DeviceState
 from harmony_agent.engine.state.kind_view import DeviceStateView
 from harmony_agent.kinds.container import ContainerReconciler
@@ -35,6 +36,7 @@ class Podman:
                 containers,
                 FakeEnvFiles(),
                 FakeDeviceNodes(),
+                SystemTimezones(),
                 DeviceStateView(book, "Container"),
                 device=DEVICE,
                 boot_id=f"{self.boot}",

@@ -11,6 +11,7 @@ from typing import Any
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
+from harmony_agent.adapters.timezones import SystemTimezones
 from harmony_agent.core import pauses
 from harmony_agent.core.changes import Moment
 from harmony_agent.core.decide import Now
@@ -63,6 +64,7 @@ class Device:
             self.containers,
             FakeEnvFiles(),
             FakeDeviceNodes(),
+            SystemTimezones(),
             DeviceStateView(book, "Container"),
             device=DEVICE,
             boot_id="1",

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from harmony_agent.adapters.timezones import SystemTimezones
 from harmony_agent.engine.state.device_state import DeviceState
 from harmony_agent.engine.state.kind_view import DeviceStateView
 from harmony_agent.kinds.container import ContainerReconciler, ImageBounds, ImagePuller
@@ -96,6 +97,7 @@ class Device:
                 self.podman,
                 FakeEnvFiles(),
                 FakeDeviceNodes(),
+                SystemTimezones(),
                 DeviceStateView(state, "Container"),
                 device=DEVICE,
                 boot_id=BOOT,

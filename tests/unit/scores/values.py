@@ -209,6 +209,7 @@ LATER: dict[str, Value] = {
         "restart_tries": 3,
         "networks": [{"name": "home", "aliases": ["mqtt"], "address": "10.89.5.10"}],
     },
+    "ContainerJob": {**CONTAINER, "name": "job", "schedule": "0 3 * * *", "run_missed": True},
 }
 """Fields that came after the digests of `FULL` were written down."""
 ALL = FULL | LATER
