@@ -186,7 +186,7 @@ class Container(Score):
         default=None,
         description="Runs it at these times, and not otherwise: minute, hour, day of the month, month, day "
         "of the week, as cron writes them, in its timezone, else in UTC. A time that comes while a "
-        "run is under way is missed.",
+        "run is under way is missed. None: it runs all the time.",
         examples=["0 3 * * *"],
     )
     run_missed: bool = Field(

@@ -249,6 +249,39 @@ def test_each_field_is_set_changed_kept_and_removed(site: Site) -> None:
     assert (got["tty"], got["driver"]) == (False, "journald")
 
 
+def ids(site: Site, name: str) -> tuple[int, int]:
+    """The first id that a container has of the device, and how many."""
+    shown = site.device.podman("exec", name, "cat", "/proc/self/uid_map").stdout.split()
+    return int(shown[1]), int(shown[2])
+
+
+def test_ids_of_its_own_are_set_changed_kept_and_removed(site: Site) -> None:
+    site.converge(container(userns="auto:size=2000"), container("other", userns="auto"))
+    (start, count), (other, _) = ids(site, "web"), ids(site, "other")
+    assert count == 2000
+    assert other not in range(start, start + 2000)
+    before = site.run_of()
+    site.device.agent.restart()
+    site.control.resync(PI)
+    ready(site)
+    assert site.run_of() == before, "podman may spell a value in its own way: that is no drift"
+    site.converge(container(userns="auto:size=3000"))
+    assert ids(site, "web")[1] == 3000
+    site.converge(container())
+    assert ids(site, "web")[1] > 3000
+    lines = site.device.read_text("/etc/subuid")
+    site.device.write("/etc/subuid", lines.replace(":65536", ":1000"))
+    site.device.agent.restart()
+    site.put(container(userns="auto"))
+    status = site.control.until(PI, "web", lambda status: status.rejected is not None, 20)
+    assert status.rejected is not None
+    (error,) = status.rejected.errors
+    assert (error.field, error.code) == ("scores[0].userns", "SubordinateIdsMissing")
+    assert f"{USER}:" in status.message
+    site.device.write("/etc/subuid", lines)
+    site.device.agent.restart()
+
+
 def test_tries_end_and_another_spec_begins_anew(site: Site) -> None:
     fails = container("web", "/bin/false", restart_tries=1)
     site.put(fails)

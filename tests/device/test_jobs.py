@@ -29,7 +29,7 @@ def test_they_run_at_their_times_and_once_and_a_cut_is_told(site: Site) -> None:
     append = ["/bin/sh", "-c", "echo run >> /data/runs"]
     data = {"mounts": [{"type": "volume", "source": "runs", "target": "/data"}]}
     resources = site.converge(
-        container("good", *append, **data, **EVERY, timezone="local"),
+        container("good", *append, **data, **EVERY),
         container("bad", "/bin/sh", "-c", "exit 3", **EVERY),
         container("long", **EVERY),
         container("once", *append, **data, restart="never"),

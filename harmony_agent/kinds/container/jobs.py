@@ -97,7 +97,7 @@ def _over(case: Case, main: ContainerState, turn: Turn, facts: Job) -> Container
     if case.rebooted:
         return _conclude(case, main, LastRun("Cut", due=facts.began))
     if main.run == facts.from_run and turn.fresh:
-        return _start(case, main, facts.began, "its start was cut short")
+        return _start(case, main, facts.began, "it hasn't started yet")
     if main.run == facts.from_run:
         return _conclude(case, main, LastRun("NotStarted", due=facts.began))
     if main.state == "created":
