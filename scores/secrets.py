@@ -121,7 +121,7 @@ class SealedSecret(Model):
 
 
 def pack(device: str, name: str, version: int, value: bytes) -> bytes:
-    """What is sealed: the value with what it is for, so that no box passes for another one."""
+    """Pack the value with its place, so that no box passes for another one."""
     told = {"device": device, "name": name, "version": version}
     text = canonical({**told, "value": base64.b64encode(value).decode("ascii")})
     return text + b" " * (-len(text) % _BLOCK)
@@ -156,5 +156,5 @@ def key_id(public: bytes) -> str:
 
 
 def proof(device: str, public: bytes) -> bytes:
-    """What a device signs by its NATS identity, to say that this key is its own."""
+    """Bytes that a device signs by its NATS identity, to say that this key is its own."""
     return _PROOF + device.encode() + b"\n" + public

@@ -26,6 +26,8 @@ from harmony_agent.settings import Settings
 from harmony_agent.topology.control_plane import BucketMissing, Unreachable
 from harmony_agent.topology.updater import UpdaterRefused
 from scores.keys import ACTUAL, BUCKETS, DeploymentKey
+from scores.secrets import key_id as sealing_id
+from scores.secrets import read_key as read_sealing
 from scores.signatures import key_id, read_key
 
 _CONNECT_SECONDS = 4.0
@@ -45,7 +47,7 @@ class Finding(NamedTuple):
 
 async def run(settings: Settings) -> int:
     """Print every finding; 0 all well, 4 only NATS is missing, 5 something on the device is."""
-    findings = [_state_dir(settings), _trust(settings)]
+    findings = [_state_dir(settings), _trust(settings), _secrets(settings)]
     findings += [_root(root) for root in settings.files.roots if "File" in settings.agent.kinds]
     findings += [_single(path) for path in settings.files.paths if "File" in settings.agent.kinds]
     findings += _accounts(settings)
@@ -87,6 +89,13 @@ def _trust(settings: Settings) -> Finding:
         True,
         f"whoever may write to NATS is believed{told}: see [trust] in the configuration",
     )
+
+
+def _secrets(settings: Settings) -> Finding:
+    told = app.secrets_of(settings).told("")
+    if told is None:
+        return Finding("secrets", False, "there is no key of its own: see secrets.key")
+    return Finding("secrets", True, f"sealed for the key {sealing_id(read_sealing(told.key))}")
 
 
 def _root(root: str) -> Finding:

@@ -8,6 +8,7 @@ Never prints what stands in a bundle.
 
 from __future__ import annotations
 
+import contextlib
 import grp
 import json
 import os
@@ -24,8 +25,11 @@ from pydantic import ValidationError
 
 from harmony_agent.adapters import status_socket
 from harmony_agent.adapters.posix.atomic import AtomicWrite, in_directory
+from harmony_agent.adapters.secrets import KEY as DEVICE_KEY
+from harmony_agent.adapters.secrets import read_key_file
 from harmony_agent.settings import DEFAULT_PATH, Settings
 from scores.bundle import MAX_BYTES, Bundle, InvalidBundle, decode
+from scores.secrets import KEY_BYTES
 from scores.toml import read_toml
 
 OK: Final = 0
@@ -38,7 +42,9 @@ CONFIG: Final = Path(DEFAULT_PATH)
 FOLDER: Final = CONFIG.parent
 CREDENTIALS: Final = FOLDER / "nats.creds"
 CA: Final = FOLDER / "ca.pem"
+KEY: Final = FOLDER / "device.key"
 UPDATER: Final = FOLDER / "updater.toml"
+STATE_DIR: Final = "/var/lib/harmony-agent"
 _GROUP: Final = "harmony-agent"
 _UNIT: Final = "harmony-agent.service"
 _UPDATER_UNIT: Final = "harmony-updater"
@@ -93,9 +99,7 @@ def join(path: str, seconds: float, *, replace: bool) -> None:
         ) from None
     print(f"{FOLDER} says that this is {bundle.device}")
     _start(other_updater=other_updater)
-    state_dir = Path(
-        read_toml(CONFIG.read_bytes())["agent"].get("state_dir", "/var/lib/harmony-agent")
-    )
+    state_dir = Path(read_toml(CONFIG.read_bytes())["agent"].get("state_dir", STATE_DIR))
     _await(lambda: _trouble(state_dir), seconds, bundle)
     print(f"{bundle.device} has joined: connected to {', '.join(bundle.servers)}")
     print(f"remove the bundle, for whoever has it is {bundle.device}: rm {path}")
@@ -179,7 +183,8 @@ def _files(bundle: Bundle, found: Mapping[str, Any]) -> list[File]:
     for name, section in (("kinds", "agent"), ("roots", "files"), ("units", "systemd")):
         if name in said:
             given.setdefault(section, {})[name] = list(getattr(bundle, name))
-    files = [File(CREDENTIALS, bundle.credentials.encode())]
+    given["secrets"] = {"key": str(KEY)}
+    files = [File(CREDENTIALS, bundle.credentials.encode()), File(KEY, _device_key(found))]
     if bundle.tls_ca is not None:
         given["nats"]["tls_ca"] = str(CA)
         files.append(File(CA, bundle.tls_ca.encode()))
@@ -205,6 +210,16 @@ def _files(bundle: Bundle, found: Mapping[str, Any]) -> list[File]:
             File(UPDATER, to_toml({"": _toml(UPDATER) | {"device_id": bundle.device}}).encode())
         )
     return [*files, File(CONFIG, to_toml(merged).encode())]
+
+
+def _device_key(found: Mapping[str, Any]) -> bytes:
+    """The device's own key: the one that it has, else a new one. No bundle and no operator has it."""
+    state_dir = found.get("agent", {}).get("state_dir", STATE_DIR)
+    configured = found.get("secrets", {}).get("key") or f"{state_dir}/{DEVICE_KEY}"
+    for path in (str(KEY), configured):
+        with contextlib.suppress(OSError):
+            return read_key_file(path)
+    return os.urandom(KEY_BYTES)
 
 
 def _has_updater() -> bool:

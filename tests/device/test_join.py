@@ -28,7 +28,7 @@ from tests.device.upgrades import LATER
 
 CONFIG = "/etc/harmony"
 PLACE = "/root/pi-01.bundle"
-FILES = ("agent.toml", "ca.pem", "nats.creds", "updater.toml")
+FILES = ("agent.toml", "ca.pem", "device.key", "nats.creds", "updater.toml")
 
 
 def give(site: Installed, bundle: Path) -> None:

@@ -59,6 +59,8 @@ class FakeFiles:
         self.failures: list[Transient] = []
         self.cannot_give: set[int] = set()
         self.closed = False
+        self.keyed: Callable[[bytes], str] = _digest
+        """the digest of what holds a secret"""
         self._glanced: dict[str, PathState] = {}
         self._marks = 0
         self._listeners: list[Callable[[str], None]] = []
@@ -260,6 +262,8 @@ class FakeFiles:
             return replace(sight, missing=tuple(missing))
         thing = self.things.get(spot.path)
         seen = None if thing is None else self._seen(spot.path, thing)
+        if seen is not None and thing is not None and seen.digest is not None and spot.keyed:
+            seen = replace(seen, digest=self.keyed(thing.content))
         return replace(sight, stat=seen, leftover=spot.path in self.leftovers)
 
     def _in_the_way(self, path: str) -> PathError | None:

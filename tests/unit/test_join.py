@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harmony_agent.commands.join import CA, CONFIG, CREDENTIALS, Cannot, _files, to_toml
+from harmony_agent.adapters.secrets import make_key_file
+from harmony_agent.commands.join import CA, CONFIG, CREDENTIALS, KEY, Cannot, _files, to_toml
 from harmony_agent.settings import Settings
 from scores.bundle import Bundle
 from scores.manifest import validate
@@ -52,6 +54,7 @@ def test_a_first_join_says_no_more_than_the_bundle() -> None:
     assert configured({}) == {
         "agent": {"device_id": "pi-01"},
         "nats": {"servers": ["tls://nats.lan:4222"], "credentials": str(CREDENTIALS)},
+        "secrets": {"key": str(KEY)},
     }
 
 
@@ -90,3 +93,13 @@ def test_a_configuration_that_could_not_be_used_is_named_by_its_keys() -> None:
 
 def test_a_bundle_shows_no_credentials() -> None:
     assert "SUAA" not in repr(bundle())
+
+
+def test_the_devices_own_key_is_made_once_and_no_bundle_has_it(tmp_path: Path) -> None:
+    """One that the agent made before the first join with such a bundle is taken along."""
+    made = make_key_file(str(tmp_path / "device.key"))
+    first = {file.path: file.data for file in _files(bundle(), {})}[KEY]
+    found = {"agent": {"device_id": "pi-01", "state_dir": str(tmp_path)}}
+    kept = {file.path: file.data for file in _files(bundle(), found)}[KEY]
+    assert (len(first), kept) == (32, made)
+    assert first != made
