@@ -54,6 +54,7 @@ class LocalSecrets:
         self._path = key or f"{state_dir}/{KEY}"
         self._private: bytes | None = None
         self._content_key = b""
+        self._told: SealingInfo | None = None
         self._known: dict[str, SealedSecret] = {}
 
     # -- the device's key
@@ -84,6 +85,8 @@ class LocalSecrets:
         """The public half as DeviceInfo has it, signed by the identity in the .creds file; None
         without a key.
         """
+        if self._told is not None:
+            return self._told  # new credentials come with a new process
         try:
             public = bytes(self._opener().public_key)
         except CannotOpen as error:
@@ -92,7 +95,8 @@ class LocalSecrets:
             )
             return None
         user, signature = _vouched(credentials, proof(self._device, public))
-        return SealingInfo(key=spell_key(public), user=user, signature=signature)
+        self._told = SealingInfo(key=spell_key(public), user=user, signature=signature)
+        return self._told
 
     # -- values
 

@@ -17,7 +17,7 @@ from harmony_fleet.importing.surroundings import of_compose
 
 TOP: Final[Mapping[str, str]] = {
     "version": "it means nothing, to compose neither",
-    "secrets": "Harmony keeps no secrets of podman: put each into a File, and bind that",
+    "secrets": "give each by harmony secret set, and name it in secrets of the Container",
     "configs": "put each into a File, and bind that",
     "include": "it isn't followed: name that file as well",
 }

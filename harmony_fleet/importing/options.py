@@ -225,7 +225,7 @@ OPTIONS: Final[Mapping[str, Handler]] = {
 }
 NOT_YET: Final[Mapping[str, str]] = {
     "gpus": "name the nodes of /dev that it needs in devices",
-    "secret": "Harmony keeps no secrets of podman: put it into a File, and bind that",
+    "secret": "give it by harmony secret set, and name it in secrets of the Container",
     "uts": "Container has no field for the device's own name",
     "detach": "it always runs in the background",
     "interactive": "nobody writes to it: it runs in the background",

@@ -51,6 +51,20 @@ def check_kinds(wire: WireManifest, device: Device) -> None:
         )
 
 
+def check_secrets(wire: WireManifest, device: Device) -> None:
+    """Refuse secrets where the device tells no key to seal them for."""
+    info = device.info
+    named = [at for at, score in enumerate(wire.scores) if score.secret_names()]
+    if named and info is not None and info.sealing is None:
+        raise Refused(
+            "DeviceKeyMissing",
+            f"cannot apply {wire.deployment} to {device.name}: it names secrets, and the device tells no key",
+            "upgrade its agent; harmony-agent check on the device says whether it has a key",
+            [FieldError(f"scores[{at}]", "DeviceKeyMissing") for at in named],
+            alone=True,
+        )
+
+
 def check_trust(wire: WireManifest, device: Device) -> None:
     """A device that says that it believes only certain keys isn't written what it would refuse."""
     told = device.info.trust if device.info is not None else None

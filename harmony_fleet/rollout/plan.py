@@ -14,7 +14,7 @@ from harmony_fleet.errors import Conflict, DeviceFailed, InvalidInput
 from harmony_fleet.manifests.diff import Change, diff_by_digest
 from harmony_fleet.manifests.shared import bind_shared, content_of, diff_shared
 from harmony_fleet.manifests.signing import UNSIGNED, Signing
-from harmony_fleet.observe.capabilities import check_kinds, check_trust
+from harmony_fleet.observe.capabilities import check_kinds, check_secrets, check_trust
 from harmony_fleet.observe.state import Deployment, Device
 from harmony_fleet.rollout.guards import believed, check_prune, implausible
 from scores.manifest import FieldError, Manifest, WireManifest
@@ -92,6 +92,7 @@ def plan(request: ApplyRequest, found: Deployment, device: Device) -> Plan:
         bind_shared(manifest, found.key.device, request.lineage, generation, supersedes)
     )
     check_kinds(wire, device)
+    check_secrets(wire, device)
     check_trust(wire, device)
     check_prune(wire, found)
     return Plan(
