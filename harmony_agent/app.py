@@ -48,6 +48,7 @@ from scores.container_values import in_bytes
 from scores.file import File
 from scores.names import format_time
 from scores.network import Network
+from scores.package import Package
 from scores.session import Session
 from scores.signatures import key_id, read_key
 from scores.system_upgrade import SystemUpgrade
@@ -250,6 +251,13 @@ def _network(parts: KindContext) -> ComposedKind:
     return ComposedKind(reconciler, networks.version)
 
 
+def _package(parts: KindContext) -> ComposedKind:
+    from harmony_agent.adapters.dpkg import DpkgPackages
+    from harmony_agent.kinds.package import PackageReconciler
+
+    return ComposedKind(PackageReconciler(DpkgPackages(), parts.view(Package)))
+
+
 KINDS: Final[Mapping[str, Callable[[KindContext], ComposedKind]]] = {
     "File": _file,
     "SystemdUnit": _systemd_unit,
@@ -258,6 +266,7 @@ KINDS: Final[Mapping[str, Callable[[KindContext], ComposedKind]]] = {
     "Session": _session,
     "Volume": _volume,
     "Network": _network,
+    "Package": _package,
 }
 
 

@@ -26,7 +26,9 @@ _OURS: Final = "Value error, "
 """Prefix of pydantic before our own sentences."""
 
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
-Kind = Literal["File", "SystemdUnit", "Container", "SystemUpgrade", "Session", "Volume", "Network"]
+Kind = Literal[
+    "File", "SystemdUnit", "Container", "SystemUpgrade", "Session", "Volume", "Network", "Package"
+]
 
 
 class InvalidSettings(ValueError):

@@ -20,6 +20,7 @@ from scores.container_parts import (
 from scores.file import File, ObjectRef
 from scores.manifest import FieldError, InvalidManifest, Manifest, WireManifest
 from scores.network import Network
+from scores.package import Package
 from scores.probes import HttpProbe, Probe, TcpProbe
 from scores.secrets import Secret
 from scores.session import Session
@@ -31,6 +32,7 @@ from scores.status import (
     FileDetail,
     Heartbeat,
     NetworkDetail,
+    PackageDetail,
     ResourceStatus,
     SessionDetail,
     UnitDetail,
@@ -62,6 +64,8 @@ __all__ = [
     "NetworkAttachment",
     "NetworkDetail",
     "ObjectRef",
+    "Package",
+    "PackageDetail",
     "PortMapping",
     "Probe",
     "ResourceStatus",

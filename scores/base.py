@@ -128,7 +128,16 @@ def check_distinct(
 
 
 KINDS: Final = (
-    *("File", "SystemdUnit", "Container", "SystemUpgrade", "Session", "Volume", "Network"),
+    *(
+        "File",
+        "SystemdUnit",
+        "Container",
+        "SystemUpgrade",
+        "Session",
+        "Volume",
+        "Network",
+        "Package",
+    ),
 )
 
 

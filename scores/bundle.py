@@ -31,7 +31,9 @@ _CREDENTIALS: Final = re.compile(
 _CERTIFICATES: Final = re.compile(
     r"(-----BEGIN CERTIFICATE-----\n([A-Za-z0-9+/=]{1,76}\n)+-----END CERTIFICATE-----\n)+"
 )
-Kind = Literal["File", "SystemdUnit", "Container", "SystemUpgrade", "Session", "Volume", "Network"]
+Kind = Literal[
+    "File", "SystemdUnit", "Container", "SystemUpgrade", "Session", "Volume", "Network", "Package"
+]
 
 
 class InvalidBundle(ValueError):

@@ -18,6 +18,7 @@ from scores.container import Container
 from scores.file import File
 from scores.names import MAX_GENERATION, DeploymentName, DeviceName, Lineage
 from scores.network import Network
+from scores.package import Package
 from scores.session import Session
 from scores.signatures import MAX_SIGNATURES, Signature
 from scores.system_upgrade import SystemUpgrade
@@ -31,7 +32,7 @@ MAX_ERRORS: Final = 20
 """Field errors that one rejection names; a status stays small however bad the input was."""
 
 AnyScore = Annotated[
-    File | SystemdUnit | Container | SystemUpgrade | Session | Volume | Network,
+    File | SystemdUnit | Container | SystemUpgrade | Session | Volume | Network | Package,
     Field(discriminator="kind"),
 ]
 SCORE_TYPES: Final[Mapping[str, type[Score]]] = {
@@ -42,6 +43,7 @@ SCORE_TYPES: Final[Mapping[str, type[Score]]] = {
     "Session": Session,
     "Volume": Volume,
     "Network": Network,
+    "Package": Package,
 }
 
 M = TypeVar("M", bound=Model)

@@ -223,6 +223,14 @@ class NetworkDetail(Reported):
     subnets: Annotated[Sequence[str], Field(max_length=8)] = ()
 
 
+class PackageDetail(Reported):
+    """A package as dpkg knows it."""
+
+    kind: Literal["Package"] = "Package"
+    state: Literal["Installed", "Broken", "Absent"]
+    version: str = ""
+
+
 Detail = Annotated[
     FileDetail
     | UnitDetail
@@ -230,7 +238,8 @@ Detail = Annotated[
     | UpgradeDetail
     | SessionDetail
     | VolumeDetail
-    | NetworkDetail,
+    | NetworkDetail
+    | PackageDetail,
     Field(discriminator="kind"),
 ]
 

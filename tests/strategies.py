@@ -381,6 +381,18 @@ def networks() -> st.SearchStrategy[Value]:
     return _some({"kind": st.just("Network"), "name": container_names()}, optional)
 
 
+def packages() -> st.SearchStrategy[Value]:
+    """A Package, as a JSON object."""
+    common = {key: value for key, value in _COMMON.items() if key != "adopt"}
+    optional = {
+        **common,
+        "package": st.sampled_from(["libstdc++6", "g++"]),
+        "version": st.sampled_from(["1:2.0~rc1-3+b1", "5"]),
+    }
+    names = _joined("abc0", "abc0.-", 20).map("p".__add__)
+    return _some({"kind": st.just("Package"), "name": names}, optional)
+
+
 KINDS: dict[str, Callable[[], st.SearchStrategy[Value]]] = {
     "File": files,
     "SystemdUnit": units,
@@ -389,6 +401,7 @@ KINDS: dict[str, Callable[[], st.SearchStrategy[Value]]] = {
     "Session": sessions,
     "Volume": volumes,
     "Network": networks,
+    "Package": packages,
 }
 
 

@@ -14,6 +14,7 @@ from scores.status import (
     Detail,
     FileDetail,
     NetworkDetail,
+    PackageDetail,
     ResourceStatus,
     SessionDetail,
     UnitDetail,
@@ -142,7 +143,7 @@ def health(detail: Detail) -> str:
     """Health in a few words: ``Running, 2 restarts, not ready``."""
     words: list[str]
     match detail:
-        case FileDetail() | VolumeDetail() | NetworkDetail():
+        case FileDetail() | VolumeDetail() | NetworkDetail() | PackageDetail():
             words = [detail.state]
         case UnitDetail():
             words = [f"{detail.active_state}/{detail.sub_state}", *_runs(detail.restarts)]

@@ -42,7 +42,16 @@ from scores.status import (
 
 SINCE: Final = "2026-11-29T17:00:00.000Z"
 KINDS: Final = (
-    *("File", "SystemdUnit", "Container", "SystemUpgrade", "Session", "Volume", "Network"),
+    *(
+        "File",
+        "SystemdUnit",
+        "Container",
+        "SystemUpgrade",
+        "Session",
+        "Volume",
+        "Network",
+        "Package",
+    ),
 )
 
 

@@ -10,15 +10,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from harmony_agent.kinds.system_upgrade.plan import LINGER
+from harmony_agent.topology.packages import PackageState
 from scores.base import Score
 from scores.file import File
 from scores.network import Network
+from scores.package import Package
 from scores.system_upgrade import SystemUpgrade
 from scores.volume import Volume
 from tests.fakes.store import FakeStore
 from tests.unit.container import bench as containers
 from tests.unit.file.world import World as FileWorld
 from tests.unit.network.test_passes import Bench as NetworkBench
+from tests.unit.package.test_package import Bench as PackageBench
 from tests.unit.session import bench as sessions
 from tests.unit.system_upgrade.test_system_upgrade import World as UpgradeWorld
 from tests.unit.systemd_unit import bench as units
@@ -153,6 +156,21 @@ def _upgrade() -> Device:
     )
 
 
+def _package() -> Device:
+    """Nothing is done for a package: what stands is what somebody else installed."""
+    bench = PackageBench()
+    bench.packages.known = {"gpiod": PackageState("1")}
+    return Device(
+        bench.store,
+        lambda: bench.kind,
+        bench.restart_agent,
+        Package(name="gpiod"),
+        Package(name="gpiod", version="1"),
+        list,
+        lambda: 0,
+    )
+
+
 DEVICES: Mapping[str, Callable[[], Device]] = {
     "File": _file,
     "SystemdUnit": _unit,
@@ -161,4 +179,5 @@ DEVICES: Mapping[str, Callable[[], Device]] = {
     "Session": _session,
     "Volume": _volume,
     "Network": _network,
+    "Package": _package,
 }

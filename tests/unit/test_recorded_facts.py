@@ -16,6 +16,7 @@ from harmony_agent.core.resources import Facts, OwnershipRecord
 from harmony_agent.kinds.container import facts as container
 from harmony_agent.kinds.file import facts as file
 from harmony_agent.kinds.network import facts as network
+from harmony_agent.kinds.package import facts as package
 from harmony_agent.kinds.session import facts as session
 from harmony_agent.kinds.system_upgrade import facts as system_upgrade
 from harmony_agent.kinds.systemd_unit import facts as systemd_unit
@@ -28,6 +29,7 @@ AGAIN: dict[str, Callable[[OwnershipRecord], Facts]] = {
     "File": lambda record: file.write(file.read(record)),
     "Session": lambda record: session.write(session.read(record)),
     "Network": lambda record: network.write(network.read(record)),
+    "Package": lambda record: package.write(package.read(record)),
     "SystemUpgrade": lambda record: system_upgrade.write(system_upgrade.read(record)),
     "SystemdUnit": lambda record: systemd_unit.write(systemd_unit.read(record)),
     "Volume": lambda record: volume.write(volume.read(record)),

@@ -18,7 +18,7 @@ CONTRACT = """
 [agent]
 device_id = "pi-01"
 state_dir = "/var/lib/harmony-agent"
-kinds = ["File", "SystemdUnit", "Container", "SystemUpgrade", "Volume", "Network"]
+kinds = ["File", "SystemdUnit", "Container", "SystemUpgrade", "Volume", "Network", "Package"]
 [nats]
 servers = ["nats://127.0.0.1:4222"]
 credentials = ""            # a NATS .creds file

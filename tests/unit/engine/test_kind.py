@@ -29,6 +29,7 @@ from harmony_agent.engine.state.kind_instance import KindInstance
 from harmony_agent.kinds.container import ContainerReconciler
 from harmony_agent.kinds.file import FileReconciler
 from harmony_agent.kinds.network import NetworkReconciler
+from harmony_agent.kinds.package import PackageReconciler
 from harmony_agent.kinds.session import SessionReconciler
 from harmony_agent.kinds.system_upgrade import SystemUpgradeReconciler
 from harmony_agent.kinds.systemd_unit import UnitReconciler
@@ -60,6 +61,7 @@ KINDS = (
     SessionReconciler,
     VolumeReconciler,
     NetworkReconciler,
+    PackageReconciler,
 )
 
 
@@ -76,6 +78,7 @@ KINDS = (
         (SessionReconciler, {Logs, Marks, Runs, Watches}),
         (VolumeReconciler, {Closes}),
         (NetworkReconciler, {Closes}),
+        (PackageReconciler, set()),
     ],
 )
 def test_each_kind_has_what_it_can_do_and_no_stub(kind: type, has: set[type]) -> None:

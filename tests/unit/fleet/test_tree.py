@@ -18,6 +18,7 @@ from scores import (
     ContainerDetail,
     FileDetail,
     NetworkDetail,
+    PackageDetail,
     SessionDetail,
     UnitDetail,
     UpgradeDetail,
@@ -120,6 +121,7 @@ def test_the_order_of_work_doesnt_depend_on_the_order_of_the_manifest(
         (SessionDetail(state="Absent"), "Absent, not ready"),
         (VolumeDetail(state="Present"), "Present"),
         (NetworkDetail(state="Absent"), "Absent"),
+        (PackageDetail(state="Installed", version="1"), "Installed"),
         (
             UnitDetail(load_state="loaded", active_state="failed", sub_state="oom", unit_file_state="enabled"),
             "failed/oom, not ready",

@@ -18,6 +18,7 @@ from scores import (
     File,
     Manifest,
     Network,
+    Package,
     Probe,
     Session,
     SystemdUnit,
@@ -35,6 +36,7 @@ from tests.unit.scores.values import (
     FILE,
     FULL,
     NETWORK,
+    PACKAGE,
     SESSION,
     UNIT,
     UPGRADE,
@@ -124,7 +126,7 @@ def test_golden_digests(name: str) -> None:
 
 def test_golden_manifest() -> None:
     # A kind that came later is in no manifest of before.
-    later = ("Session", "Volume", "Network")
+    later = ("Session", "Volume", "Network", "Package")
     data = canonical(manifest(*(value for name, value in FULL.items() if name not in later)))
     found = digest(decode(data, device="pi-01", deployment="web").canonical())
     assert found == "sha256:046ee926d915f010ddd2667746a5457461880346cd67a25ff8c1e512c0e7956e"
@@ -174,6 +176,12 @@ class NewerNetwork(Network):
     mtu: int = 0
 
 
+class NewerPackage(Package):
+    """The same of a package."""
+
+    held: bool = False
+
+
 NEWER: dict[type[Score], dict[str, Any]] = {
     NewerFile: FILE,
     NewerContainer: FULL["Container"],
@@ -182,6 +190,7 @@ NEWER: dict[type[Score], dict[str, Any]] = {
     NewerSession: SESSION,
     NewerVolume: VOLUME,
     NewerNetwork: NETWORK,
+    NewerPackage: PACKAGE,
 }
 
 

@@ -34,8 +34,10 @@ UPGRADE: Value = {
 SESSION: Value = {"kind": "Session", "name": "worker", "command": ["/usr/bin/top"]}
 VOLUME: Value = {"kind": "Volume", "name": "data"}
 NETWORK: Value = {"kind": "Network", "name": "home"}
+PACKAGE: Value = {"kind": "Package", "name": "gpiod"}
 EACH = {
-    value["kind"]: value for value in (FILE, UNIT, CONTAINER, UPGRADE, SESSION, VOLUME, NETWORK)
+    value["kind"]: value
+    for value in (FILE, UNIT, CONTAINER, UPGRADE, SESSION, VOLUME, NETWORK, PACKAGE)
 }
 
 PROBE: Value = {
@@ -165,6 +167,13 @@ FULL: dict[str, Value] = {
         "gateway": "10.89.5.1",
         "internal": True,
         "labels": {"team": "web"},
+    },
+    "Package": {
+        **PACKAGE,
+        "drift": "report",
+        "on_remove": "orphan",
+        "package": "libgpiod2",
+        "version": "1.6.3-1+b3",
     },
 }
 LATER: dict[str, Value] = {

@@ -1,0 +1,23 @@
+"""Facts of a package in the ledger: there are none."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+from harmony_agent.core.resources import Facts, OwnershipRecord
+
+
+@dataclass(frozen=True, slots=True)
+class PackageFacts:
+    """Nothing is remembered of a package."""
+
+
+def read(record: OwnershipRecord | None) -> PackageFacts:
+    """The facts in a record; what another version wrote is left out."""
+    del record
+    return PackageFacts()
+
+
+def write(facts: PackageFacts) -> Facts:
+    """The facts that `read` reads, as JSON gives them back."""
+    return asdict(facts)

@@ -1,0 +1,28 @@
+"""Packages: what the device's package manager has installed. No library, no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class PackageState:
+    """A package that is known. `state` is dpkg's word: ``installed``, ``half-configured``, …"""
+
+    version: str
+    state: str = "installed"
+
+    @property
+    def usable(self) -> bool:
+        """Whether its programs can be used; triggers may still be due."""
+        return self.state in ("installed", "triggers-awaited", "triggers-pending")
+
+
+class Packages(Protocol):
+    """The packages of one device. `look` raises Transient if they can't be read now."""
+
+    async def look(self, names: Collection[str]) -> Mapping[str, PackageState]:
+        """What is known of each of these; one that never was installed isn't in it."""
+        ...
