@@ -94,7 +94,7 @@ LEAST_AUTO: Final = 1024
 
 
 def auto_size(userns: str | None) -> int:
-    """How many ids ``auto`` or ``auto:size=5000`` needs; 0 where it is none of these."""
+    """Number of ids that ``auto`` or ``auto:size=5000`` needs; 0 of anything else."""
     mode, _, size = (userns or "").partition(":size=")
     return (int(size) if size else LEAST_AUTO) if mode == "auto" else 0
 

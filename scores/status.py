@@ -82,7 +82,7 @@ class UnitDetail(Reported):
 
 
 class PullDetail(Reported):
-    """How far the pull of an image is. The bytes are of the layers whose size is known by now."""
+    """Progress of the pull of an image. The bytes are of the layers whose size is known by now."""
 
     image: str
     layers: Count = 0

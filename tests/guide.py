@@ -10,8 +10,14 @@ goes on until Ctrl-C. Must not run anything.
 from __future__ import annotations
 
 import re
+import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from harmony_agent.settings import Settings
 
 DOCS = Path(__file__).parents[1] / "docs"
 _BLOCK = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -98,3 +104,14 @@ def _pattern(wanted: str) -> re.Pattern[str]:
             re.escape(" ".join(part.split(" "))) for part in " ".join(wanted.split()).split("…")
         )
     )
+
+
+def recipes() -> tuple[Settings, dict[str, list[dict[str, Any]]]]:
+    """The configuration of the page of recipes, and the Scores of each by its name."""
+    found = blocks("recipes.md")
+    [config] = [block.text for block in found if block.language == "toml"]
+    texts = [block.text for block in found if block.language == "yaml"]
+    read = YAML(typ="safe").load
+    named = {text.partition(".yaml")[0].removeprefix("# "): read(text) for text in texts}
+    assert len(named) == len(texts), "each has a name of its own"
+    return Settings.model_validate(tomllib.loads(config)), named

@@ -41,7 +41,7 @@ def not_joined(names: Sequence[str], uid: int) -> list[str]:
 
 
 def subordinates(user: str, folder: Path = Path("/etc")) -> Subordinates:
-    """How many subordinate ids `user` has: the smaller of users' and groups'."""
+    """Count the subordinate ids of `user`: the smaller of users' and groups'."""
     return Subordinates(user, min(_count(folder / name, user) for name in ("subuid", "subgid")))
 
 

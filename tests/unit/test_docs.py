@@ -12,7 +12,10 @@ import pytest
 import typer.main
 from ruamel.yaml import YAML
 
+from harmony_agent.core.paths import PathSet
+from harmony_agent.kinds.file.policy import FilePolicy
 from harmony_fleet.cli import app
+from scores import File
 from scores.manifest import Manifest, validate
 from tests import guide
 
@@ -55,7 +58,22 @@ def test_each_deployment_of_the_authors_page_is_one() -> None:
         validate(Manifest, {"deployment": "web", "scores": YAML(typ="safe").load(text)})
 
 
-@pytest.mark.parametrize("name", [*GUIDES, "threat-model.md", "fleet.md", "client.md"])
+def test_each_recipe_is_a_deployment_that_its_configuration_allows() -> None:
+    settings, recipes = guide.recipes()
+    assert len(recipes) == 7
+    policy = FilePolicy(settings.files.roots, settings.files.paths, PathSet(()))
+    for name, scores in recipes.items():
+        manifest = validate(Manifest, {"deployment": name, "scores": scores})
+        for score in manifest.scores:
+            if isinstance(score, File):
+                assert list(policy.violations(score)) == [], score.key
+            else:
+                assert score.name in settings.systemd.units
+
+
+@pytest.mark.parametrize(
+    "name", [*GUIDES, "threat-model.md", "fleet.md", "client.md", "recipes.md", "author.md"]
+)
 def test_links_lead_somewhere(name: str) -> None:
     text = (guide.DOCS / name).read_text("utf-8")
     for target in re.findall(r"\]\(([^)]+)\)", text):
