@@ -52,7 +52,7 @@ def test_they_run_at_their_times_and_once_and_a_cut_is_told(site: Site) -> None:
     bad = site.said("Container/bad", "Degraded", "JobFailed")
     assert bad["status"]["last_run"]["exit_code"] == 3
     site.until("Container/long", lambda found: found["status"]["state"] == "Running")
-    assert site.device.podman("exec", "long", "true", check=False).returncode == 0
+    assert site.device.podman("exec", "long", "true", check=False).rc == 0
     runs = site.device.podman("volume", "inspect", "runs", "--format={{.Mountpoint}}").stdout
     assert site.device.read_text(f"{runs.strip()}/runs") == "run\nrun\n"
 
