@@ -14,7 +14,6 @@ import secrets
 import signal
 import threading
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
@@ -31,6 +30,7 @@ from harmony_agent.adapters.probing import LoopbackProber
 from harmony_agent.adapters.process_guard import ProcessGuard
 from harmony_agent.adapters.protected_paths import ProtectedPaths
 from harmony_agent.adapters.secrets import LocalSecrets
+from harmony_agent.core.frozen import frozen
 from harmony_agent.core.reconciler import KindView
 from harmony_agent.core.signatures import Trust
 from harmony_agent.device_info import DeviceDescription
@@ -63,7 +63,7 @@ STOP_SECONDS: Final = 4.0
 """Within which the agent ends after a signal, come what may."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class KindContext:
     """Everything that a kind is built from."""
 
@@ -83,7 +83,7 @@ class KindContext:
         return datetime.fromtimestamp(self.clock.now(), UTC)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class ComposedKind:
     """A kind, and how to ask its capability for a version and for the cgroup controllers that it
     lacks (None where it offers none).

@@ -12,13 +12,13 @@ import json
 import logging
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import anyio
 
 from harmony_agent.adapters.posix import syscalls
+from harmony_agent.core.frozen import frozen
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ _MANAGER: Final = 1
 _ASK_SECONDS: Final = 10.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class UnitSettings:
     """Settings of the unit for each thread, and for the process (`oom`)."""
 

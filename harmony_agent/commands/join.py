@@ -17,7 +17,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,6 +26,7 @@ from harmony_agent.adapters import status_socket
 from harmony_agent.adapters.posix.atomic import AtomicWrite, in_directory
 from harmony_agent.adapters.secrets import KEY as DEVICE_KEY
 from harmony_agent.adapters.secrets import read_key_file
+from harmony_agent.core.frozen import frozen
 from harmony_agent.settings import DEFAULT_PATH, Settings
 from scores.bundle import MAX_BYTES, Bundle, InvalidBundle, decode
 from scores.secrets import KEY_BYTES
@@ -61,7 +61,7 @@ class Cannot(Exception):
         self.code = code
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class File:
     """Desired content of a file of the configuration."""
 

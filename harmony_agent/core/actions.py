@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from harmony_agent.core.frozen import frozen
 from scores.status import ResourcePhase
 
 A_co = TypeVar("A_co", bound="Action", covariant=True)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Action:
     """One step towards the desired state, idempotent. Kinds subclass it.
 
@@ -25,7 +25,7 @@ class Action:
     is_disruptive: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Converged:
     """Nothing to do: the device is as wanted (with `desired` None: the resource is gone).
 
@@ -41,7 +41,7 @@ class Converged:
     """when to look again, in seconds since 1970; None waits for an event"""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Act(Generic[A_co]):
     """Actions to take next, in this order.
 
@@ -62,7 +62,7 @@ class Act(Generic[A_co]):
     for_others: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Wait:
     """Nothing can be done now; look again after `seconds`, or when an event comes.
 

@@ -8,9 +8,9 @@ stays enforced.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
+from harmony_agent.core.frozen import frozen
 from harmony_agent.core.refusal import advice_of
 from scores.base import Score
 from scores.manifest import MAX_ERRORS, FieldError, InvalidManifest, WireManifest
@@ -18,7 +18,7 @@ from scores.manifest import MAX_ERRORS, FieldError, InvalidManifest, WireManifes
 KeepPhase = Literal["Rejected", "Fenced", "Held"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class EnforcedVersion:
     """The manifest that is enforced or, where the device's own state was lost, that
     ``actual-state`` shows.
@@ -29,17 +29,17 @@ class EnforcedVersion:
     digest: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Accept:
     """Persist it, then converge to it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Unchanged:
     """Already accepted: nothing to do."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class NotAccepted:
     """Keep what is enforced and say why. `generation` is the newcomer's, if known."""
 
@@ -53,7 +53,7 @@ class NotAccepted:
 Admission = Accept | Unchanged | NotAccepted
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class KindRules:
     """Rules of a kind for admission: what the configuration forbids of a Score, and what a Score
     occupies.
@@ -63,7 +63,7 @@ class KindRules:
     claims: Callable[[Score], frozenset[str]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class DeviceView:
     """The device as admission sees it: its kinds, the deployment's records there, the owners of
     claims.

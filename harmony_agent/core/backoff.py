@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from harmony_agent.core.frozen import frozen
 
-@dataclass(frozen=True, slots=True)
+
+@frozen()
 class Backoff:
     """Doubling delays in seconds from `first` to `most`; `immediate` makes the first try come at
     once.

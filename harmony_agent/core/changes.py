@@ -7,13 +7,14 @@ before that change, and that was not restarted for it, has yet to read it.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from harmony_agent.core.actions import Act, Action
+from harmony_agent.core.frozen import frozen
 from harmony_agent.core.resources import OwnershipRecord
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Moment:
     """A time on this device: microseconds since the boot `boot`, and since 1970.
 

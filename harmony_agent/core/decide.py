@@ -15,6 +15,7 @@ from harmony_agent.core import drift
 from harmony_agent.core.actions import Act, Action, Converged, Plan, Wait
 from harmony_agent.core.backoff import CrashLoop
 from harmony_agent.core.dependencies import Leaving, in_the_way, outlives, unmet
+from harmony_agent.core.frozen import frozen
 from harmony_agent.core.refusal import advice_of
 from harmony_agent.core.resources import Desired, Key, OwnershipRecord
 from harmony_agent.core.status import Outcome
@@ -52,7 +53,7 @@ class RetryState:
     changed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Others:
     """State of the other resources: the digests that are wanted, their statuses, and the records
     being removed.
@@ -63,7 +64,7 @@ class Others:
     leaving: Leaving = field(default_factory=Leaving)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Now:
     """The moment of a decision: monotonic seconds, and the same as the wire's time."""
 
@@ -71,7 +72,7 @@ class Now:
     wire: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class DecisionInput:
     """One resource as it stands.
 

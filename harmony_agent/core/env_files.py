@@ -5,14 +5,14 @@ lines, never values.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from harmony_agent.core.actions import Wait
+from harmony_agent.core.frozen import frozen
 from harmony_agent.core.paths import PathSet
 from scores.manifest import FieldError
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class EnvFilePolicy:
     """Folders under which env files may be read, and what none of them may touch."""
 

@@ -9,10 +9,11 @@ monotonic clock counts the rest.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from harmony_agent.core.changes import Moment
+from harmony_agent.core.frozen import frozen
 from scores.names import format_time, parse_time
 from scores.pause import DEVICE, MAX_SECONDS
 
@@ -23,7 +24,7 @@ _SAME = 5.0
 """Seconds by which the end that is shown may be wrong."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Pause:
     """One pause. `scope` is a deployment's name, or `DEVICE` for all of them."""
 

@@ -13,10 +13,10 @@ from what is observed.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from harmony_agent.core.actions import Action, Plan
+from harmony_agent.core.frozen import frozen
 from harmony_agent.core.resources import Desired, Facts, Key, OwnershipRecord
 from harmony_agent.core.status import Outcome
 from scores.base import Score
@@ -32,7 +32,7 @@ O_co = TypeVar("O_co", covariant=True)
 O_contra = TypeVar("O_contra", contravariant=True)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Mark:
     """An object of the device that says of itself whose it is, whatever the ledger says. `name` is
     its own name.

@@ -6,9 +6,10 @@ Pure types; no I/O.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
+from harmony_agent.core.frozen import frozen
 from scores.base import Score
 from scores.names import Digest
 
@@ -42,7 +43,7 @@ class Key(NamedTuple):
 S_co = TypeVar("S_co", bound=Score, covariant=True)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class SecretState:
     """A secret as the device has it: its version, 0 without one; `why` it has none, and whether
     that was `asked` yet.
@@ -54,7 +55,7 @@ class SecretState:
     asked: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Desired(Generic[S_co]):
     """A spec with its context from the manifest.
 
@@ -85,7 +86,7 @@ class Desired(Generic[S_co]):
         return "+".join((self.digest, self.restart_token, self.reload_token, secrets)).rstrip("+")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class OwnershipRecord:
     """Entry of the ledger for a resource that this agent owns.
 

@@ -7,11 +7,11 @@ unless it was set back by more than an hour; then the schedule begins anew.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice, takewhile
 from typing import Final
 
+from harmony_agent.core.frozen import frozen
 from scores.names import format_time, parse_time
 from scores.schedule import times_after, times_before
 
@@ -21,7 +21,7 @@ MOST: Final = 100
 """So many missed times are counted at once."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Turn:
     """A look at a schedule; times as the wire writes them, "" where there is none.
 

@@ -7,10 +7,11 @@ rejection. It can't fence, take over a lineage, remove, or block the right one.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from harmony_agent.core.admission import NotAccepted
+from harmony_agent.core.frozen import frozen
 from scores.canonical import canonical
 from scores.manifest import FieldError
 from scores.signatures import (
@@ -32,7 +33,7 @@ def _never(_key: bytes, _message: bytes, _signature: bytes) -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Trust:
     """The device's keys, by id. Verifies only if there are keys or `require` is set."""
 

@@ -5,10 +5,10 @@ Pure.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from harmony_agent.core.admission import NotAccepted
+from harmony_agent.core.frozen import frozen
 from scores.canonical import canonical
 from scores.status import (
     DeploymentPhase,
@@ -55,7 +55,7 @@ _FOLDED: Final[Mapping[int, DeploymentPhase]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Outcome:
     """Result of one pass over a resource."""
 
@@ -88,7 +88,7 @@ def resource_status(
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Enforced:
     """The manifest that a deployment is held to."""
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from harmony_agent.core.actions import Act, Action
 from harmony_agent.core.drift import DriftEpisode
+from harmony_agent.core.frozen import frozen
 from scores.status import ResourcePhase
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Settled:
     """As wanted. Probes decide whether it also works."""
 
@@ -22,24 +22,24 @@ class Settled:
     """when to look again, in seconds since 1970"""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Gone:
     """Nothing of it is left: drop its record."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Release:
     """Leave it as it is and drop its record."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Claim:
     """Record that it is ours before anything is done to it, with the facts of now; then decide
     anew.
     """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Execute:
     """Apply the actions in this order. `paced` names what counts them: a crash loop, or the repairs
     of a drift.
@@ -50,7 +50,7 @@ class Execute:
     episode: DriftEpisode | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Report:
     """Leave the difference as it is and tell it."""
 
@@ -58,7 +58,7 @@ class Report:
     episode: DriftEpisode
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Hold:
     """Do nothing now.
 

@@ -5,12 +5,12 @@ handed in by `app`.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import anyio
 
 from harmony_agent.core.admission import KindRules
+from harmony_agent.core.frozen import frozen
 from harmony_agent.core.resources import Key
 from harmony_agent.core.signatures import Trust
 from harmony_agent.engine.desired.acceptance import Acceptance
@@ -41,7 +41,7 @@ RELISTS: Final = 6
 """A kind tidies up once in so many periods of the relist."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Intervals:
     """Seconds; as in the configuration."""
 

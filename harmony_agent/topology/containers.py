@@ -10,10 +10,11 @@ Its methods raise `EngineRefused` where the engine answered with an error, and
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any, Final, Literal, Protocol
 
+from harmony_agent.core.frozen import frozen
 from harmony_agent.core.reconciler import LogLine
 
 State = Literal["created", "running", "paused", "stopping", "exited", "removing", "unknown"]
@@ -47,7 +48,7 @@ class EngineRefused(Exception):
         return self.status == 409 or "being used" in self.text or "in use" in self.text
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Listed:
     """A container as one list call shows it: enough to see that nothing changed since it was last
     inspected.
@@ -64,7 +65,7 @@ class Listed:
     networks: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class ContainerState:
     """A container as inspected.
 
@@ -98,7 +99,7 @@ class ContainerState:
         return f"{self.id}@{self.started.isoformat()}" if self.started else f"{self.id}@"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Image:
     """An image that is on the device. `entrypoint` is its own."""
 
@@ -107,7 +108,7 @@ class Image:
     entrypoint: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class EngineHost:
     """The host as the engine tells of it: the cgroup controllers that it can limit containers by (None
     where it can't tell), and the name of its runtime.
@@ -117,7 +118,7 @@ class EngineHost:
     runtime: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Subordinates:
     """The subordinate ids of the device from which containers get users of their own: whose, and
     how many.
@@ -130,7 +131,7 @@ class Subordinates:
 NO_SUBORDINATES: Final = Subordinates("", 0)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class ContainerEvent:
     """Something happened to the container `name`."""
 

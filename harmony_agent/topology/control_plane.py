@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
+from harmony_agent.core.frozen import frozen
 from harmony_agent.core.pauses import Pause
 from harmony_agent.core.resources import Key, OwnershipRecord
 
@@ -22,7 +22,7 @@ class BucketMissing(Exception):
     """The control plane answers, but hasn't made the bucket."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Entry:
     """A value of a bucket at a revision; `data` None is a deleted or purged key."""
 
@@ -31,21 +31,21 @@ class Entry:
     revision: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Snapshot:
     """All of this device's entries at one moment, complete: what isn't in it isn't there."""
 
     entries: tuple[Entry, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Update:
     """One entry that changed after the last snapshot."""
 
     entry: Entry
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Lost:
     """Desired state can't be read now; `reason` is Unreachable or BucketMissing."""
 
@@ -117,7 +117,7 @@ class ControlPlane(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class StoredManifest:
     """An accepted manifest as persisted: its canonical bytes, and what the fence needs."""
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from harmony_agent.core.frozen import frozen
 
-@dataclass(frozen=True, slots=True)
+
+@frozen()
 class DeviceNode:
     """A node as it stands there now.
 

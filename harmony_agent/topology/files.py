@@ -9,9 +9,10 @@ call puts a complete object at a path or none, and it is durable when the call r
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Literal, Protocol
 
+from harmony_agent.core.frozen import frozen
 from scores.file import MAX_OBJECT
 from scores.status import ResourcePhase
 
@@ -33,7 +34,7 @@ Fetch = Callable[[Write], Awaitable[None]]
 """Streams content into the `Write` it is given."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class PathQuery:
     """Path to observe.
 
@@ -49,7 +50,7 @@ class PathQuery:
     keyed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class ObjectStat:
     """An object at a path. `mode` holds the lower 12 bits; `owner` and `group` are names, or
     numbers that have none.
@@ -71,7 +72,7 @@ class ObjectStat:
     empty: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class PathError:
     """Error of a query of a path: a code of ``docs/reasons``, for a `Wait`."""
 
@@ -81,7 +82,7 @@ class PathError:
     seconds: float = 10.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class PathState:
     """Observed state of a path.
 
@@ -102,7 +103,7 @@ class PathState:
     error: PathError | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Attributes:
     """Attributes to change of an object that stays. None leaves one as it is."""
 
@@ -111,7 +112,7 @@ class Attributes:
     gid: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class FileSpec:
     """Object to put at a path.
 

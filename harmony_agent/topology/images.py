@@ -8,11 +8,13 @@ The methods raise `containers.EngineRefused` where the engine answered with an e
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
+from harmony_agent.core.frozen import frozen
 
-@dataclass(frozen=True, slots=True)
+
+@frozen()
 class StoredImage:
     """An image of the store with all its names. `parent` is the image that it was built from on
     this device, "" where there is none.
@@ -23,7 +25,7 @@ class StoredImage:
     parent: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class PullProgress:
     """How far a pull is. The bytes are of the layers whose size is known by now."""
 
@@ -33,7 +35,7 @@ class PullProgress:
     total_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Login:
     """Who pulls from a registry."""
 
@@ -41,7 +43,7 @@ class Login:
     password: str = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class PullRequest:
     """An image to fetch: `seconds` is the time for all of it, `reserve` the bytes that stay free."""
 
@@ -77,7 +79,7 @@ class Images(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class OwnImage:
     """An image that the agent fetched, by these names of Scores. `unwanted` is the second since
     which nothing wants it.
@@ -87,7 +89,7 @@ class OwnImage:
     unwanted: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class PulledImages:
     """What the agent fetched: its images by id; `good` are those of what worked last, by resource."""
 

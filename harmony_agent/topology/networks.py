@@ -8,11 +8,13 @@ The methods raise `containers.EngineRefused` where the engine answered with an e
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
+from harmony_agent.core.frozen import frozen
 
-@dataclass(frozen=True, slots=True)
+
+@frozen()
 class NetworkState:
     """A network as the engine shows it. `subnets` are pairs of a subnet and its gateway ("" where
     there is none), in the engine's spelling.
@@ -27,7 +29,7 @@ class NetworkState:
     dns: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class NetworkSpec:
     """What a network is made of. "" is the engine's choice."""
 

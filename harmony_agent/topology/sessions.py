@@ -8,11 +8,13 @@ SessionSocketUnsafe, SessionChanged (it isn't the one that was seen), SessionRef
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
+from harmony_agent.core.frozen import frozen
 
-@dataclass(frozen=True, slots=True)
+
+@frozen()
 class SessionMark:
     """The marks of a session of ours.
 
@@ -27,7 +29,7 @@ class SessionMark:
     spec: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Pane:
     """One terminal in a session. `exit_code` is 128 and the signal's number where a signal ended it.
 
@@ -44,7 +46,7 @@ class Pane:
     ended: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class SessionState:
     """A session as listed. `id` is the server's own, which it never gives again while it lives."""
 
@@ -61,7 +63,7 @@ class SessionState:
         return self.mark.token if self.mark is not None else ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class NewSession:
     """A session to create. `env` holds values, so it is in no repr."""
 

@@ -10,9 +10,10 @@ directory of drop-ins that the agent may not read, ``other`` anything else.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Protocol
 
+from harmony_agent.core.frozen import frozen
 from harmony_agent.core.reconciler import LogLine
 
 MASK: Final = "link:/dev/null"
@@ -25,7 +26,7 @@ REFUSED: Final = frozenset({"bad-setting", "error"})
 """Load states of a unit whose files the manager refuses."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Complaint:
     """A fault that the manager found in a file of a unit. Never holds what the file says."""
 
@@ -36,7 +37,7 @@ class Complaint:
     line: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Refusal:
     """The manager's answer where it can't tell how the files of a unit stand."""
 
@@ -44,7 +45,7 @@ class Refusal:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Unit:
     """One unit as it stands on disk (in the directory that is ours to write) and in the manager."""
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
+from harmony_agent.core.frozen import frozen
 from scores.status import UpgradeDetail
 
 ENDED = frozenset({"complete", "failed", "repair-required"})
@@ -19,7 +20,7 @@ class UpdaterRefused(Exception):
         self.code = code
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Offer:
     """Operations of the updater."""
 
@@ -27,7 +28,7 @@ class Offer:
     operations: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Ask:
     """One attempt to be made; nothing in it changes what is done."""
 
@@ -37,7 +38,7 @@ class Ask:
     expires_at: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Attempt:
     """The updater's word on an attempt. `durable`: it has a journal, so asking again is not
     needed.

@@ -7,12 +7,14 @@ The methods raise `containers.EngineRefused` where the engine answered with an e
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Protocol
 
+from harmony_agent.core.frozen import frozen
 
-@dataclass(frozen=True, slots=True)
+
+@frozen()
 class VolumeState:
     """A volume as the engine shows it; its data is never looked at."""
 

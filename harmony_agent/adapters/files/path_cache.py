@@ -10,7 +10,7 @@ import hashlib
 import os
 import stat
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 from zlib import crc32
 
@@ -22,6 +22,7 @@ from harmony_agent.adapters.posix.inotify import Watcher
 from harmony_agent.adapters.posix.path_errors import MissingParents, PathRefused, path_error
 from harmony_agent.adapters.posix.safe_path import ParentDir, RootedPaths
 from harmony_agent.adapters.posix.stat_cache import StatCache, fingerprint, is_settled
+from harmony_agent.core.frozen import frozen
 from harmony_agent.topology import Clock
 from harmony_agent.topology.files import ObjectStat, PathQuery, PathState, StatFingerprint
 
@@ -31,7 +32,7 @@ _LARGE: Final = 1 << 20
 """Bytes beyond which even an exact look trusts the fingerprint."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class _Known:
     """Cached state of a path. `due`: when to read it again."""
 

@@ -12,7 +12,6 @@ import contextlib
 import os
 import sqlite3
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
@@ -26,6 +25,7 @@ from harmony_agent.adapters.ledger.wal import (
     tidy,
 )
 from harmony_agent.adapters.posix.atomic import sync_directory
+from harmony_agent.core.frozen import frozen
 from scores.canonical import canonical, digest
 
 T = TypeVar("T")
@@ -34,7 +34,7 @@ _VERSION: Final = 1
 _INTEGRITY: Final = "CREATE TABLE whole (one INTEGER PRIMARY KEY, seals TEXT NOT NULL) STRICT"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Table(Generic[T]):
     """A table: how a row is made and read. First columns: the key. Last column: the row's seal."""
 

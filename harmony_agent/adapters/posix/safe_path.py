@@ -12,12 +12,12 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import Final
 
 from harmony_agent.adapters.posix import syscalls
 from harmony_agent.adapters.posix.atomic import status_of, sync, temp_name
 from harmony_agent.adapters.posix.path_errors import MissingParents, PathRefused
+from harmony_agent.core.frozen import frozen
 from harmony_agent.topology.files import PathError
 
 _WALK: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -25,7 +25,7 @@ _LIST: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _MOST_LINKS: Final = 40
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class ParentDir:
     """An open parent directory and a name in it.
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
+from harmony_agent.core.frozen import frozen
 from harmony_agent.topology.files import StatFingerprint
 
 V = TypeVar("V")
@@ -49,7 +49,7 @@ def is_settled(changed_ns: int, looked: float) -> bool:
     return abs(looked - changed_ns / 1e9) > RACY_SECONDS
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Entry(Generic[V]):
     """A value, the fingerprint of its object (None: no object), and whether that can be trusted."""
 

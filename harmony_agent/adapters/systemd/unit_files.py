@@ -13,7 +13,7 @@ import os
 import stat
 import time
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from harmony_agent.adapters.posix.atomic import (
@@ -36,13 +36,14 @@ from harmony_agent.adapters.systemd.disk import (
 )
 from harmony_agent.adapters.systemd.links import UnitLinks, pulls_in
 from harmony_agent.core.errors import Transient
+from harmony_agent.core.frozen import frozen
 from harmony_agent.topology.files import TEMP_PREFIX
 from harmony_agent.topology.units import OTHER, UNREADABLE
 
 _MOST_DIGESTS: Final = 4096
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class OnDisk:
     """Files and links of one unit in the unit directory."""
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import BinaryIO, Final
 
 import anyio
 
 from harmony_agent.core.errors import Transient
+from harmony_agent.core.frozen import frozen
 
 SECONDS: Final = 10.0
 MOST: Final = 8 * 1024 * 1024
 """Bytes of output that are read."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Done:
     """A program that has ended. `error` is what it said on standard error, on one line."""
 

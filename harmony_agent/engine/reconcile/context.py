@@ -12,6 +12,7 @@ from typing import Protocol
 from harmony_agent.core.actions import Action
 from harmony_agent.core.changes import Moment
 from harmony_agent.core.decide import RetryState
+from harmony_agent.core.frozen import frozen
 from harmony_agent.core.resources import Desired, Key, OwnershipRecord
 from harmony_agent.engine.state.kind_instance import KindInstance
 from harmony_agent.topology import Clock
@@ -19,7 +20,7 @@ from scores.base import Score
 from scores.status import Detail, Drift
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class HealthVerdict:
     """Results of an instance's probes. Without probes it is ready as soon as it runs."""
 
@@ -64,7 +65,7 @@ class ReconcileContext:
         return self.memory.episode.shown() if self.memory.episode else None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Times:
     """Time and chance, injected: the clock, the wire's now, a number from 0 to 1, and the boot."""
 

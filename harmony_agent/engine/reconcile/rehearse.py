@@ -6,7 +6,6 @@ Observes, and acts on nothing. It changes the state that it is given: its ledger
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from typing import Final
 
@@ -14,6 +13,7 @@ from harmony_agent.core import claims, decide
 from harmony_agent.core.changes import Moment, is_change
 from harmony_agent.core.decide import Now, RetryState
 from harmony_agent.core.errors import ResourceError, Transient
+from harmony_agent.core.frozen import frozen
 from harmony_agent.core.resources import Desired, Key
 from harmony_agent.core.status import Outcome, resource_status
 from harmony_agent.core.steps import Claim, Execute, Hold, Settled, Step
@@ -26,7 +26,7 @@ _ROUNDS: Final = 3
 """Number of plans that may follow from claims."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Foreseen:
     """One resource and its next step. `after` names the needs that are worked on before it."""
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, Final
 
 from harmony_agent.core.errors import ResourceError
+from harmony_agent.core.frozen import frozen
 from harmony_agent.core.resources import Key
 from harmony_agent.engine.state.device_state import DeviceState
 from harmony_agent.engine.state.kind_instance import KindInstance
@@ -86,7 +87,7 @@ class Commands:
         return _bounded(told[-asked.lines :])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class _LogsRequest:
     """The request for logs. A field that an older command doesn't send has its default."""
 

@@ -4,13 +4,12 @@ value.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from harmony_agent.core.actions import Action
+from harmony_agent.core.frozen import frozen
 from harmony_agent.kinds.container.facts import LastRun
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class EnsureImage(Action):
     """Have the image on the device, as `pull` says. Comes before the container that runs is
     touched.
@@ -19,12 +18,12 @@ class EnsureImage(Action):
     image: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Create(Action):
     """Create the container; record that before, and its id after."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Rehearse(Action):
     """Make a trial of the container that is wanted, up to its start, while `id` runs on. Nothing
     of it stays.
@@ -33,7 +32,7 @@ class Rehearse(Action):
     id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Retire(Action):
     """Stop it and give it another name, until its successor has started."""
 
@@ -41,14 +40,14 @@ class Retire(Action):
     paused: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Remember(Action):
     """Record the id of a container that is ours by its labels: the agent died before it could."""
 
     id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Conclude(Action):
     """Record that this run has ended, and nothing runs it again but its schedule."""
 
@@ -57,7 +56,7 @@ class Conclude(Action):
     last: LastRun
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Skip(Action):
     """Record that `missed` times of its schedule, the latest at `until`, begin no run."""
 
@@ -65,7 +64,7 @@ class Skip(Action):
     missed: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Start(Action):
     """Start it. `ended` is the run that ended by itself and is to be counted, "" where none did;
     `calm`: that run was long enough to begin a new row of tries. `due` is the time of its schedule
@@ -80,7 +79,7 @@ class Start(Action):
     due: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Restart(Action):
     """Stop and start it once for a restart token; `run` is what runs now."""
 
@@ -88,7 +87,7 @@ class Restart(Action):
     run: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Stop(Action):
     """Stop it gracefully."""
 
@@ -96,21 +95,21 @@ class Stop(Action):
     paused: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Unpause(Action):
     """Let it go on."""
 
     id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Rename(Action):
     """Give it its name back."""
 
     id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Remove(Action):
     """Stop it gracefully and remove it."""
 
@@ -118,7 +117,7 @@ class Remove(Action):
     paused: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class RunInit(Action):
     """Create an init container, unless it is there, and start it."""
 
@@ -126,7 +125,7 @@ class RunInit(Action):
     id: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class EndInit(Action):
     """Take away an init container that ended, or ran for too long: `failure` says how; "" and it is
     done with.
@@ -139,14 +138,14 @@ class EndInit(Action):
     failure: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Park(Action):
     """Adopt: record the container that has our name, stop it and give it another one."""
 
     id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Restore(Action):
     """Give an adopted container its name back, and have it run if it ran."""
 

@@ -5,15 +5,16 @@ its environment.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Final, Literal
 
+from harmony_agent.core.frozen import frozen
 from harmony_agent.core.resources import Facts, OwnershipRecord
 
 DEFAULT_GRACE: Final = 10
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class PreviousContainer:
     """The container that was adopted, and whether it ran. `back`: it was put back."""
 
@@ -26,7 +27,7 @@ class PreviousContainer:
         return {"id": self.id, "running": self.running} | ({"back": True} if self.back else {})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class RetiredContainer:
     """The container that gave way to a successor which has not started yet, and how it was."""
 
@@ -36,7 +37,7 @@ class RetiredContainer:
     concluded_with: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class InitProgress:
     """Number of init containers that ended well for the container `main`."""
 
@@ -44,7 +45,7 @@ class InitProgress:
     done: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Pulled:
     """The images that ``pull: always`` has fetched for the spec of this digest."""
 
@@ -52,7 +53,7 @@ class Pulled:
     images: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class LastRun:
     """The last run that ended: `due` is the time of the schedule that it was begun for.
 
@@ -67,7 +68,7 @@ class LastRun:
     exit_code: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Job:
     """What became of the times of a schedule. Times as the wire writes them.
 
@@ -84,7 +85,7 @@ class Job:
     missed_at: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class ContainerFacts:
     """The ledger's facts. None is a fact that isn't known.
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 
 from harmony_agent.core.errors import Transient
+from harmony_agent.core.frozen import frozen
 from harmony_agent.core.reconciler import KindView
 from harmony_agent.kinds.container import pulled as book
 from harmony_agent.topology.containers import Containers, EngineRefused
@@ -22,7 +22,7 @@ from scores.container import Container
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class ImageBounds:
     """`min_free` bytes stay free where images are kept; `keep_seconds` long an image is kept that
     nothing wants.

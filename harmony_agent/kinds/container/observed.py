@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
+from harmony_agent.core.frozen import frozen
 from harmony_agent.core.schedule import Turn
 from harmony_agent.topology.containers import ContainerState
 from harmony_agent.topology.device_nodes import DeviceNode
@@ -15,7 +16,7 @@ End = Literal["", "by-hand", "recent", "unexplained"]
 that isn't told yet. "unexplained": nothing tells it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Observed:
     """Containers under a resource's name.
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from harmony_agent.core.env_files import EnvFilePolicy
+from harmony_agent.core.frozen import frozen
 from harmony_agent.core.paths import PathSet
 from harmony_agent.core.refusal import Refusal
 from harmony_agent.kinds.container.payload import known_signal
@@ -16,7 +16,7 @@ from scores.container_surroundings import auto_size
 from scores.manifest import FieldError
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class ContainerPolicy:
     """The rules of this device: which env files may be read, what no bind may touch, and which rights beyond a container's own
     are allowed by their names.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
 from harmony_agent.core.actions import Act, Converged, Plan, Wait
 from harmony_agent.core.changes import Moment, is_due
+from harmony_agent.core.frozen import frozen
 from harmony_agent.core.resources import Desired, OwnershipRecord
 from harmony_agent.core.runs import final_end, runs_again
 from harmony_agent.kinds.container.actions import (
@@ -33,7 +33,7 @@ CALM_SECONDS: Final = 600.0
 """As long as the engine's own crash loop remembers."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Case:
     """One container that is wanted: its spec, the ledger's record with its facts, what was observed."""
 

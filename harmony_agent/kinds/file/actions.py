@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from harmony_agent.core.actions import Action
+from harmony_agent.core.frozen import frozen
 from harmony_agent.kinds.file.facts import OwnedPath, PreviousNode
 from harmony_agent.topology.files import Attributes, NodeType, PathState, StatFingerprint
 from scores.file import File
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class BackUp(Action):
     """Keep what stands there, which isn't ours, so that it can be put back; None: nothing stands
     there any more.
@@ -22,7 +23,7 @@ class BackUp(Action):
     is_disruptive: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class MakeParents(Action):
     """Make these directories, having recorded that."""
 
@@ -31,7 +32,7 @@ class MakeParents(Action):
     is_disruptive: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Put(Action):
     """Put what the Score says at its path, in place of what was expected there."""
 
@@ -43,7 +44,7 @@ class Put(Action):
     expect: StatFingerprint | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class SetAttributes(Action):
     """Change mode and owner of what stands there."""
 
@@ -54,7 +55,7 @@ class SetAttributes(Action):
     """where that isn't allowed: make it anew"""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Drop(Action):
     """Remove what the Score wants absent."""
 
@@ -62,7 +63,7 @@ class Drop(Action):
     expect: StatFingerprint
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Sweep(Action):
     """Remove what an agent that was killed left unfinished beside the path."""
 
@@ -70,7 +71,7 @@ class Sweep(Action):
     is_disruptive: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Prune(Action):
     """Drop the directories that were made for what is absent by now."""
 
@@ -78,7 +79,7 @@ class Prune(Action):
     is_disruptive: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Release(Action):
     """Give a place up: remove what is ours there or put back what was before, and drop directories
     made for it.

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any, Final
 
+from harmony_agent.core.frozen import frozen
 from harmony_agent.core.resources import Facts, OwnershipRecord
 from harmony_agent.topology.files import FileSpec, NodeType, ObjectStat
 from scores.file import File
@@ -18,7 +19,7 @@ _MAX_INTENTS: Final = 32
 """Specs in a row that never converged of which the ledger remembers what they may have left."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class PreviousNode:
     """Previous object at a path, before a Score with `adopt` took it over."""
 
@@ -46,7 +47,7 @@ class PreviousNode:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class OwnedPath:
     """A path that is a File's own by the ledger.
 
@@ -130,7 +131,7 @@ class OwnedPath:
         return (self.proven and not self.vacant) or _token(seen) in self.intents
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Owned:
     """Paths of a File in the ledger.
 

@@ -7,8 +7,8 @@ changed here.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
+from harmony_agent.core.frozen import frozen
 from harmony_agent.core.paths import parents
 from harmony_agent.core.reconciler import KindView
 from harmony_agent.core.resources import Desired, OwnershipRecord
@@ -19,7 +19,7 @@ from harmony_agent.topology.files import PathQuery
 from scores.file import File
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class NamePaths:
     """Paths to query for a name, valid while its spec and record stay the same."""
 

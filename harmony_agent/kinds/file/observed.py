@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+from harmony_agent.core.frozen import frozen
 from harmony_agent.topology.files import PathState
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Ties:
     """Interests of others in the places that a File gives up.
 
@@ -33,7 +33,7 @@ class Ties:
 NONE: Final = Ties()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class FileState:
     """Observed state of the desired path (or the one to give up), and of older paths to give up.
 

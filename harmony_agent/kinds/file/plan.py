@@ -7,10 +7,11 @@ An object that the ledger doesn't show as ours is never replaced or removed, unl
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from harmony_agent.core.actions import Act, Converged, Plan, Wait
+from harmony_agent.core.frozen import frozen
 from harmony_agent.core.paths import below
 from harmony_agent.core.resources import Desired, OwnershipRecord
 from harmony_agent.core.secrets import missing
@@ -54,7 +55,7 @@ _STANDS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class FileTarget:
     """A spec with the digest of its content ("" where it has none).
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from harmony_agent.core.frozen import frozen
 from harmony_agent.core.paths import PathSet
 from harmony_agent.topology.files import TEMP_PREFIX, TEMP_SUFFIX
 from scores.file import File
@@ -14,7 +14,7 @@ from scores.manifest import FieldError
 _SETUID: Final = 0o6000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class FilePolicy:
     """The directories below which a File may be, single paths besides, and the paths that none may
     touch (what is the agent's own, and where its power comes from).

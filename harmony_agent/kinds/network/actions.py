@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from harmony_agent.core.actions import Action
+from harmony_agent.core.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Create(Action):
     """Create it."""
 
     is_disruptive: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Remove(Action):
     """Remove it, once no container is in it."""
 

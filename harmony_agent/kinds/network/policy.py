@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from harmony_agent.core.frozen import frozen
 from harmony_agent.core.refusal import Refusal
 from scores.manifest import FieldError
 from scores.network import Network
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class NetworkPolicy:
     """Rootless podman has no rights in the device's own network."""
 

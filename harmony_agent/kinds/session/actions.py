@@ -4,19 +4,18 @@ value.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from harmony_agent.core.actions import Action
+from harmony_agent.core.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Create(Action):
     """Record a new token, then create the session with it."""
 
     is_disruptive: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Kill(Action):
     """End it, if it still has the token."""
 
@@ -24,7 +23,7 @@ class Kill(Action):
     token: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Rename(Action):
     """Give it its name back."""
 
@@ -32,7 +31,7 @@ class Rename(Action):
     token: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Respawn(Action):
     """Run its command anew. `ended` is the run that ended by itself and is counted, "" for none."""
 
@@ -44,7 +43,7 @@ class Respawn(Action):
     exit_code: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Conclude(Action):
     """Record that this run was its last: it has ended, and `restart` says that it stays like that."""
 

@@ -4,13 +4,14 @@ its environment.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from typing import Any
 
+from harmony_agent.core.frozen import frozen
 from harmony_agent.core.resources import Facts, OwnershipRecord
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class SessionFacts:
     """`token` is the session's own, recorded before it is created; "" where none was ever made.
     `made` tells what it was made from, "" where an older agent made it.

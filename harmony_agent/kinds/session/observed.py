@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
+from harmony_agent.core.frozen import frozen
 from harmony_agent.core.resources import OwnershipRecord
 from harmony_agent.kinds.session.facts import read
 from harmony_agent.topology.sessions import Pane, SessionState
@@ -17,7 +18,7 @@ _MADE_OF: Final = {"command", "working_dir", "env", "env_files"}
 _VERSION: Final = "1"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Observed:
     """Sessions under a resource's name.
 

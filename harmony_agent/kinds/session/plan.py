@@ -11,11 +11,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from harmony_agent.core.actions import Act, Converged, Plan, Wait
 from harmony_agent.core.changes import Moment, first_token, is_due
 from harmony_agent.core.env_files import missing
+from harmony_agent.core.frozen import frozen
 from harmony_agent.core.resources import Desired, OwnershipRecord
 from harmony_agent.core.runs import final_end, runs_again
 from harmony_agent.kinds.session.actions import (
@@ -69,7 +70,7 @@ def _ended(name: str, record: OwnershipRecord | None, seen: Observed, reason: st
     return Act((_kill(name, record, seen.main, reason),), ("state",))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class _Case:
     name: str
     desired: Desired[Session]

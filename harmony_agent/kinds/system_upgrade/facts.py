@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from harmony_agent.core.frozen import frozen
 from harmony_agent.core.resources import Facts, OwnershipRecord
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class UpgradeFacts:
     """The attempt, which is followed to its end without the Score. `known` is the attempt that the
     updater has answered for.
@@ -21,7 +20,9 @@ class UpgradeFacts:
 def read(record: OwnershipRecord | None) -> UpgradeFacts:
     """The facts in a record; unknown keys of another version are left out."""
     raw = record.facts if record is not None else {}
-    return UpgradeFacts(**{key: raw[key] for key in UpgradeFacts.__slots__ if key in raw})
+    return UpgradeFacts(
+        **{key: raw[key] for key in UpgradeFacts.__dataclass_fields__ if key in raw}
+    )
 
 
 def write(facts: UpgradeFacts) -> Facts:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from harmony_agent.core.frozen import frozen
 from harmony_agent.topology.updater import Attempt
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Observed:
     """Answer of the updater.
 

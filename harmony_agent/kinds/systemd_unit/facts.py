@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 
 from harmony_agent.core.changes import first_token
+from harmony_agent.core.frozen import frozen
 from harmony_agent.core.resources import Desired, Facts, OwnershipRecord
 from harmony_agent.topology.units import RUNNING, Unit
 from scores.canonical import canonical, digest
@@ -15,7 +16,7 @@ OTHER_FILES = "other"
 """Stands in `UnitFacts.started` for files that nobody wants."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class PreviousState:
     """Previous state of the unit, for its removal."""
 
@@ -36,7 +37,7 @@ class PreviousState:
     """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class UnitFacts:
     """`started`, `restart` and `reload` say for which files and tokens the unit was last started or
     reloaded.
@@ -68,9 +69,9 @@ def read(record: OwnershipRecord | None) -> UnitFacts:
     former = {
         key: value
         for key, value in dict(raw.get("former") or {}).items()
-        if key in PreviousState.__slots__
+        if key in PreviousState.__dataclass_fields__
     }
-    known = {key: value for key, value in raw.items() if key in UnitFacts.__slots__}
+    known = {key: value for key, value in raw.items() if key in UnitFacts.__dataclass_fields__}
     return UnitFacts(
         **{**known, "touched": tuple(raw.get("touched", ())), "former": PreviousState(**former)}
     )

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
 
+from harmony_agent.core.frozen import frozen
 from harmony_agent.topology.units import Unit
 from scores.manifest import FieldError
 from scores.systemd_unit import SystemdUnit
@@ -72,7 +72,7 @@ def allowed(name: str, patterns: Sequence[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class UnitPolicy:
     """Globs of the unit names that may be touched, and whether a user's manager keeps them."""
 

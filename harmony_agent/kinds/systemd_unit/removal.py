@@ -8,9 +8,10 @@ facts.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from harmony_agent.core.actions import Act, Converged, Plan
+from harmony_agent.core.frozen import frozen
 from harmony_agent.core.resources import OwnershipRecord
 from harmony_agent.kinds.systemd_unit import running
 from harmony_agent.kinds.systemd_unit.actions import (
@@ -63,7 +64,7 @@ def _release(unit: Unit, facts: UnitFacts) -> Plan[UnitAction]:
     return Act((Release(name=unit.name, reason=reason, is_disruptive=False, note=note),))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class _Links:
     """Plan how the unit's links become what they were before."""
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from harmony_agent.core.actions import Act, Converged, Plan, Wait
 from harmony_agent.core.changes import Moment, is_due
+from harmony_agent.core.frozen import frozen
 from harmony_agent.kinds.systemd_unit import last_run
 from harmony_agent.kinds.systemd_unit.actions import (
     Note,
@@ -26,7 +27,7 @@ RETRY_CONDITION: Final = 300.0
 SOON: Final = 1.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Goal:
     """Desired run: with these files, after these changes of other resources."""
 

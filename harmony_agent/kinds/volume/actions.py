@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from harmony_agent.core.actions import Action
+from harmony_agent.core.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Create(Action):
     """Create it, empty."""
 
     is_disruptive: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class RemoveData(Action):
     """Remove it with its data, once no container has it."""
 
