@@ -13,6 +13,7 @@ from pydantic import Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
 from scores.base import ACCEPTED, Model, Score, check_distinct, fault
+from scores.by_kind import ByKind
 from scores.canonical import NotCanonical, canonical, read
 from scores.container import Container
 from scores.file import File
@@ -33,7 +34,7 @@ MAX_ERRORS: Final = 20
 
 AnyScore = Annotated[
     File | SystemdUnit | Container | SystemUpgrade | Session | Volume | Network | Package,
-    Field(discriminator="kind"),
+    ByKind(),
 ]
 SCORE_TYPES: Final[Mapping[str, type[Score]]] = {
     "File": File,

@@ -8,11 +8,12 @@ be seen by a hook.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import anyio
 
 from harmony_agent.core.actions import Act, Action, Converged, Plan
+from harmony_agent.core.frozen import frozen
 from harmony_agent.core.reconciler import KindView, LogLine
 from harmony_agent.core.resources import Desired, Facts, OwnershipRecord
 from scores.canonical import digest
@@ -21,13 +22,13 @@ from scores.manifest import FieldError
 from scores.status import FileDetail
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Put(Action):
     path: str
     data: bytes = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Drop(Action):
     path: str
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
+from harmony_agent.core.frozen import frozen
 from harmony_agent.core.resources import Facts, OwnershipRecord
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class PackageFacts:
     """Nothing is remembered of a package."""
 
