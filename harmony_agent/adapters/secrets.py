@@ -164,6 +164,9 @@ class LocalSecrets:
         ):
             file.write(canonical(found.wire()))
             file.replace()
+
+    def use(self, found: SealedSecret) -> None:
+        """Remember the sealed bytes."""
         self._known[found.name] = found
 
 

@@ -60,7 +60,11 @@ class SecretStore(Protocol):
         ...
 
     def keep(self, found: SealedSecret) -> None:
-        """Keep it in place of the one before. Raises CannotOpen, OSError."""
+        """Keep it on the disk in place of the one before. Raises CannotOpen, OSError."""
+        ...
+
+    def use(self, found: SealedSecret) -> None:
+        """Give this one out from now on: at the moment when the engine knows its version."""
         ...
 
 

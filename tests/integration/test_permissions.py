@@ -37,6 +37,7 @@ from scores.keys import (
     HEARTBEAT,
     INDEX,
     INFO,
+    SECRETS,
     TASK_RUNS,
     command_subject,
     device_inbox,
@@ -51,6 +52,7 @@ HANGS = 60.0
 """Seconds that only what hangs takes."""
 OWN = [
     (DESIRED, f"{ME}.web"),
+    (SECRETS, f"{ME}.pw"),
     (ACTUAL, f"{ME}.web"),
     (INFO, f"info.{ME}"),
     (HEARTBEAT, f"heartbeat.{ME}"),
@@ -263,6 +265,8 @@ def others() -> list[str]:
     found = [
         kv_subject(DESIRED, f"{ME}.web"),
         kv_subject(DESIRED, f"{OTHER}.web"),
+        kv_subject(SECRETS, f"{ME}.pw"),
+        kv_subject(SECRETS, f"{OTHER}.pw"),
         kv_subject(TASK_RUNS, "a-run"),
     ]
     found += [

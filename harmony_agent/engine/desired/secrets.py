@@ -65,8 +65,11 @@ class SecretIntake:
     async def run(self) -> None:
         """Run until cancelled."""
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._control.follow, SECRETS, self._hear)
+            following = False
             while True:
+                if not following and self._state.wanted_secrets():
+                    following = True
+                    tasks.start_soon(self._control.follow, SECRETS, self._hear)
                 await self._state.wanted_anew.wait(await self._round())
 
     def _hear(self, name: str) -> None:
@@ -127,6 +130,7 @@ class SecretIntake:
         self._told.pop(name, None)
         if found != known:
             self._kept[name] = found
+            self._store.use(found)
             self._change(state_of(name, found))
 
     def _refuse(self, name: str, why: str) -> None:
