@@ -73,6 +73,7 @@ def test_it_is_put_right_at_the_agents_start(site: Site, case: str) -> None:
     before = site.show(unit, *names)
     site.device.agent.stop()
     break_it(site)
+    site.by_hand("daemon-reload")
     site.device.agent.start()
     status = site.until(
         lambda status: (

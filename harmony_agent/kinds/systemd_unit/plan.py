@@ -124,7 +124,7 @@ def _together(
     if actions:
         return Act(tuple(actions), tuple(dict.fromkeys(fields)))
     if isinstance(then, Converged) and spec.enabled is not None and unit.refusal is not None:
-        return _untold(unit, unit.refusal)
+        return _untold(f"learn whether {unit.name} is enabled", unit, unit.refusal)
     if isinstance(then, Converged) and spec.enabled is False and unit.unit_file_state in ENABLED:
         text = f"cannot disable {unit.name}: {unit.enabled_by} enables it, which isn't the agent's: take that link away"
         return Wait("EnabledElsewhere", text, phase="Blocked", seconds=60.0)
@@ -349,17 +349,20 @@ def closed(folder: str) -> Wait:
     return Wait("AccessDenied", text, phase="Blocked", seconds=30.0)
 
 
-def _untold(unit: Unit, refusal: Refusal) -> Wait:
-    """Wait until the manager can tell whether the unit is enabled."""
+def _untold(doing: str, unit: Unit, refusal: Refusal) -> Wait:
+    """Wait until the manager can tell how the unit's files stand."""
     shut = [place for place, stands in unit.files.items() if stands == UNREADABLE]
     way_on = f": let the agent's user read {', '.join(shut)}" if shut else ""
-    text = f"cannot learn whether {unit.name} is enabled: {refusal.message}{way_on}"
+    text = f"cannot {doing}: {refusal.message}{way_on}"
     return Wait(refusal.reason, text, phase="Blocked", seconds=30.0)
 
 
 def _not_found(spec: SystemdUnit, unit: Unit, ours: frozenset[str]) -> Wait | None:
-    if spec.content is not None or spec.masked or unit.unit_file_state or unit.refusal:
+    if spec.content is not None or spec.masked or unit.unit_file_state:
         return None
+    if unit.refusal is not None:
+        known = unit.load_state in ("", "loaded", "masked")
+        return None if known else _untold(f"use {spec.name}", unit, unit.refusal)
     if unit.load_state not in ("", "not-found") or (spec.name in ours and spec.name in unit.files):
         return None
     text = (

@@ -80,6 +80,20 @@ async def test_a_unit_of_which_nothing_else_is_known_exists() -> None:
     assert "too many links" in plan.message
 
 
+@pytest.mark.parametrize("load_state", ["error", "not-found"])
+async def test_a_unit_of_others_that_cannot_be_read_is_told_and_not_started(
+    load_state: str,
+) -> None:
+    bench = Bench()
+    bench.store.set_desired(system())
+    refusal = Refusal("SystemdRefused", "systemd refuses GetUnitFileState: too many links")
+    unit = Unit("sys.service", refusal=refusal, load_state=load_state)
+    plan = bench.kind.plan("sys.service", bench.store.desired("sys.service"), None, unit)
+    assert isinstance(plan, Wait)
+    assert (plan.phase, plan.reason) == ("Blocked", "SystemdRefused")
+    assert "cannot use sys.service: systemd refuses" in plan.message
+
+
 async def test_a_vendors_unit_that_runs_and_is_not_to_be_enabled_needs_no_answer() -> None:
     bench = Bench()
     bench.units.vendor["sys.service"] = "[Service]\nExecStart=/bin/sleep infinity\n"
