@@ -70,7 +70,7 @@ def _text_or_secret(value: object, _handler: ValidatorFunctionWrapHandler) -> st
         return no_nul(unicode_text(value))
     if isinstance(value, Secret):
         return value
-    if isinstance(value, Mapping):
+    if isinstance(value, Mapping) and "secret" in value:
         return Secret.model_validate(value)
     raise PydanticCustomError("WrongType", "must be text, or {secret: NAME}")
 

@@ -11,7 +11,7 @@ import pytest
 
 from harmony_agent.core.errors import Transient
 from harmony_agent.core.manifests import desired_of, last_change
-from harmony_agent.core.resources import Key
+from harmony_agent.core.resources import Key, SecretState
 from harmony_agent.engine.state.device_state import DeviceState
 from harmony_agent.engine.state.group_commit import GroupCommit
 from harmony_agent.topology.control_plane import StoredManifest
@@ -193,3 +193,25 @@ async def test_a_record_that_was_seen_for_a_moment_leaves_no_claim_and_gives_bac
     assert kept.records == {KEY: old}
     assert kept.records.holders.of("path:/srv/old") == {KEY}
     assert kept.records.holders.of("path:/srv/new") == ()
+
+
+def test_a_secret_that_was_given_anew_changes_what_names_it_and_nothing_else() -> None:
+    kept = book(FakeLedger())
+    scores = [
+        {"kind": "File", "name": "a", "path": "/srv/a", "template": [{"secret": "pw"}]},
+        {"kind": "File", "name": "b", "path": "/srv/b", "content": "b"},
+    ]
+    stored = StoredManifest("web", manifest().lineage, 1, DIGEST, b"", {})
+    kept.enforce(stored, manifest(scores=scores))
+    before, other = kept.desired[KEY], Key("File", "b")
+    assert kept.wanted_secrets() == {"pw"}
+    assert kept.note_secret(SecretState("pw", 5, asked=True)) == [KEY]
+    after = kept.desired[KEY]
+    assert (after.digest, after.generation) == (before.digest, before.generation)
+    assert after.version != before.version
+    assert kept.note_secret(SecretState("pw", 5, asked=True)) == ()
+    assert kept.note_secret(SecretState("another", 1)) == []
+    unchanged = kept.desired[other]
+    kept.enforce(stored, manifest(scores=scores))
+    assert kept.desired[KEY].version == after.version
+    assert kept.desired[other].version == unchanged.version

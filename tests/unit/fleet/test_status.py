@@ -13,7 +13,7 @@ from harmony_fleet.manifests.load import load
 from harmony_fleet.nats.consumer import Entry
 from harmony_fleet.observe.state import Actual, Deployment, Desired, Device, to_actual, to_desired
 from harmony_fleet.observe.status import age, device_json, heartbeat_state, kinds, masked, rows
-from scores import Container, InitContainer, SystemdUnit
+from scores import Container, File, InitContainer, Secret, SystemdUnit
 from scores.canonical import canonical
 from tests.unit.fleet.build import KEY, NOW, THEIRS, device, file, found, resource, status, wire
 
@@ -153,6 +153,14 @@ def test_a_masked_manifest_cannot_be_applied_by_mistake(tmp_path: Any) -> None:
     with pytest.raises(InvalidInput) as caught:
         load(str(path))
     assert {error.code for error in caught.value.errors} == {"WrongType"}
+
+
+def test_of_a_template_the_names_of_its_secrets_are_shown_and_no_text() -> None:
+    template = File(name="t", path="/srv/t", template=[f"user {SECRET} ", Secret("pw")])
+    (shown,) = masked(wire(template))["scores"]
+    text, secret = shown["template"]
+    assert (text["hidden"], secret) == (True, {"secret": "pw"})
+    assert SECRET not in json.dumps(shown)
 
 
 def entry(key: str, value: bytes | None) -> Entry:
