@@ -17,7 +17,7 @@ class PackageState:
 
     @property
     def usable(self) -> bool:
-        """Whether its programs can be used; triggers may still be due."""
+        """Tell if its programs can be used; triggers may still be due."""
         return self.state in ("installed", "triggers-awaited", "triggers-pending")
 
 
@@ -25,5 +25,5 @@ class Packages(Protocol):
     """The packages of one device. `look` raises Transient if they can't be read now."""
 
     async def look(self, names: Collection[str]) -> Mapping[str, PackageState]:
-        """What is known of each of these; one that never was installed isn't in it."""
+        """Find what is known of each of these; one that never was installed isn't in it."""
         ...

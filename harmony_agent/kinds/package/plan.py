@@ -28,7 +28,7 @@ def plan(desired: Desired[Package] | None, observed: PackageState | None) -> Pac
 
 
 def _lacks(spec: Package, observed: PackageState | None) -> str:
-    """What is wrong with it, and the command that mends it. Empty: nothing."""
+    """Name what is wrong with it, and the command that mends it. Empty: nothing."""
     if observed is None:
         return f"isn't installed: apt-get install {spec.wanted}"
     if not observed.usable:
