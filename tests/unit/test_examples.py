@@ -14,8 +14,8 @@ import pytest
 import scores
 from harmony_agent.settings import Settings
 from harmony_fleet.manifests.load import load
-from scores import Manifest, manifest
-from scores.base import Score
+from scores import Manifest
+from scores.base import Model
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()
@@ -86,12 +86,10 @@ def test_every_command_line_of_the_readme_is_one():
     ("name", "code"), docstring_examples(), ids=lambda value: value if value.isidentifier() else ""
 )
 def test_examples_in_docstrings_run(name: str, code: str):
-    space: dict[str, object] = {
-        kind.__name__: kind for kind in (Manifest, *manifest.SCORE_TYPES.values())
-    }
+    space: dict[str, object] = {one: getattr(scores, one) for one in scores.__all__}
     exec(code if "\n" in code or code.startswith("manifest") else f"made = {code}", space)
     made = space.get("made", space.get("manifest"))
-    assert isinstance(made, Score | Manifest), name
+    assert isinstance(made, Model), name
 
 
 def test_docstrings_have_examples_of_every_kind_that_authors_start_with():
