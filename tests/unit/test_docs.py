@@ -1,20 +1,17 @@
-"""The guides: each command in a console block is one that there is, with the options that it has;
-links lead on.
+"""The guides: what they tell to run and to write, and where their links lead. Their commands are held by
+`test_doc_commands.py`.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
-from typing import Any
 
 import pytest
-import typer.main
 from ruamel.yaml import YAML
 
 from harmony_agent.core.paths import PathSet
 from harmony_agent.kinds.file.policy import FilePolicy
-from harmony_fleet.cli import app
 from scores import File
 from scores.manifest import Manifest, validate
 from tests import guide
@@ -28,18 +25,9 @@ def commands(name: str) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("name", GUIDES)
-def test_every_command_is_one(name: str) -> None:
-    typed = commands(name)
-    ours = [words for words in typed if words[0] == "harmony"]
-    assert len(ours) > 8
-    for words in ours:
-        command: Any = typer.main.get_command(app)
-        rest = words[1:]
-        while hasattr(command, "commands"):
-            assert rest[0] in command.commands, words
-            command, rest = command.commands[rest[0]], rest[1:]
-        command.make_context(words[-1], rest)  # an option that isn't there raises; nothing is run
-    programs = {words[0] for words in typed}
+def test_nobody_is_told_to_pipe_something_into_a_shell(name: str) -> None:
+    programs = {words[0] for words in commands(name)}
+    assert "harmony" in programs
     assert not programs & {"sh", "bash", "curl", "sudo"}
 
 
