@@ -162,7 +162,9 @@ def _container(parts: KindContext) -> ComposedKind:
         ImagesFile(Path(settings.agent.state_dir)),
         parts.view(Container),
         now=parts.now,
+        local=lambda: datetime.fromtimestamp(parts.clock.now()).astimezone(),
         bounds=ImageBounds(in_bytes(settings.images.min_free), settings.images.keep_seconds),
+        secrets=parts.secrets,
     )
     roots, closed = settings.files.roots, protected_paths(settings)
     rootless = podman_is_rootless(settings)

@@ -14,6 +14,7 @@ from scores.container_parts import (
     Mount,
     NetworkAttachment,
     PortMapping,
+    RegistryLogin,
     SecretMount,
 )
 from scores.container_surroundings import (
@@ -32,6 +33,7 @@ from scores.container_values import (
     LEAST_MEMORY,
     Args,
     Capability,
+    DayWindow,
     Image,
     Quantity,
     SecretEnv,
@@ -40,6 +42,7 @@ from scores.container_values import (
     check_engine_name,
     check_least,
     own_labels,
+    registry_of,
 )
 from scores.file import Path
 from scores.names import Text
@@ -207,6 +210,17 @@ class Container(Score):
         default="missing",
         description="When the image is fetched; always: once for each new spec, even if the device has it.",
     )
+    pull_at: DayWindow | None = Field(
+        default=None,
+        description="The part of the day in which an image is fetched, by the device's clock and "
+        "time zone. A fetch that isn't done by its end goes on in the next one. None: at any time.",
+        examples=["02:00-05:00", "22:30-06:00"],
+    )
+    login: RegistryLogin | None = Field(
+        default=None,
+        description="Who fetches its images at the registry that image names. No other registry is "
+        "told it, and no file of the device keeps it. None: they are fetched without a login.",
+    )
     stop_signal: Signal | None = Field(
         default=None,
         description="The signal that asks it to end; None: the image's, else SIGTERM.",
@@ -372,6 +386,11 @@ class Container(Score):
         return tuple(dict.fromkeys([*volumes, *(f"Network/{name}" for name in names)]))
 
     def secret_names(self) -> tuple[str, ...]:
+        """The secrets that it is made of, and that of its login."""
+        login = () if self.login is None else (self.login.password.secret,)
+        return tuple(dict.fromkeys([*self.secrets_inside(), *login]))
+
+    def secrets_inside(self) -> tuple[str, ...]:
         """The secrets in its variables and mounts, and in those of its init containers."""
         inits = [value for init in self.init_containers for value in init.env.values()]
         mounted = [one.secret for one in self.secrets]
@@ -401,6 +420,14 @@ class Container(Score):
         check_distinct(names, "init_containers", "name", "DuplicateResource", another)
         return self
 
+    def _fit_the_pull(self) -> None:
+        """Refuse what a pull has no use for."""
+        for field in ("pull_at", "login"):
+            if getattr(self, field) is not None and self.pull == "never":
+                raise fault((field,), "FieldConflict", "pull is never")
+        if self.login is not None and not registry_of(self.image):
+            raise fault(("login",), "FieldConflict", "image names no registry")
+
     def _fit_together(self) -> None:
         """Refuse a field that another one rules out."""
         if self.restart_tries is not None and self.restart == "never":
@@ -409,6 +436,7 @@ class Container(Score):
             text = "with auto they would have other ids than the container"
             raise fault(("init_containers",), "FieldConflict", text)
         self._fit_the_schedule()
+        self._fit_the_pull()
         if self.networks and self.network is not None:
             raise fault(("networks",), "FieldConflict", "network is set: put it into networks")
         names = [one.name for one in self.networks]

@@ -17,7 +17,7 @@ from scores.container_values import LEAST_TMPFS, Quantity, check_least, is_engin
 from scores.file import Mode, Path, normal_path
 from scores.names import Text
 from scores.probes import Period, Port, Seconds, Threshold
-from scores.secrets import SecretName
+from scores.secrets import Secret, SecretName
 
 
 class PortMapping(Model):
@@ -122,6 +122,18 @@ class NetworkAttachment(Model):
         if self.name in ("host", "none"):
             raise fault(("name",), "FieldConflict", "host and none stand alone, in network")
         return self
+
+
+class RegistryLogin(Model):
+    """Account at the registry of the container's image."""
+
+    user: Annotated[Text, Field(min_length=1, max_length=255, pattern=r"^[^:]+$")] = Field(
+        description="The account's name.", examples=["fleet"]
+    )
+    password: Secret = Field(
+        description="The secret that is its password or token.",
+        examples=[{"secret": "registry-password"}],
+    )
 
 
 class Healthcheck(Model):

@@ -87,6 +87,34 @@ def own_labels(value: Mapping[str, str]) -> Mapping[str, str]:
     return value
 
 
+def registry_of(image: str) -> str:
+    """The registry that an image's name says; "" where the device's configuration chooses one."""
+    first, slash, _ = image.partition("/")
+    named = first == "localhost" or any(sign in first for sign in ".:")
+    return first if slash and named else ""
+
+
+def _window(value: str) -> str:
+    begin, end = window_minutes(value)
+    if begin == end:
+        raise PydanticCustomError("OutOfRange", "begins and ends at the same minute")
+    return value
+
+
+def window_minutes(window: str) -> tuple[int, int]:
+    """Begin and end of ``02:00-05:00``, in minutes of the day."""
+    begin, _, end = window.partition("-")
+    return _minutes(begin), _minutes(end)
+
+
+def _minutes(time: str) -> int:
+    hours, _, minutes = time.partition(":")
+    return int(hours) * 60 + int(minutes)
+
+
+_TIME: Final = "([01][0-9]|2[0-3]):[0-5][0-9]"
+DayWindow = Annotated[Text, Field(pattern=f"^{_TIME}-{_TIME}$"), AfterValidator(_window)]
+"""A part of each day, that may go over midnight."""
 Quantity = Annotated[int | str, BeforeValidator(_quantity)]
 WorkingDir = Annotated[Text, AfterValidator(_working_dir)]
 EnvName = Annotated[Text, AfterValidator(_env_name)]

@@ -27,7 +27,7 @@ class StoredImage:
 
 @frozen()
 class PullProgress:
-    """How far a pull is. The bytes are of the layers whose size is known by now."""
+    """Progress of a pull. The bytes are of the layers whose size is known by now."""
 
     layers: int = 0
     layers_done: int = 0
@@ -37,7 +37,7 @@ class PullProgress:
 
 @frozen()
 class Login:
-    """Who pulls from a registry."""
+    """Account that pulls from a registry."""
 
     user: str
     password: str = field(repr=False)
@@ -91,17 +91,17 @@ class OwnImage:
 
 @frozen()
 class PulledImages:
-    """What the agent fetched: its images by id; `good` are those of what worked last, by resource."""
+    """Images that the agent fetched, by id; `good` are those of what worked last, by resource."""
 
     images: Mapping[str, OwnImage] = field(default_factory=dict)
     good: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 class ImageMemory(Protocol):
-    """Where `PulledImages` outlive the agent."""
+    """Place where `PulledImages` outlive the agent."""
 
     def read(self) -> PulledImages:
-        """What was kept last. Nothing where that can't be read: then no image is known as ours."""
+        """Read what was kept last. Nothing where that can't be read: then no image is known as ours."""
         ...
 
     async def keep(self, pulled: PulledImages) -> None:

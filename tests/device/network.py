@@ -104,6 +104,12 @@ class Link:
             self._filter("-D")
         self._cut = None
 
+    def slow(self, rate: str) -> None:
+        """Let so much through to the device and no more, as ``200mbit``."""
+        shape = ("rate", rate, "burst", "256k", "latency", "50ms")
+        port = ("dev", self._port, "root", "tbf", *shape)
+        call("tc", "-netns", self._lan.netns, "qdisc", "replace", *port)
+
     def reset(self) -> None:
         """Break the device's open connections with one RST each; new ones work at once."""
         call(*self._lan.enter("ss", "--kill", "--no-header", "dst", self.address))

@@ -34,8 +34,8 @@ _CONFIG = "application/vnd.oci.image.config.v1+json"
 class Registry:
     """The lan's registry. Its images outlive stop and start; close() removes them."""
 
-    def __init__(self, run: Run, lan: Lan, *, login: bool = True) -> None:
-        self._run, self._lan, self._login = run, lan, login
+    def __init__(self, run: Run, lan: Lan) -> None:
+        self._run, self._lan = run, lan
         self._server: subprocess.Popen[bytes] | None = None
         self._group = run.unique("registry")
         self.folder = run.folder / self._group
@@ -67,7 +67,8 @@ class Registry:
             "log": {"level": "error"},
             "storage": {"filesystem": {"rootdirectory": str(self.folder / "images")}},
             "http": {"addr": f"0.0.0.0:{PORT}", "secret": "x", "tls": tls},
-        } | ({"auth": {"htpasswd": passwords}} if self._login else {})
+            "auth": {"htpasswd": passwords},
+        }
 
     def start(self, timeout: float = 20) -> "Registry":
         """Start it, and return when it listens."""

@@ -87,6 +87,7 @@ def puller(
         FakeImageMemory(),
         view,
         now=lambda: engine.now,
+        local=lambda: engine.now,
         bounds=bounds or ImageBounds(),
     )
 

@@ -18,6 +18,7 @@ from harmony_agent.adapters.posix.thread_pool import ThreadPool
 from harmony_agent.core.errors import Transient
 from harmony_agent.topology.containers import EngineRefused
 from harmony_agent.topology.images import Login, PullProgress, PullRequest, StoredImage
+from scores.container_values import registry_of
 
 SILENT_SECONDS: Final = 300.0
 """A pull of which nothing is heard for so long has stopped. A layer is unpacked in silence."""
@@ -58,8 +59,7 @@ class PodmanImages:
         Docker's path alone tells of bytes, but makes docker.io of a name without a registry.
         """
         ref = request.ref
-        names_registry = any(sign in ref.partition("/")[0] for sign in ".:") and "/" in ref
-        if names_registry:
+        if registry_of(ref):
             path, params, api = "/images/create", {"fromImage": ref}, DOCKER_API
         else:
             path, params, api = "/images/pull", {"reference": ref, "policy": "always"}, LIBPOD_API

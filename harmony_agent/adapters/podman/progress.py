@@ -45,7 +45,7 @@ class Layers:
         return True
 
     def progress(self) -> PullProgress:
-        """How far they are."""
+        """Sum of all layers."""
         layers = self._layers.values()
         return PullProgress(
             len(layers),

@@ -167,7 +167,7 @@ class Applier:
         if spec is None:
             return f"podman refused (status {refusal.status}); its own log says why"
         try:
-            hidden = await self._creator.hidden(spec)
+            hidden = await self._creator.hidden(spec) | self._puller.hidden(spec)
         except Transient:
             return (
                 f"podman refused (status {refusal.status}), and its words can't be checked for values "

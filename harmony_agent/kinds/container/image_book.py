@@ -50,7 +50,7 @@ class ImageBook:
         self._pulled: PulledImages | None = None
 
     def pulled(self) -> PulledImages:
-        """What is known, read once."""
+        """Known images, read once."""
         if self._pulled is None:
             self._pulled = self._memory.read()
         return self._pulled
@@ -76,7 +76,7 @@ class ImageBook:
             await self._keep(book.arrived(self.pulled(), ref, ident, before))
 
     def _sorted_out(self) -> PulledImages:
-        """What is known, with what nothing wants by now."""
+        """Known images, with those marked that nothing wants by now."""
         wanted = {name: images_of(one.spec) for name, one in self._view.wanted().items()}
         working = [name for name in wanted if self._works(name)]
         return book.sorted_out(self.pulled(), wanted, working, int(self._now().timestamp()))
@@ -115,9 +115,8 @@ class ImageBook:
         for ident in idents:
             if (image := there.get(ident)) is None:
                 continue
-            refs = self.pulled().images[ident].refs
-            names = book.names_to_remove(image, refs, listed)
-            if names is None or await self._removed(image, names):
+            names = book.names_to_remove(self.pulled(), image, listed)
+            if names is None or (names and await self._removed(image, names)):
                 over.append(ident)
         await self._keep(book.forget(self.pulled(), over))
 

@@ -73,8 +73,9 @@ def spec_label(
         made["job"] = True
     if spec.devices:
         made["nodes"] = numbers(spec, nodes)
-    if secrets:
-        made["secret_versions"] = [[one.name, one.version] for one in secrets]
+    inside = spec.secrets_inside()
+    if versions := [[one.name, one.version] for one in secrets if one.name in inside]:
+        made["secret_versions"] = versions
     return f"{_VERSION}:{digest(canonical(made)).removeprefix('sha256:')}"
 
 

@@ -67,13 +67,13 @@ def _wanted(case: Case) -> ContainerPlan:  # noqa: PLR0911  # one return a quest
     if over is None and (unfit := _unfit(case)) is not None and not _stays(case, main):
         return unfit
     if main is None:
-        lacking = missing_secret(case.desired)
+        lacking = _lacking(case)
         return over or lacking or _make(case, "there is no such container", ("name",))
     if (unread := missing(case.spec.env_files, case.seen.env_files)) is not None:
         return unread
     if over is not None and _broken(main):
         return over
-    gone = missing_secret(case.desired) or unplugged(case.spec, case.seen.nodes)
+    gone = _lacking(case) or unplugged(case.spec, case.seen.nodes)
     if over is None and gone is not None:
         return run(case, main) if case.spec.state == "stopped" else gone
     if over is None and (differs := _differs(case, main)):
@@ -100,6 +100,13 @@ def _wanted(case: Case) -> ContainerPlan:  # noqa: PLR0911  # one return a quest
             drift=False,
         )
     return _told(case, run(case, main))
+
+
+def _lacking(case: Case) -> Wait | None:
+    """Wait for a secret that it is made of. That of a login is asked for when something is pulled."""
+    inside = case.spec.secrets_inside()
+    held = tuple(one for one in case.desired.secrets if one.name in inside)
+    return missing_secret(replace(case.desired, secrets=held))
 
 
 def _told(case: Case, plan: ContainerPlan) -> ContainerPlan:

@@ -16,10 +16,19 @@ from harmony_agent.core.resources import Desired
 from harmony_agent.core.status import Outcome
 from harmony_agent.kinds.container.facts import Pulled
 from harmony_agent.kinds.container.image_book import ImageBook, ImageBounds
+from harmony_agent.kinds.container.pull_window import closed, seconds_open
 from harmony_agent.kinds.container.records import ContainerRecords
 from harmony_agent.topology.containers import Containers
-from harmony_agent.topology.images import ImageMemory, Images, PullProgress, PullRequest
+from harmony_agent.topology.images import (
+    ImageMemory,
+    Images,
+    Login,
+    PullProgress,
+    PullRequest,
+)
+from harmony_agent.topology.secrets import NO_SECRETS, Secrets, text
 from scores.container import Container
+from scores.container_values import registry_of
 from scores.status import ContainerDetail, Detail, PullDetail
 
 PULL_SECONDS: Final = 86_400.0
@@ -40,10 +49,14 @@ class ImagePuller:
         view: KindView[Container],
         *,
         now: Callable[[], datetime],
+        local: Callable[[], datetime],
         bounds: ImageBounds,
+        secrets: Secrets = NO_SECRETS,
     ) -> None:
+        """`local` is the wall clock in the device's time zone."""
         self._containers, self._images, self._view = containers, images, view
         self._records, self._now, self._bounds = ContainerRecords(view), now, bounds
+        self._local, self._secrets = local, secrets
         self.book = ImageBook(containers, images, memory, view, bounds=bounds, now=now)
 
     async def ensure(self, name: str, image: str) -> None:
@@ -73,6 +86,7 @@ class ImagePuller:
             await self._records.note(name, replace(self._records.facts(name), pulled=done))
 
     async def _pull(self, desired: Desired[Container], image: str) -> None:
+        seconds = self._seconds(desired.spec, image)
         least = self._bounds.min_free
         if (free := await self.book.make_room()) < least:
             text = (
@@ -81,10 +95,37 @@ class ImagePuller:
             )
             raise Transient("NoSpace", text)
         telling = _Telling(self._view, desired, image, self._now)
-        request = PullRequest(image, PULL_SECONDS, least)
+        request = PullRequest(image, seconds, least, self._login(desired.spec, image))
         before = await self.book.begin()
-        await self._images.pull(request, telling.told)
+        try:
+            await self._images.pull(request, telling.told)
+        except Transient as error:
+            if error.reason == "Timeout":
+                self._seconds(desired.spec, image)  # the window is closed by now
+            raise
         await self.book.arrived(image, before)
+
+    def _login(self, spec: Container, image: str) -> Login | None:
+        """The login for `image`: no other registry than that of the container's own image is told
+        it. Raises Transient ``SecretMissing``, ``SecretUnfit``.
+        """
+        if spec.login is None or registry_of(image) != registry_of(spec.image):
+            return None
+        return Login(spec.login.user, text(spec.login.password, self._secrets))
+
+    def hidden(self, spec: Container) -> frozenset[str]:
+        """The password, which no message may repeat. Raises Transient where it isn't known."""
+        login = self._login(spec, spec.image)
+        return frozenset() if login is None else frozenset({login.password})
+
+    def _seconds(self, spec: Container, image: str) -> float:
+        """How long a pull may take. Raises Transient where its window is closed."""
+        if spec.pull_at is None:
+            return PULL_SECONDS
+        now = self._local()
+        if (seconds := seconds_open(spec.pull_at, now)) <= 0:
+            raise closed(spec.pull_at, image, now)
+        return seconds
 
 
 class _Telling:
@@ -129,7 +170,7 @@ def _outcome(pull: PullDetail, before: Detail | None) -> Outcome:
 
 
 def sentence(pull: PullDetail) -> str:
-    """How far it is, for people."""
+    """Sentence for people."""
     megabytes = f"{pull.bytes / 1e6:.1f} of {pull.total_bytes / 1e6:.1f} MB"
     return (
         f"pulling {pull.image}: {pull.layers_done} of {pull.layers} layers, {megabytes}, "

@@ -84,15 +84,17 @@ def unwanted(pulled: PulledImages, before: float) -> list[str]:
 
 
 def names_to_remove(
-    image: StoredImage, refs: Collection[str], others: Iterable[StoredImage]
+    pulled: PulledImages, image: StoredImage, listed: Iterable[StoredImage]
 ) -> Sequence[str] | None:
-    """The names by which the image goes. None where it is somebody else's: it has a name that isn't
-    ours, or another image was built from it.
+    """The names by which the image goes; none where it has to wait for images of ours that have its
+    layers. None where it is somebody else's: it has a name that isn't ours, or is in their image.
     """
+    refs = pulled.images[image.id].refs
     foreign = [name for name in image.names if not any(is_name_of(ref, name) for ref in refs)]
-    if foreign or any(other.parent == image.id for other in others):
+    above = [other.id for other in listed if other.parent == image.id]
+    if foreign or any(ident not in pulled.images for ident in above):
         return None
-    return image.names or (image.id,)
+    return () if above else image.names or (image.id,)
 
 
 def is_name_of(ref: str, name: str) -> bool:

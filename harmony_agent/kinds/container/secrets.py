@@ -21,7 +21,7 @@ class ContainerSecrets:
         """The same with the values of its variables. Raises Transient ``SecretMissing``,
         ``SecretUnfit``. It goes to podman and nowhere else.
         """
-        if not spec.secret_names():
+        if not spec.secrets_inside():
             return spec
         inits = [
             one.model_copy(update={"env": self._values(one.env)}) for one in spec.init_containers

@@ -59,7 +59,9 @@ class Bench:
                 self.memory,
                 self.store,
                 now=lambda: self.containers.now,
+                local=lambda: self.containers.now,
                 bounds=self.bounds,
+                secrets=self.secrets,
             ),
         )
 

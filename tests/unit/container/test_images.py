@@ -181,6 +181,18 @@ async def test_another_s_container_and_another_s_build_keep_the_image() -> None:
     assert bench.pulled == ["1", "2"]
 
 
+async def test_an_image_waits_for_one_of_ours_that_has_its_layers() -> None:
+    bench = Versions()
+    for number in (1, 2, 3):
+        await bench.run(versioned(number))
+    ident = {number: bench.containers.images[f"registry.test/web:{number}"].id for number in (1, 2)}
+    bench.images.parents[ident[2]] = ident[1]
+    await bench.tidy()
+    assert bench.pulled == ["1", "3"]
+    await bench.tidy()
+    assert bench.pulled == ["3"]
+
+
 async def test_a_name_that_moved_leaves_an_image_without_names_and_that_goes() -> None:
     bench = Versions()
     name = "registry.test/web:0"

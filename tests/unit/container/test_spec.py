@@ -258,6 +258,8 @@ def test_every_field_of_the_score_is_accounted_for() -> None:
             "pull",
             "schedule",
             "run_missed",
+            "pull_at",
+            "login",
         ),
         *("stop_grace_seconds", "readiness", "liveness"),
     }
@@ -268,6 +270,8 @@ LABEL_STAYS = [
     {"state": "stopped"},
     {"restart": "never"},
     {"pull": "always"},
+    {"pull_at": "02:00-05:00"},
+    {"login": {"user": "pi", "password": {"secret": "registry"}}},
     {"adopt": True},
     {"drift": "report"},
     {"on_remove": "orphan"},

@@ -85,7 +85,13 @@ class Device:
         view = DeviceStateView(state, "Container")
         now = lambda: self.podman.now  # noqa: E731
         return ImagePuller(
-            self.podman, self.images, FakeImageMemory(), view, now=now, bounds=ImageBounds()
+            self.podman,
+            self.images,
+            FakeImageMemory(),
+            view,
+            now=now,
+            local=now,
+            bounds=ImageBounds(),
         )
 
     def kinds(self, state: DeviceState) -> dict[str, Any]:

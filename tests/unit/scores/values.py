@@ -218,6 +218,12 @@ LATER: dict[str, Value] = {
         "restart_tries": 3,
         "networks": [{"name": "home", "aliases": ["mqtt"], "address": "10.89.5.10"}],
     },
+    "ContainerPull": {
+        **CONTAINER,
+        "name": "pulled",
+        "pull_at": "02:00-05:00",
+        "login": {"user": "pi", "password": {"secret": "registry"}},
+    },
     "ContainerJob": {**CONTAINER, "name": "job", "schedule": "0 3 * * *", "run_missed": True},
 }
 """Fields that came after the digests of `FULL` were written down."""
