@@ -23,6 +23,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from harmony_agent.adapters.files.local_files import LocalFiles
+from harmony_agent.adapters.posix import syncing
 from harmony_agent.core.actions import Converged
 from harmony_agent.core.errors import ResourceError
 from harmony_agent.core.resources import Facts, OwnershipRecord
@@ -128,6 +129,8 @@ def _child(out: socket.socket, scenario: dict[str, Any]) -> None:
         _send(out, "record", base64.b64encode(pickle.dumps(record)).decode())
 
     ctypes.CDLL(None).prctl(_PR_SET_PTRACER, ctypes.c_ulong(-1), 0, 0, 0)
+    if not scenario["together"]:
+        syncing._OTHERS_DIRTY = -(1 << 60)  # as where others wrote much: no call for all
     agent = Agent(scenario["directory"], tell)
     for record in unpack(scenario["records"]):
         agent.store.put(record)

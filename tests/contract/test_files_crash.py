@@ -107,6 +107,7 @@ class Zygote:
         fault: str = "",
         *,
         many: bool = True,
+        together: bool = True,
     ) -> Run:
         """The passes of one agent over a set of Files side by side, or over one."""
         assert self._process.stdin is not None
@@ -116,6 +117,7 @@ class Zygote:
             "wanted": wanted,
             "records": packed,
             "many": many,
+            "together": together,
         }
         self._process.stdin.write(json.dumps(scenario) + "\n")
         self._process.stdin.flush()
@@ -380,6 +382,44 @@ async def test_a_set_is_killed_at_each_call(
         assert is_whole(directory, before, after), (call, number)
         await settle_many(directory, run.records(records))
         assert tree(directory) == after, (call, number)
+
+
+async def test_a_set_that_is_synced_side_by_side_is_killed_at_each_call(
+    zygote: Zygote, tmp_path: Path
+) -> None:
+    """Where no call for all is taken: each is synced before the first of them gets its name."""
+    directory = tmp_path / "device"
+    run = zygote.run_all(directory, await prepare_many(directory, None), many(NEW), together=False)
+    after = tree(directory)
+    calls = [match[1] for match in re.finditer(r"^\d+ +(\w+)\(", run.log, re.MULTILINE)]
+    assert "syncfs" not in calls
+    assert calls[: calls.index("renameat2")].count("fsync") >= SET + 1
+    for call, number in run.points():
+        await prepare_many(directory, None)
+        fault = f"{call}:signal=KILL:when={number}"
+        run = zygote.run_all(directory, [], many(NEW), fault, together=False)
+        # How many syncs each thread takes is another number each time.
+        assert run.killed or call == "fsync", (call, number, run.log)
+        assert is_whole(directory, {}, after), (call, number)
+        await settle_many(directory, run.records([]))
+        assert tree(directory) == after, (call, number)
+
+
+@pytest.mark.parametrize("number", [1, 2])
+async def test_a_sync_that_fails_side_by_side_fails_for_that_one_alone(
+    zygote: Zygote, tmp_path: Path, number: int
+) -> None:
+    """The kernel tells of the error once: a second sync of the same File would say that all is well."""
+    directory = tmp_path / "device"
+    await prepare_many(directory, None)
+    fault = f"fsync:error=ENOSPC:when={number}"
+    run = zygote.run_all(directory, [], many(NEW), fault, together=False)
+    assert "(INJECTED)" in run.log
+    assert set(run.ended.values()) == {"NoSpace"}
+    root = directory / "root"
+    there = {name for name, node in many(NEW).items() if os.path.lexists(root / node["path"])}
+    assert many(NEW).keys() - there <= run.ended.keys()
+    await settle_many(directory, run.records([]))
 
 
 async def test_what_fails_for_one_of_a_set_fails_for_that_one_alone(

@@ -21,7 +21,7 @@ from harmony_agent.adapters.posix.atomic import remove, sync
 from harmony_agent.adapters.posix.executor import Job
 from harmony_agent.adapters.posix.path_errors import MissingParents
 from harmony_agent.adapters.posix.safe_path import RootedPaths
-from harmony_agent.adapters.posix.syncing import sync_all
+from harmony_agent.adapters.posix.syncing import FEW, sync_all, sync_each
 from harmony_agent.adapters.posix.together import Batch
 from harmony_agent.topology import Clock
 from harmony_agent.topology.files import FileSpec, PathState, StatFingerprint
@@ -58,6 +58,8 @@ class Put(Change):
     draft: NodeWrite | None = None
     written: bool = False
     """its content is on the disk"""
+    unwritten: OSError | None = None
+    """the error of its sync, which the kernel tells of once"""
 
     @property
     def drafted(self) -> NodeWrite:
@@ -144,15 +146,22 @@ def _file_system(change: Change) -> int:
 
 
 def _sync_together(puts: Sequence[Put]) -> None:
-    """Make the content of all durable by one call, where that is worth it."""
+    """Make the content of all durable by one call, where that is worth it, else side by side."""
     size = sum(len(put.node.content or b"") for put in puts)
-    written = sync_all(puts[0].folder, len(puts), size)
-    for put in puts:
-        put.written = written
+    if sync_all(puts[0].folder, len(puts), size):
+        for put in puts:
+            put.written = True
+    elif len(puts) > FEW:
+        files = [put for put in puts if put.drafted.fd >= 0]
+        errors = sync_each([put.drafted.fd for put in files])
+        for put, error in zip(files, errors, strict=True):
+            put.written, put.unwritten = error is None, error
 
 
 def _sync_alone(put: Put, job: Job) -> None:
     del job
+    if put.unwritten is not None:
+        raise put.unwritten
     if not put.written:
         put.drafted.sync()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -61,6 +62,36 @@ def test_it_does_not_wait_for_much_that_others_wrote(disk: Disk) -> None:
 def test_an_error_may_be_of_others_so_that_each_is_asked(disk: Disk) -> None:
     disk.error = 28
     assert not syncing.sync_all(0, ENOUGH, 0)
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 50])
+def test_each_is_synced_once(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", synced.append)
+    assert syncing.sync_each(range(count)) == [None] * count
+    assert sorted(synced) == list(range(count))
+
+
+def test_an_error_is_of_the_one_that_failed(tmp_path: Path) -> None:
+    reading, writing = os.pipe()  # has nothing to sync, and says that
+    files = [os.open(tmp_path / f"{at}", os.O_CREAT | os.O_WRONLY) for at in range(20)]
+    try:
+        errors = syncing.sync_each([*files[:10], writing, *files[10:]])
+    finally:
+        for fd in (reading, writing, *files):
+            os.close(fd)
+    assert [at for at, error in enumerate(errors) if error is not None] == [10]
+
+
+def test_all_are_synced_where_there_are_no_more_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", synced.append)
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    assert syncing.sync_each(range(9)) == [None] * 9
+    assert synced == list(range(9))
 
 
 @pytest.fixture
