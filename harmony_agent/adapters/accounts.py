@@ -21,12 +21,12 @@ def user_name(uid: int) -> str:
 
 
 def missing_users(names: Sequence[str]) -> list[str]:
-    """Those of `names` that no user has."""
+    """List those of `names` that no user has."""
     return [name for name in names if not _is_there(pwd.getpwnam, name)]
 
 
 def missing_groups(names: Sequence[str]) -> list[str]:
-    """Those of `names` that no group has."""
+    """List those of `names` that no group has."""
     return [name for name in names if not _is_there(grp.getgrnam, name)]
 
 

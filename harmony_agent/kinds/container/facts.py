@@ -70,7 +70,7 @@ class LastRun:
 
 @frozen()
 class Job:
-    """What became of the times of a schedule. Times as the wire writes them.
+    """State of a schedule. Times as the wire writes them.
 
     `calendar` is the schedule with its time zone, `handled` the latest time that was dealt with,
     `began` the time of a run whose end isn't recorded, and `from_run` the container's run before

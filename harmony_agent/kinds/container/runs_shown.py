@@ -17,7 +17,7 @@ class RunsShown(TypedDict):
 
 
 def runs_of(facts: ContainerFacts, turn: Turn | None) -> RunsShown:
-    """What is known of them; None where there is none."""
+    """Collect what is known of both; None where there is none."""
     last, job = facts.last, facts.job
     schedule = None
     if job is not None:

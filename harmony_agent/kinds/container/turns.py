@@ -25,7 +25,7 @@ class TurnCache:
         self._held = {name: held for name, held in self._held.items() if name in names}
 
     def turn(self, name: str, spec: Container, job: Job | None) -> Turn | None:
-        """What of its schedule has come. None where it has none, or no time zone of that name."""
+        """Look at its schedule. None where it has none, or no time zone of that name."""
         calendar = calendar_of(spec)
         zone = self._timezones.zone(zone_of(spec)) if calendar else None
         if zone is None or spec.schedule is None:
