@@ -1,4 +1,7 @@
-"""The system's time zones, from tzdata and /etc/localtime."""
+"""The system's time zones, from tzdata and /etc/localtime.
+
+The library is imported only where a zone is asked for: most devices have no schedule.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ import os
 from datetime import UTC, tzinfo
 from pathlib import Path
 from typing import Final
-from zoneinfo import ZoneInfo
 
 _LOCAL: Final = Path("/etc/localtime")
 
@@ -24,12 +26,16 @@ class SystemTimezones:
             return UTC
         if name == "local":
             return self._device()
+        from zoneinfo import ZoneInfo  # noqa: PLC0415 - see above
+
         try:
             return ZoneInfo(name)
         except (OSError, ValueError, LookupError):
             return None
 
     def _device(self) -> tzinfo | None:
+        from zoneinfo import ZoneInfo  # noqa: PLC0415 - see above
+
         try:
             found = os.stat(self._local)
             fingerprint = found.st_dev, found.st_ino, found.st_mtime_ns
