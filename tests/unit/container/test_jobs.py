@@ -381,3 +381,20 @@ async def test_what_ran_once_for_its_spec_keeps_its_result() -> None:
     assert (shown["state"], shown["last_run"]["result"]) == ("Absent", "Exited")
     assert shown["last_run"]["ended"]
     assert "schedule" not in shown
+
+
+async def test_another_spec_before_a_start_that_was_cut_begins_no_run_of_the_old_one() -> None:
+    bench = Nights()
+    await bench.ready()
+    bench.containers.now = THREE
+
+    def die(action: Any) -> None:
+        bench.containers.refuse("start")
+
+    with pytest.raises(Exception, match="cannot start web"):
+        await bench.once(before=die)
+    bench.want(job(hostname="h"))
+    assert told(await bench.look()) == ("Degraded", "RunCut")
+    assert bench.state() == "created"
+    await bench.at(THREE + DAY)
+    assert told(await bench.ends()) == ("Ready", "")
