@@ -12,6 +12,7 @@ from ruamel.yaml import YAML
 
 from harmony_agent.core.paths import PathSet
 from harmony_agent.kinds.file.policy import FilePolicy
+from harmony_fleet.manifests.load import drafts
 from scores import File
 from scores.manifest import Manifest, validate
 from tests import guide
@@ -87,3 +88,16 @@ def test_ctrl_c_ends_what_goes_on() -> None:
     ]
     assert [typed.line for typed in watches] == ["harmony status --watch", "harmony events -f"]
     assert all(typed.shows and "^C" not in typed.shows for typed in watches)
+
+
+def test_each_set_up_is_a_manifest_and_is_listed() -> None:
+    folder = guide.DOCS / "setups"
+    files = sorted(folder.glob("*.yaml"))
+    assert len(files) == 13
+    listed = re.findall(
+        r"\(([0-9]{2}-[a-z0-9-]+\.yaml)\)", (folder / "README.md").read_text("utf-8")
+    )
+    assert listed == [path.name for path in files]
+    for path in files:
+        [draft] = drafts(str(path))
+        assert draft.check({}) > 0
