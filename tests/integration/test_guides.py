@@ -111,3 +111,15 @@ async def test_a_key_is_made_shown_and_retired(shell: Shell) -> None:
         for typed in block.typed:
             await shell(Typed(re.sub(r"\b[0-9a-f]{16}\b", first, typed.line), typed.shows))
     assert len(list(keys.iterdir())) > 1
+
+
+async def test_the_fleet_of_the_readme_is_one_that_its_upgrade_selects(shell: Shell) -> None:
+    readme = (guide.DOCS.parent / "README.md").read_text("utf-8")
+    lines = [line for line in readme.splitlines() if line.startswith("harmony fleet ")]
+    [upgrade] = re.findall(r"`(harmony upgrade start [^`]+)`", readme)
+    examples = guide.DOCS.parent / "examples"
+    for line in lines:
+        if not line.startswith("harmony fleet apply"):
+            await shell(Typed(line.replace("examples/", f"{examples}/")))
+    found = "error: cannot start a run: 2 of the selected can't be upgraded: pi-01 (…), pi-02 (…)"
+    await shell(Typed(upgrade, [found]))  # they are those, and were never there

@@ -43,7 +43,7 @@ def freeze(
         raise InvalidInput(
             "NoDevice",
             "cannot start a run: no enabled device is selected",
-            "see: harmony fleet status",
+            "see who has which labels: harmony fleet device list, and without a roster harmony devices",
         )
     if len(devices) > MAX_TARGETS:
         raise InvalidInput(
