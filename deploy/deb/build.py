@@ -57,9 +57,9 @@ PACKAGES: Final = {
     # The agent imports the updater's protocol and nothing else of it.
     "harmony-agent": Kind(
         "opt/harmony/agent",
-        ("agent",),
-        (*AGENT, ("harmony_updater", "protocol.py")),
-        "harmony-agent",
+        extras=("agent",),
+        project=(*AGENT, ("harmony_updater", "protocol.py")),
+        command="harmony-agent",
     ),
     # What runs as root has no library that it doesn't use.
     "harmony-updater": Kind(
