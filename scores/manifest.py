@@ -47,6 +47,9 @@ SCORE_TYPES: Final[Mapping[str, type[Score]]] = {
     "Package": Package,
 }
 
+REVERT_AFTER: Final = r"^([1-9][0-9]{0,3}s|[1-9][0-9]{0,2}m|1[0-9]h|2[0-4]h|[1-9]h)$"
+_UNITS: Final = {"s": 1, "m": 60, "h": 3600}
+
 M = TypeVar("M", bound=Model)
 
 Generation = Annotated[int, Field(ge=1, le=MAX_GENERATION)]
@@ -138,6 +141,13 @@ class Manifest(Model):
         default=None,
         description="Made anew at each write: those of a file that an author gives don't count.",
     )
+    revert_after: Annotated[str, Field(pattern=REVERT_AFTER)] | None = Field(
+        default=None,
+        description="The time that a device gives this change: if it isn't Converged then, the device "
+        "goes back by itself to the last generation that was. Seconds, minutes or hours, up to a day. "
+        "Set alone, it is no change.",
+        examples=["5m"],
+    )
     remains: Annotated[Sequence[AnyScore], Field(max_length=MAX_SCORES)] | None = Field(
         default=None,
         description="A decision for a device that lost its memory: it takes back what it had. "
@@ -151,6 +161,8 @@ class Manifest(Model):
             raise fault(
                 ("scores",), "RemovedWithScores", "a manifest with removed: true has no scores"
             )
+        if self.removed and self.revert_after:
+            raise fault(("revert_after",), "RevertAfterRemoved", "a removal is never taken back")
         keys = [score.key for score in self.scores]
         another = "another resource has this kind and name"
         check_distinct(keys, "scores", "name", "DuplicateResource", another)
@@ -179,6 +191,12 @@ class Manifest(Model):
             )
         return self
 
+    @property
+    def revert_seconds(self) -> int:
+        """Seconds of `revert_after`; 0 where it isn't set."""
+        text = self.revert_after
+        return int(text[:-1]) * _UNITS[text[-1]] if text is not None else 0
+
     def bind(
         self, device: str, lineage: str, generation: int, supersedes: str | None = None
     ) -> WireManifest:
@@ -189,6 +207,8 @@ class Manifest(Model):
             fields["removed"] = True
         if self.allow_prune is not None:
             fields["allow_prune"] = self.allow_prune
+        if self.revert_after is not None:
+            fields["revert_after"] = self.revert_after
         if self.remains is not None:
             fields["remains"] = self.remains
         if supersedes is not None or self.supersedes is not None:

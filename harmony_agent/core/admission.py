@@ -8,7 +8,7 @@ stays enforced.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Literal
+from typing import Final, Literal
 
 from harmony_agent.core.frozen import frozen
 from harmony_agent.core.refusal import advice_of
@@ -16,17 +16,33 @@ from scores.base import Score
 from scores.manifest import MAX_ERRORS, FieldError, InvalidManifest, WireManifest
 
 KeepPhase = Literal["Rejected", "Fenced", "Held"]
+REVERTED: Final = "Reverted"
+DELETES_DATA: Final = "delete-data"
+"""An `on_remove` after which nothing is as before."""
+
+
+@frozen()
+class RefusedVersion:
+    """A generation that the device went back from. `digest` is "" where its own state was lost.
+
+    `generation` is newer than what is enforced, and never accepted again.
+    """
+
+    generation: int
+    digest: str
+    message: str
 
 
 @frozen()
 class EnforcedVersion:
     """The manifest that is enforced or, where the device's own state was lost, that
-    ``actual-state`` shows.
+    ``actual-state`` shows. `refused` is newer.
     """
 
     lineage: str
     generation: int
     digest: str
+    refused: RefusedVersion | None = None
 
 
 @frozen()
@@ -91,6 +107,9 @@ def admit_manifest(
     verdict = _fence(last, manifest, digest)
     if verdict is not None:
         return verdict
+    losing = _reverting_loses(manifest, device)
+    if losing is not None:
+        return losing
     found = list(_forbidden(manifest, device))
     if found:
         errors = [error for error, _ in found]
@@ -112,6 +131,11 @@ def held_while_paused(generation: int, until: str) -> NotAccepted:
     return NotAccepted("Held", "Paused", message, generation=generation)
 
 
+def reverted(refused: RefusedVersion) -> NotAccepted:
+    """The verdict on the generation that the device went back from."""
+    return NotAccepted("Rejected", REVERTED, refused.message, generation=refused.generation)
+
+
 def rejected(error: InvalidManifest, generation: int | None) -> NotAccepted:
     """The verdict on bytes that are no manifest."""
     return NotAccepted(
@@ -127,7 +151,7 @@ def _fence(last: EnforcedVersion | None, manifest: WireManifest, digest: str) ->
     """The rows on lineage and generation; None where it may go on."""
     if last is None:
         return None
-    generation = manifest.generation
+    generation, refused = manifest.generation, last.refused
     if last.lineage not in (manifest.lineage, manifest.supersedes):
         return NotAccepted(
             "Fenced",
@@ -143,16 +167,52 @@ def _fence(last: EnforcedVersion | None, manifest: WireManifest, digest: str) ->
             generation=generation,
         )
     if generation == last.generation:
-        if digest == last.digest:
-            return Unchanged()
-        return NotAccepted(
-            "Rejected",
-            "GenerationReused",
-            f"generation {generation} was accepted with other content: write the next generation",
-            (FieldError("generation", "GenerationReused"),),
-            generation,
-        )
+        return Unchanged() if digest == last.digest else _reused(generation)
+    if refused is not None and generation <= refused.generation:
+        return _again(refused, generation, digest)
     return None
+
+
+def _again(refused: RefusedVersion, generation: int, digest: str) -> NotAccepted:
+    """The verdict on what isn't newer than a generation that the device went back from."""
+    if generation < refused.generation:
+        return NotAccepted(
+            "Fenced",
+            "StaleGeneration",
+            f"generation {generation} is older than the refused one, {refused.generation}",
+            generation=generation,
+        )
+    return reverted(refused) if refused.digest in ("", digest) else _reused(generation)
+
+
+def _reused(generation: int) -> NotAccepted:
+    return NotAccepted(
+        "Rejected",
+        "GenerationReused",
+        f"generation {generation} was accepted with other content: write the next generation",
+        (FieldError("generation", "GenerationReused"),),
+        generation,
+    )
+
+
+def _reverting_loses(manifest: WireManifest, device: DeviceView) -> NotAccepted | None:
+    """Reject a change that could be taken back, and would delete data that nothing brings back."""
+    wanted = {score.key for score in manifest.scores}
+    lost = sorted(
+        key
+        for key, on_remove in device.has.items()
+        if on_remove == DELETES_DATA and key not in wanted
+    )
+    if manifest.revert_after is None or not lost:
+        return None
+    return NotAccepted(
+        "Rejected",
+        "RevertLosesData",
+        f"generation {manifest.generation} would delete the data of {_list(lost)}, which going back "
+        "doesn't bring back: take it away in a generation without revert_after",
+        (FieldError("revert_after", "RevertLosesData"),),
+        manifest.generation,
+    )
 
 
 def _forbidden(manifest: WireManifest, device: DeviceView) -> Iterable[tuple[FieldError, str]]:

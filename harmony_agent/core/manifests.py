@@ -9,10 +9,24 @@ from types import MappingProxyType
 from typing import Any
 
 from harmony_agent.core.changes import newest
+from harmony_agent.core.frozen import frozen
 from harmony_agent.core.resources import Desired, Key, OwnershipRecord, SecretState
 from scores.base import Score
 from scores.manifest import WireManifest
 from scores.systemd_unit import SystemdUnit
+
+
+@frozen()
+class StoredManifest:
+    """An accepted manifest as persisted: its canonical bytes, and what the fence needs."""
+
+    deployment: str
+    lineage: str
+    generation: int
+    digest: str
+    data: bytes
+    generations: Mapping[str, int]
+    """resource key -> the generation in which its spec last changed"""
 
 
 def fingerprints(value: Any) -> Sequence[bytes]:

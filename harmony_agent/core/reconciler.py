@@ -71,6 +71,10 @@ class KindView(Protocol[S_co]):
         """
         ...
 
+    def spared(self) -> Sequence[S_co]:
+        """The specs of this kind that a deployment may go back to: what they need is kept."""
+        ...
+
     def holders(self, claim: str) -> Collection[str]:
         """The names of this kind whose records have `claim`."""
         ...

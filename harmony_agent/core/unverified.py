@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from harmony_agent.core.admission import EnforcedVersion
+from harmony_agent.core.admission import REVERTED, EnforcedVersion, RefusedVersion
 from scores.canonical import digest
 from scores.manifest import MAX_MANIFEST
 from scores.names import MAX_GENERATION
@@ -22,10 +22,20 @@ def enforced_from_status(data: bytes | None) -> EnforcedVersion | None:
     try:
         status = json.loads(data or b"")
         return EnforcedVersion(
-            str(status["lineage"]), int(status["generation"]), str(status["digest"])
+            str(status["lineage"]),
+            int(status["generation"]),
+            str(status["digest"]),
+            _refused(status),
         )
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         return None
+
+
+def _refused(status: Mapping[str, Any]) -> RefusedVersion | None:
+    rejected = status.get("rejected") or {}
+    if rejected.get("reason") != REVERTED:
+        return None
+    return RefusedVersion(int(rejected["generation"]), "", str(status["message"]))
 
 
 def identity(last: EnforcedVersion | None, value: Mapping[str, Any], data: bytes) -> str:

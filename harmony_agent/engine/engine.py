@@ -16,6 +16,7 @@ from harmony_agent.core.signatures import Trust
 from harmony_agent.engine.desired.acceptance import Acceptance
 from harmony_agent.engine.desired.intake import Intake
 from harmony_agent.engine.desired.remains import Remains
+from harmony_agent.engine.desired.reverting import Reverting
 from harmony_agent.engine.desired.secrets import SecretIntake
 from harmony_agent.engine.loops import every
 from harmony_agent.engine.reconcile.context import Times
@@ -99,6 +100,7 @@ class Engine:
             for name, reconciler in self.kinds.items()
         ]
         self.progress = Watchdog(self.queue, self.relisters, intervals.relist)
+        self.reverting = Reverting(device, state, times.moment, self._queue_changed, refresh)
         self.acceptance = self._acceptance(trust or Trust())
         self.intake = self._intake()
         self.secrets = self._secrets(secrets, trust or Trust()) if secrets is not None else None
@@ -127,6 +129,7 @@ class Engine:
             queue=self._queue_changed,
             trust=trust,
             remains=self.remains,
+            reverting=self.reverting,
         )
 
     def _secrets(self, store: SecretStore, trust: Trust) -> SecretIntake:
@@ -168,6 +171,7 @@ class Engine:
         self.state.pauses.begin(self._times.moment())
         if self.secrets is not None:
             self.secrets.restore()
+        self.reverting.start()
         self.acceptance.restore()
         self.publisher.be_patient()
         clock, intervals = self._times.clock, self._intervals

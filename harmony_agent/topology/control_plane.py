@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Protocol
 
 from harmony_agent.core.frozen import frozen
+from harmony_agent.core.manifests import (
+    StoredManifest as StoredManifest,  # noqa: PLC0414  # what a Ledger holds
+)
 from harmony_agent.core.pauses import Pause
 from harmony_agent.core.resources import Key, OwnershipRecord
+from harmony_agent.core.reverts import Fallback
 
 
 class Unreachable(Exception):
@@ -117,19 +121,6 @@ class ControlPlane(Protocol):
         ...
 
 
-@frozen()
-class StoredManifest:
-    """An accepted manifest as persisted: its canonical bytes, and what the fence needs."""
-
-    deployment: str
-    lineage: str
-    generation: int
-    digest: str
-    data: bytes
-    generations: Mapping[str, int]
-    """resource key -> the generation in which its spec last changed"""
-
-
 class Ledger(Protocol):
     """The device's memory: durable when a call returns. Opening it fails closed, naming the file,
     on any doubt.
@@ -148,6 +139,14 @@ class Ledger(Protocol):
         ...
 
     async def keep_pauses(self, pauses: Sequence[Pause]) -> None:
+        """Keep these, and no others."""
+        ...
+
+    def fallbacks(self) -> Sequence[Fallback]:
+        """What each deployment may go back to, as it was kept last."""
+        ...
+
+    async def keep_fallbacks(self, fallbacks: Sequence[Fallback]) -> None:
         """Keep these, and no others."""
         ...
 

@@ -14,7 +14,17 @@ from harmony_fleet.errors import Line
 from harmony_fleet.manifests.diff import SHOWN
 
 _PLAIN: Final = SHOWN | {
-    *("api", "deployment", "device", "allow_prune", "removed", "kind", "name", "after"),
+    *(
+        "api",
+        "deployment",
+        "device",
+        "allow_prune",
+        "revert_after",
+        "removed",
+        "kind",
+        "name",
+        "after",
+    ),
     *("restart_on", "reload_on", "host_port", "container_port", "protocol", "host_ip", "source"),
     *("size", "scheme", "port", "retries", "period_seconds", "timeout_seconds", "interval_seconds"),
     *("initial_delay_seconds", "start_period_seconds", "success_threshold", "failure_threshold"),

@@ -115,6 +115,7 @@ def message_of(wire: WireManifest) -> bytes:
         wire.removed,
         wire.supersedes,
         wire.allow_prune,
+        wire.revert_after,
     )
     if wire.remains is not None:  # one device's own
         return signed_bytes(wire.wire())

@@ -120,6 +120,7 @@ def _refusal(target: Target, status: DeploymentStatus, revision: int) -> Verdict
 
 _NOES: Final = ("Rejected", "Fenced", "Held")
 _HINTS: Final[Mapping[str, str]] = {
+    "Reverted": "see what failed, mend it, and apply again: that makes the next generation",
     "LineageChanged": "to own it from now on: --take-over",
     "StaleGeneration": "somebody else wrote a newer one: look with harmony status, then apply again",
     "GenerationReused": "somebody else wrote that generation: look with harmony status, then apply again",

@@ -156,6 +156,10 @@ def _enforced(place: tuple[str, str, str], found: Deployment) -> Iterator[Findin
     reasons = {status.reason, status.rejected.reason if status.rejected else ""}
     if status.phase == "Fenced" or reasons & _FENCED:
         yield Finding(*place, "fenced", " ".join(sorted(reasons & _FENCED)))
+    elif "Reverted" in reasons:
+        refused = status.rejected.generation if status.rejected else None
+        told = f"from generation {refused} to {status.generation}: {status.message}"
+        yield Finding(*place, "reverted", told)
     elif reasons & _DISTRUSTED:
         yield Finding(*place, "signature-refused", " ".join(sorted(reasons & _DISTRUSTED)))
     elif status.paused is not None:

@@ -15,6 +15,7 @@ Code = Literal[
     "projection-missing",
     "file-changed",
     "not-converged",
+    "reverted",
     "missing",
     "unexpected",
     "disabled-running",
@@ -40,6 +41,8 @@ RESPONSES: Final[Mapping[Code, str]] = {
     "file-changed": "the deployment stays as it stands, and the others go on; harmony fleet deployment set NAME "
     "--file PATH takes what the file says now",
     "not-converged": "wait, or see harmony status --resources: the device repairs by itself what it can",
+    "reverted": "the device went back by itself to the last generation that was Converged, and stays there: see what failed "
+    "with harmony status, mend it, and apply the next generation",
     "missing": "see why with harmony logs; harmony fleet apply where the projection differs too",
     "unexpected": "see who started it; harmony fleet apply stops it where the projection differs, else the agent does",
     "disabled-running": "harmony fleet apply stops it: disabled wins over running",

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from harmony_agent.core.errors import Transient
 from harmony_agent.core.pauses import Pause
 from harmony_agent.core.resources import Key, OwnershipRecord
+from harmony_agent.core.reverts import Fallback
 from harmony_agent.topology.control_plane import StoredManifest
 
 
@@ -20,6 +21,7 @@ class FakeLedger:
         self.stored: dict[str, StoredManifest] = {}
         self.owned: dict[Key, OwnershipRecord] = {}
         self.paused: list[Pause] = []
+        self.kept: list[Fallback] = []
         self.full = False
         self.writes = 0
 
@@ -35,6 +37,13 @@ class FakeLedger:
     async def keep_pauses(self, pauses: Sequence[Pause]) -> None:
         await self._write()
         self.paused = list(pauses)
+
+    def fallbacks(self) -> Sequence[Fallback]:
+        return list(self.kept)
+
+    async def keep_fallbacks(self, fallbacks: Sequence[Fallback]) -> None:
+        await self._write()
+        self.kept = list(fallbacks)
 
     async def accept(self, manifest: StoredManifest) -> None:
         await self._write()

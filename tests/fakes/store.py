@@ -8,7 +8,7 @@ a kind that records something else than JSON fails here already.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -30,6 +30,8 @@ class FakeStore:
         self.told: list[Outcome] = []
         self.others: set[str] = set()
         """claims of resources of other kinds"""
+        self.fallbacks: list[Any] = []
+        """specs that a deployment may go back to"""
         self._desired: dict[str, Desired[Any]] = {}
         self._records: dict[str, OwnershipRecord] = {}
 
@@ -46,6 +48,9 @@ class FakeStore:
 
     def wanted(self) -> Mapping[str, Desired[Any]]:
         return dict(self._desired)
+
+    def spared(self) -> Sequence[Any]:
+        return list(self.fallbacks)
 
     def holders(self, claim: str) -> Collection[str]:
         return [name for name, record in self._records.items() if claim in record.claims]

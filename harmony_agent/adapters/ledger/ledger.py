@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 
 import anyio
 
-from harmony_agent.adapters.ledger import pauses_file
+from harmony_agent.adapters.ledger import fallbacks_file, pauses_file
 from harmony_agent.adapters.ledger.integrity import (
     LedgerUnreadable,
     Table,
@@ -31,6 +31,7 @@ from harmony_agent.adapters.posix.thread_pool import ThreadPool
 from harmony_agent.core.errors import Transient
 from harmony_agent.core.pauses import Pause
 from harmony_agent.core.resources import Key, OwnershipRecord
+from harmony_agent.core.reverts import Fallback
 from harmony_agent.topology.control_plane import StoredManifest
 from scores.canonical import canonical
 
@@ -97,6 +98,14 @@ class SqliteLedger:
     async def keep_pauses(self, pauses: Sequence[Pause]) -> None:
         """One file, on the disk when this returns."""
         await self._in_thread(lambda: pauses_file.write(self._paths[0].parent, pauses))
+
+    def fallbacks(self) -> Sequence[Fallback]:
+        """As they are in their file."""
+        return fallbacks_file.read(self._paths[0].parent)
+
+    async def keep_fallbacks(self, fallbacks: Sequence[Fallback]) -> None:
+        """One file, on the disk when this returns."""
+        await self._in_thread(lambda: fallbacks_file.write(self._paths[0].parent, fallbacks))
 
     async def accept(self, manifest: StoredManifest) -> None:
         """One transaction, on the disk when this returns."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from harmony_agent.adapters.ledger import pauses_file
+from harmony_agent.adapters.ledger import fallbacks_file, pauses_file
 from harmony_agent.adapters.ledger.ledger import read_only
 from harmony_agent.core.pauses import Pause
 from harmony_agent.core.resources import Key, OwnershipRecord
+from harmony_agent.core.reverts import Fallback
 from harmony_agent.topology.control_plane import StoredManifest
 
 
@@ -20,8 +21,10 @@ class LedgerSnapshot:
         manifests: Sequence[StoredManifest] = (),
         records: Sequence[OwnershipRecord] = (),
         pauses: Sequence[Pause] = (),
+        fallbacks: Sequence[Fallback] = (),
     ) -> None:
-        self._manifests, self._records, self._pauses = manifests, records, pauses
+        self._manifests, self._records = manifests, records
+        self._pauses, self._fallbacks = pauses, fallbacks
 
     @classmethod
     def read(cls, state_dir: Path) -> LedgerSnapshot:
@@ -30,7 +33,9 @@ class LedgerSnapshot:
         """
         if not (state_dir / "ledger.db").exists():
             return cls()
-        return cls(*read_only(state_dir), pauses_file.read(state_dir))
+        return cls(
+            *read_only(state_dir), pauses_file.read(state_dir), fallbacks_file.read(state_dir)
+        )
 
     def manifests(self) -> Sequence[StoredManifest]:
         """Every manifest that was read."""
@@ -45,6 +50,13 @@ class LedgerSnapshot:
         return self._pauses
 
     async def keep_pauses(self, pauses: Sequence[Pause]) -> None:
+        """Keep nothing."""
+
+    def fallbacks(self) -> Sequence[Fallback]:
+        """Everything to go back to that was read."""
+        return self._fallbacks
+
+    async def keep_fallbacks(self, fallbacks: Sequence[Fallback]) -> None:
         """Keep nothing."""
 
     async def accept(self, manifest: StoredManifest) -> None:

@@ -38,6 +38,7 @@ from harmony_agent.core.unverified import (
 )
 from harmony_agent.engine.desired.enforcing import restore, view_of
 from harmony_agent.engine.desired.remains import Remains
+from harmony_agent.engine.desired.reverting import Reverting
 from harmony_agent.engine.loops import Signal, defect
 from harmony_agent.engine.state.deployment import Deployment
 from harmony_agent.engine.state.device_state import DeviceState
@@ -81,11 +82,12 @@ class Acceptance:
         queue: Callable[[Collection[Key]], None],
         trust: Trust,
         remains: Remains,
+        reverting: Reverting,
     ) -> None:
         """`queue` takes the keys that a newly accepted manifest changes.
 
         `trust` says whose manifests are believed. `remains` knows of what an earlier life of this
-        device left.
+        device left, `reverting` of generations that are tried.
         """
         self._device = device
         self._state = state
@@ -94,6 +96,7 @@ class Acceptance:
         self._queue = queue
         self._trust = trust
         self._remains = remains
+        self._reverting = reverting
         self.doubtful = Signal()
         """rings while something is undecided"""
         self._known: dict[str, dict[bytes, Score]] = {}
@@ -104,6 +107,8 @@ class Acceptance:
         """
         self.paused: dict[str, bytes] = {}
         """would be accepted, if the deployment weren't paused: to be judged again when that ends"""
+        self.tried = reverting.began
+        """rings when a generation is tried"""
         self._searched = False
         self.undecided: dict[str, bytes] = {}
         """couldn't be judged or persisted now: to be tried again every few seconds"""
@@ -115,14 +120,20 @@ class Acceptance:
         told, at once.
         """
         for stored in self._state.ledger.manifests():
-            restored = restore(self._state, self._device, stored)
+            restored = restore(self._state, self._device, self._reverting.restored(stored))
             if restored is None:
                 continue
             value, keys = restored
             self._queue(keys)
+            if refused := self._reverting.refused(stored.deployment):
+                self._state.set_not_accepted(stored.deployment, refused)
             distrusted = self._trust.verify(value, stored.generation)
             if distrusted is not None:
                 self._keep(stored.deployment, distrusted)
+
+    async def judge_trials(self) -> float | None:
+        """Go back where a generation isn't Converged in its time; seconds until the next look."""
+        return await self._reverting.look()
 
     def names(self) -> set[str]:
         """Every deployment of which something is known."""
@@ -168,6 +179,8 @@ class Acceptance:
             self._keep(name, _NEVER)
         elif deployment.removed:
             self._state.set_not_accepted(name, None)
+        elif refused := self._reverting.refused(name):
+            self._keep(name, refused)
         else:
             self._keep(name, _MISSING)
 
@@ -214,7 +227,8 @@ class Acceptance:
         found = identity(deployment.last, value, data)
         known = self._known.get(name, {})
         admitted = {at for at, one in enumerate(prints) if one in known}
-        view = replace(view_of(self._state, self._kinds, name), admitted=admitted)
+        reserved = self._reverting.reserved(name)
+        view = replace(view_of(self._state, self._kinds, name, reserved), admitted=admitted)
         verdict = admit_manifest(deployment.last, manifest, found, view)
         if isinstance(verdict, Unchanged) and (deployment.stored is None or deployment.behind):
             verdict = admit_manifest(
@@ -235,7 +249,7 @@ class Acceptance:
             self._known[name] = dict(zip(prints, specs, strict=True))
         else:
             await self._renew(deployment, data)
-            self._state.set_not_accepted(name, None)
+            self._state.set_not_accepted(name, self._reverting.refused(name))
 
     def _read(self, name: str, value: Any, data: bytes, prints: Sequence[bytes]) -> WireManifest:
         """Raises InvalidManifest, but not for rules that came after this very generation was
@@ -285,6 +299,7 @@ class Acceptance:
         stored = StoredManifest(
             name, manifest.lineage, manifest.generation, found, data, generations
         )
+        await self._reverting.begin(manifest, stored)
         await self._state.accept(stored)
         log.info(
             "%s: accepted generation %d",

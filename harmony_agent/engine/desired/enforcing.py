@@ -5,7 +5,7 @@ if it came.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +22,7 @@ from harmony_agent.core.unverified import identity
 from harmony_agent.engine.state.device_state import DeviceState
 from harmony_agent.engine.state.kind_instance import KindInstance
 from harmony_agent.topology.control_plane import StoredManifest
+from scores.base import Score
 from scores.manifest import InvalidManifest, WireManifest, bound, parse
 from scores.signatures import content_digest
 
@@ -50,9 +51,19 @@ def restore(state: DeviceState, device: str, stored: StoredManifest) -> tuple[An
     return value, state.enforce(replace(stored, digest=content_digest(value)), manifest)
 
 
-def view_of(state: DeviceState, kinds: Mapping[str, KindRules], name: str) -> DeviceView:
-    """Make the device as a manifest of the deployment `name` is judged by it."""
+def view_of(
+    state: DeviceState,
+    kinds: Mapping[str, KindRules],
+    name: str,
+    reserved: Collection[tuple[str, Score]] = (),
+) -> DeviceView:
+    """Make the device as a manifest of the deployment `name` is judged by it. `reserved` are Scores
+    that other deployments, each named before its Score, may have to make again.
+    """
     taken: dict[str, str] = {}
+    for owner, score in reserved:
+        claims = kinds[score.kind].claims(score) if score.kind in kinds else ()
+        taken |= dict.fromkeys((score.key, *claims), owner)
     for key, record in state.records.items():
         if record.deployment != name:
             taken |= dict.fromkeys((str(key), *record.claims), record.deployment)

@@ -68,6 +68,7 @@ class Intake:
             tasks.start_soon(self._judge_owned)
             tasks.start_soon(self._judge_paused)
             tasks.start_soon(self._judge_undecided)
+            tasks.start_soon(self._judge_trials)
             while True:
                 try:
                     async for event in self._control.desired():
@@ -117,6 +118,13 @@ class Intake:
             async with self._lock:
                 await self._acceptance.judge_again(self._acceptance.undecided)
                 await self._find_forgotten()
+
+    async def _judge_trials(self) -> None:
+        """Go back from what doesn't converge in its time, also without a control plane."""
+        while True:
+            async with self._lock:
+                seconds = await self._acceptance.judge_trials()
+            await self._acceptance.tried.wait(seconds)
 
     async def _snapshot(self, event: Snapshot) -> None:
         self._on_snapshot()

@@ -61,10 +61,12 @@ class Remains:
             return  # nothing, or somebody else's bytes
         entry = self._state.deployments.get(deployment)
         stored = entry.stored if entry is not None else None
+        refused = entry.refused if entry is not None else None
+        newest = max(one.generation for one in (stored, refused) if one) if stored else 0
         newer = (
             stored is not None
             and told.lineage == stored.lineage
-            and (told.generation or 0) > stored.generation
+            and (told.generation or 0) > newest
         )
         forgotten = stored is None or newer
         found = {

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from harmony_agent.core.admission import EnforcedVersion, NotAccepted
+from harmony_agent.core.admission import EnforcedVersion, NotAccepted, RefusedVersion
 from harmony_agent.core.resources import Key
 from harmony_agent.core.status import Enforced
 from harmony_agent.topology.control_plane import StoredManifest
@@ -23,6 +23,8 @@ class Deployment:
     stored: StoredManifest | None = None
     removed: bool = False
     not_accepted: NotAccepted | None = None
+    refused: RefusedVersion | None = None
+    """a newer generation that the device went back from"""
     keys: set[Key] = field(default_factory=set)
     followers: Mapping[str, Sequence[Key]] = field(default_factory=dict)
     """resource key -> what restarts or reloads when that changes"""
@@ -36,7 +38,8 @@ class Deployment:
         """Version that a new manifest is compared with."""
         if self.stored is None or self.behind:
             return self.last_known_version
-        return EnforcedVersion(self.stored.lineage, self.stored.generation, self.stored.digest)
+        stored = self.stored
+        return EnforcedVersion(stored.lineage, stored.generation, stored.digest, self.refused)
 
     @property
     def behind(self) -> bool:
@@ -49,7 +52,8 @@ class Deployment:
             or self.last_known_version.lineage != self.stored.lineage
         ):
             return False
-        return self.last_known_version.generation > self.stored.generation
+        newest = self.refused or self.stored
+        return self.last_known_version.generation > newest.generation
 
     @property
     def enforced(self) -> Enforced | None:

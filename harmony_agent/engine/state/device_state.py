@@ -23,6 +23,7 @@ from harmony_agent.core.resources import Desired, Key, OwnershipRecord, SecretSt
 from harmony_agent.core.status import Outcome, resource_status
 from harmony_agent.engine.loops import Changes, Signal
 from harmony_agent.engine.state.deployment import Deployment
+from harmony_agent.engine.state.fallbacks import Fallbacks
 from harmony_agent.engine.state.lost import Lost
 from harmony_agent.engine.state.pauses import Pauses
 from harmony_agent.engine.state.records import Records
@@ -51,6 +52,7 @@ class DeviceState:
         self.pauses = Pauses(ledger)
         self.secrets: dict[str, SecretState] = {}
         """as the device has them, by name"""
+        self.fallbacks = Fallbacks(ledger)
         self.records = Records(ledger, self.desired, self.lost, self.released)
         self.enforced = 0
         """another one whenever `desired` changed"""
@@ -75,6 +77,11 @@ class DeviceState:
         return self.deployments.setdefault(name, Deployment(name))
 
     # -- manifests
+
+    def stored(self) -> dict[str, StoredManifest]:
+        """The enforced manifests, by deployment."""
+        entries = self.deployments.items()
+        return {name: entry.stored for name, entry in entries if entry.stored is not None}
 
     def enforce(
         self,
@@ -105,6 +112,7 @@ class DeviceState:
             manifest.removed,
             None,
         )
+        deployment.refused = self.fallbacks.of(stored.deployment).refuses(stored)
         deployment.keys = set(wanted)
         deployment.followers = followers_of(wanted.values())
         self._follow_on_remove(wanted)
@@ -277,6 +285,8 @@ class DeviceState:
         entries = self.deployments.values()
         await self.records.rebuild([entry.stored for entry in entries if entry.stored is not None])
         await self.pauses.rebuild()
+        if self.fallbacks:
+            await self.fallbacks.rebuild()
 
     async def forget(self, key: Key) -> None:
         """Drop a record and its status."""

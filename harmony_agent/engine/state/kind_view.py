@@ -5,7 +5,7 @@ Caches only the names, until the state changes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from harmony_agent.core.resources import Desired, Facts, Key, OwnershipRecord
@@ -52,6 +52,11 @@ class DeviceStateView:
             }
             self._wanted = (self._state.enforced, found)
         return self._wanted[1]
+
+    def spared(self) -> Sequence[Score]:
+        """The specs of the kind that a deployment may go back to."""
+        fallbacks, enforced = self._state.fallbacks, self._state.stored()
+        return [score for _, score in fallbacks.spared(enforced) if score.kind == self._kind]
 
     def holders(self, claim: str) -> Collection[str]:
         """The names whose records have `claim`."""

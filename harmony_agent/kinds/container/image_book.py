@@ -79,6 +79,7 @@ class ImageBook:
         """Known images, with those marked that nothing wants by now."""
         wanted = {name: images_of(one.spec) for name, one in self._view.wanted().items()}
         working = [name for name in wanted if self._works(name)]
+        wanted |= {f"~{one.name}": images_of(one) for one in self._view.spared()}
         return book.sorted_out(self.pulled(), wanted, working, int(self._now().timestamp()))
 
     def _works(self, name: str) -> bool:

@@ -119,6 +119,19 @@ async def test_without_room_it_goes_at_once() -> None:
     assert bench.pulled == ["2"]
 
 
+async def test_what_a_deployment_may_go_back_to_stays_also_without_room() -> None:
+    bench = Versions(min_free=100)
+    await bench.run(versioned(1))
+    bench.store.fallbacks = [versioned(1)]
+    await bench.run(versioned(2))
+    bench.images.room = 99
+    await bench.tidy()
+    assert bench.pulled == ["1", "2"]
+    bench.store.fallbacks = []
+    await bench.tidy()
+    assert bench.pulled == ["2"]
+
+
 async def test_nothing_is_pulled_without_room_and_what_runs_goes_on() -> None:
     bench = Versions(min_free=100 << 20)
     await bench.run(versioned(1))

@@ -17,6 +17,7 @@ from harmony_agent.core.admission import (
     EnforcedVersion,
     KindRules,
     NotAccepted,
+    RefusedVersion,
     Unchanged,
     admit_manifest,
     held_while_paused,
@@ -73,6 +74,8 @@ def short(verdict: Any) -> tuple[str, ...]:
 
 
 LAST = EnforcedVersion(LINEAGE, 3, DIGEST)
+BACK = EnforcedVersion(LINEAGE, 3, DIGEST, RefusedVersion(6, OTHER, "generation 6 failed"))
+FORGOT = EnforcedVersion(LINEAGE, 3, DIGEST, RefusedVersion(6, "", "generation 6 failed"))
 TABLE: dict[str, tuple[EnforcedVersion | None, dict[str, Any], str, tuple[str, ...]]] = {
     "the first of all": (None, {}, DIGEST, ("Accept",)),
     "the first of all, at any generation": (None, {"generation": 900}, DIGEST, ("Accept",)),
@@ -147,6 +150,28 @@ TABLE: dict[str, tuple[EnforcedVersion | None, dict[str, Any], str, tuple[str, .
         OTHER,
         ("Accept",),
     ),
+    "went back, the enforced bytes": (BACK, {}, DIGEST, ("Unchanged",)),
+    "went back, the refused bytes": (BACK, {"generation": 6}, OTHER, ("Rejected", "Reverted")),
+    "went back, other bytes of that generation": (
+        BACK,
+        {"generation": 6},
+        DIGEST,
+        ("Rejected", "GenerationReused"),
+    ),
+    "went back, in between": (BACK, {"generation": 5}, OTHER, ("Fenced", "StaleGeneration")),
+    "went back, older than the enforced one": (
+        BACK,
+        {"generation": 2},
+        OTHER,
+        ("Fenced", "StaleGeneration"),
+    ),
+    "went back, newer": (BACK, {"generation": 7}, OTHER, ("Accept",)),
+    "went back and forgot what from": (
+        FORGOT,
+        {"generation": 6},
+        DIGEST,
+        ("Rejected", "Reverted"),
+    ),
     "removed": (LAST, {"removed": True, "generation": 4}, OTHER, ("Accept",)),
     "removed, lower generation": (
         LAST,
@@ -155,6 +180,19 @@ TABLE: dict[str, tuple[EnforcedVersion | None, dict[str, Any], str, tuple[str, .
         ("Fenced", "StaleGeneration"),
     ),
 }
+
+
+def test_data_that_nothing_brings_back_is_never_tried() -> None:
+    view = DeviceView(KINDS, {"Volume/data": "delete-data", "Volume/kept": "delete"}, {})
+    tried = manifest(generation=4, revert_after="5m")
+    verdict = admit_manifest(LAST, tried, OTHER, view)
+    assert isinstance(verdict, NotAccepted)
+    assert (short(verdict), verdict.generation) == (("Rejected", "RevertLosesData"), 4)
+    assert verdict.errors == (FieldError("revert_after", "RevertLosesData"),)
+    assert "Volume/data" in verdict.message
+    assert "kept" not in verdict.message
+    untried = manifest(generation=4, allow_prune=2)
+    assert admit_manifest(LAST, untried, OTHER, view) == Accept()
 
 
 @pytest.mark.parametrize(("last", "fields", "digest", "verdict"), TABLE.values(), ids=TABLE)

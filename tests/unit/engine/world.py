@@ -53,6 +53,7 @@ class World:
         self.loop = VirtualLoop()
         self.clock = VirtualClock(self.loop)
         self.ledger = FakeLedger()
+        self.boot = BOOT
         self.disk: dict[str, bytes] = {}
         self._kinds, self._prober = kinds, prober
         self._task: asyncio.Task[None] | None = None
@@ -79,7 +80,7 @@ class World:
             kinds=self._kinds(book) if self._kinds is not None else {"File": self.files},
             control=self.plane,
             prober=self._prober,
-            times=Times(self.clock, wire_now, lambda: 0.0, BOOT),
+            times=Times(self.clock, wire_now, lambda: 0.0, self.boot),
             intervals=Intervals(heartbeat=10, relist=10),
             describe=_describe,
             refresh=self.plane.refresh,

@@ -147,6 +147,8 @@ def test_as_it_should_be() -> None:
         (found(standing(), status("Fenced", reason="LineageChanged", resources=RUNS)), ["fenced"]),
         (found(standing(), status(resources=RUNS, rejected=(2, "StaleGeneration"))), ["fenced"]),
         (found(standing(), status(resources=RUNS, rejected=(3, "GenerationReused"))), ["fenced"]),
+        (found(standing(), status("Rejected", generation=2, reason="Reverted", resources=RUNS,
+                                  rejected=(3, "Reverted"))), ["reverted"]),
         (found(standing(lineage=THEIRS), status(resources=RUNS)), ["ownership-mismatch"]),
         (found(standing(), status(lineage=THEIRS, resources=RUNS)), ["ownership-mismatch"]),
         (found(standing(supersedes=THEIRS), status("Progressing", lineage=THEIRS, resources=RUNS)), ["not-converged"]),

@@ -1,0 +1,195 @@
+"""Generations that are tried, in any order of good and bad ones, kills between two writes, boots, wrong clocks and a
+network that comes and goes.
+
+What the device went back from never comes back. It goes back to nothing but what was Converged, once. In the end the
+device is as the manifest that it says it enforces.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from harmony_agent.core.errors import Transient
+from harmony_agent.core.reverts import GRACE_SECONDS, KEEP_SECONDS
+from scores.keys import DESIRED
+from tests.fakes.ledger import FakeLedger
+from tests.scale import scaled
+from tests.unit.engine.world import DEVICE, World, file
+
+SPAN = 60
+
+
+class CutLedger(FakeLedger):
+    """A disk that is gone after some writes, as for a process that is killed then."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left: int | None = None
+
+    async def _write(self) -> None:
+        if self.left == 0:
+            raise Transient("LedgerUnwritable", "killed")
+        if self.left is not None:
+            self.left -= 1
+        await super()._write()
+
+
+class Reverts(RuleBasedStateMachine):
+    """One device and its deployment `web`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = World()
+        self.ledger = CutLedger()
+        self.world.ledger = self.ledger
+        self.generation = 0
+        self.contents: dict[int, tuple[dict[str, Any], ...]] = {}
+        self.spans: dict[int, bool] = {}
+        self.converged: set[int] = set()
+        self.refused: set[int] = set()
+        self.enforced = 0
+        self.boots = 0
+
+    def teardown(self) -> None:
+        try:
+            self._in_the_end()
+        finally:
+            self.run(self.world.stop())
+            self.world.loop.close()
+
+    def run(self, work: Any) -> Any:
+        return self.world.loop.run_until_complete(work)
+
+    # -- what happens
+
+    @initialize()
+    def the_first(self) -> None:
+        self.run(self._start())
+        self.publish(good=True, tried=False, drops=False)
+        self.passes(30)
+
+    async def _start(self) -> None:
+        await self.world.start()
+
+        def fail(call: str, name: str) -> None:
+            if call == "apply" and name == "bad":
+                raise Transient("DiskBroken", "no such disk")
+
+        self.world.files.before = fail
+
+    @rule(good=st.booleans(), tried=st.sampled_from([True, True, False]), drops=st.booleans())
+    def publish(self, good: bool, tried: bool, drops: bool) -> None:
+        """The next generation: one that converges or not, and that may drop a file."""
+        self.generation += 1
+        scores = [file("a", content=str(self.generation))]
+        scores += [] if drops else [file("b")]
+        scores += [] if good else [file("bad")]
+        self.contents[self.generation] = tuple(scores)
+        self.spans[self.generation] = tried
+        more = {"revert_after": f"{SPAN}s"} if tried else {}
+        self.world.publish(self.generation, *scores, **more)
+
+    @rule()
+    def the_same_again(self) -> None:
+        entry = self.world.plane.entries[DESIRED][f"{DEVICE}.web"]
+        self.world.plane.set(DESIRED, f"{DEVICE}.web", entry.data)
+
+    @rule(seconds=st.sampled_from([1, 10, 40, 100, 300]))
+    def passes(self, seconds: int) -> None:
+        self.run(self._pass(seconds))
+
+    async def _pass(self, seconds: int) -> None:
+        for _ in range(seconds):
+            await asyncio.sleep(1)
+            self._see()
+
+    @rule(writes=st.integers(0, 3), seconds=st.sampled_from([0, 5, 70]), booted=st.booleans())
+    def killed(self, writes: int, seconds: int, booted: bool) -> None:
+        """Killed after some more writes; the device may boot anew."""
+        self.ledger.left = writes
+        self.passes(seconds)
+        self.run(self.world.stop())
+        self.ledger.left = None
+        if booted:
+            self.boots += 1
+            self.world.boot = f"boot {self.boots}"
+        self.run(self._start())
+        self._see()
+
+    @rule(seconds=st.sampled_from([-10_000_000, -100, 100, 10_000_000]))
+    def clock_jumps(self, seconds: int) -> None:
+        self.world.clock.offset += seconds
+
+    @rule(up=st.booleans())
+    def link(self, up: bool) -> None:
+        if up:
+            self.world.plane.mend()
+        else:
+            self.world.plane.cut()
+
+    # -- what always holds
+
+    def _see(self) -> None:
+        entry = self.world.engine.state.deployments.get("web")
+        if entry is None or entry.stored is None:
+            return
+        now = entry.stored.generation
+        if now < self.enforced:
+            assert now in self.converged, (now, self.converged)
+            assert self.spans[self.enforced], self.enforced
+            assert entry.refused is not None
+            self.refused.add(self.enforced)
+        self.enforced = now
+        assert now not in self.refused
+        if entry.refused is not None:
+            self.refused.add(entry.refused.generation)
+            assert entry.refused.generation > now
+        [status] = self.world.engine.statuses()
+        if status.phase == "Converged":
+            self.converged.add(now)
+        assert status.generation == now
+
+    @invariant()
+    def what_was_refused_stays_refused(self) -> None:
+        self._see()
+
+    # -- and in the end
+
+    def _in_the_end(self) -> None:
+        """Each trial has ended; the device is as the newest manifest, or as the last good one."""
+        self.link(up=True)
+        self.passes(SPAN + int(GRACE_SECONDS + 2 * KEEP_SECONDS))
+        assert not list(
+            self.world.engine.state.fallbacks.tried(
+                {"web": self.world.engine.state.deployments["web"].stored}  # type: ignore[dict-item]
+            )
+        )
+        bad = any(score["name"] == "bad" for score in self.contents[self.generation])
+        if not bad or not self.spans[self.generation]:
+            if self.generation not in self.refused:
+                assert self.enforced == self.generation
+        elif self.enforced != self.generation:
+            assert self.generation in self.refused
+            said = self.world.said()
+            assert (said["phase"], said["reason"]) == ("Rejected", "Reverted")
+            assert (said["generation"], said["rejected"]["generation"]) == (
+                self.enforced,
+                self.generation,
+            )
+        wanted = {
+            score["path"]: score["content"].encode()
+            for score in self.contents[self.enforced]
+            if score["name"] != "bad"
+        }
+        assert self.world.disk == wanted
+        assert json.dumps(self.world.said()).count("no such disk") <= 3
+
+
+TestReverts = Reverts.TestCase
+TestReverts.settings = settings(max_examples=scaled(25, 400), stateful_step_count=25, deadline=None)
