@@ -37,15 +37,15 @@ SCRIPTS: Final = ("preinst", "postinst", "prerm", "postrm")
 
 
 class Kind(NamedTuple):
-    """A package: the home of its Python environment (if it has one), its extras, what it leaves out
-    of the project's own dependencies, and what of the project is in it.
+    """A package: the home of its Python environment (if it has one), its extras, what of the
+    project is in it, and what it leaves out of the project's own dependencies.
     """
 
     home: str = ""
     extras: tuple[str, ...] = ()
-    without: tuple[str, ...] = ()
     project: tuple[tuple[str, str], ...] = ()
     command: str = ""
+    without: tuple[str, ...] = ()
 
 
 UPDATER: Final = (("harmony_updater", "*.py"), ("harmony_updater", "*.conf"))
@@ -63,10 +63,7 @@ PACKAGES: Final = {
     ),
     # What runs as root has no library that it doesn't use.
     "harmony-updater": Kind(
-        "opt/harmony/updater",
-        without=("cronsim",),
-        project=UPDATER,
-        command="harmony-updater",
+        "opt/harmony/updater", (), UPDATER, "harmony-updater", without=("cronsim",)
     ),
     "harmony-agent-system": Kind(),
 }
