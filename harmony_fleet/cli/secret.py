@@ -20,7 +20,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="The secret's name.")]
 
 @app.callback()
 def _group() -> None:
-    """Give devices values that nobody else can read, not even NATS' owner.
+    """Give devices values that nobody else can read.
 
     \b
     harmony secret set mqtt-password --device pi-01 < password.txt
@@ -68,7 +68,7 @@ def set_(
 @app.command("list")
 @listing
 def list_(common: Common, *, device: Devices = None) -> int:
-    """Show the names of secrets, when each was set, and the deployments that name it.
+    """Show names of secrets, when each was set, and what uses it.
 
     \b
     harmony secret list
