@@ -25,6 +25,7 @@ from harmony_fleet.cli import (
     objects,
     read,
     rollout,
+    rollouts,
     roster,
     roster_items,
     secret,
@@ -80,6 +81,7 @@ def _root(
     harmony validate web.py                      check files, without a server
     harmony import docker-compose.yaml           make a manifest of what others wrote
     harmony fleet apply                          make a whole fleet what its roster says
+    harmony rollout status                       how far changes have come, wave by wave
     harmony upgrade start --all …                upgrade packages, in waves
     harmony server init nats --host NAME         make the NATS servers' configuration
     harmony secret set NAME --device pi-01       give a device a value that nobody else reads
@@ -111,6 +113,7 @@ app.command()(read.explain)
 app.command()(read.validate)
 app.command("import")(read.import_)
 app.add_typer(fleet.app, name="fleet")
+app.add_typer(rollouts.app, name="rollout")
 app.add_typer(upgrade.app, name="upgrade")
 app.add_typer(server_.app, name="server")
 app.add_typer(device.app, name="device")

@@ -17,7 +17,7 @@ from typing import Final
 
 from harmony_fleet.storage import names
 
-WITHOUT_LOGS: Final = ("File/", "Network/", "SystemUpgrade/", "Volume/")
+WITHOUT_LOGS: Final = ("File/", "Network/", "Package/", "SystemUpgrade/", "Volume/")
 
 
 def devices(incomplete: str) -> list[str]:

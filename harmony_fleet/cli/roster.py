@@ -108,6 +108,17 @@ StartWithin = Annotated[
     str | None,
     typer.Option("--start-within", metavar="TIME", help="A run that is later is left out: 15m."),
 ]
+Rollout = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--rollout",
+        metavar="FIELD=VALUE",
+        help="In waves: canary=1, max_unavailable=10%, on_failure=rollback.",
+    ),
+]
+NoRollout = Annotated[
+    bool, typer.Option("--no-rollout", help="At all devices at once from now on.")
+]
 Inline = Annotated[bool, typer.Option("--inline", help="Copy the Scores into the roster.")]
 
 
@@ -196,6 +207,7 @@ def deployment_add(
     device_class: MaybeClass = None,
     select: Select = None,
     exclude: Exclude = None,
+    rollout: Rollout = None,
 ) -> int:
     """Say what is to be on which devices.
 
@@ -217,6 +229,7 @@ def deployment_add(
     item = {
         **({"select": chosen} if chosen else {}),
         **values_of.source(common, file, inline=inline),
+        **({"rollout": values_of.policy(rollout)} if rollout else {}),
     }
     return roster.add_items(common, "deployments", [name], item, generation)
 
@@ -236,6 +249,8 @@ def deployment_set(
     no_select: NoSelect = None,
     exclude: Exclude = None,
     no_exclude: NoExclude = None,
+    rollout: Rollout = None,
+    no_rollout: NoRollout = False,
 ) -> int:
     """Change what is to be on devices, or on which.
 
@@ -243,6 +258,7 @@ def deployment_set(
     harmony fleet deployment set web --file web.py --generation 3
     harmony fleet deployment set web --any-class --select site=home --generation 4
     harmony fleet deployment set web --exclude pi-03
+    harmony fleet deployment set web --rollout canary=1 --rollout on_failure=rollback
     """
     from harmony_fleet.commands import roster
     from harmony_fleet.commands import roster_values as values_of
@@ -250,6 +266,9 @@ def deployment_set(
 
     values = values_of.selection(device_class, any_class, select or [], no_select or [])
     values |= values_of.excluding(common, exclude or [], no_exclude or [])
+    values |= values_of.nested("rollout", values_of.policy(rollout or []))
+    if no_rollout:
+        values["rollout",] = UNSET
     if file is not None:
         gone: roster.Values = {(key,): UNSET for key in ("scores", "file", "digest")}
         values |= gone | values_of.flat(values_of.source(common, file, inline=inline))

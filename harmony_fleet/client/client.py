@@ -15,6 +15,7 @@ from harmony_fleet.client.goals import goal_of
 from harmony_fleet.client.live import watch_rows
 from harmony_fleet.client.logs import LogLine, LogQuery
 from harmony_fleet.client.pauses import Asker, Paused, Resumed
+from harmony_fleet.client.rollouts import Rollouts
 from harmony_fleet.client.secrets import Secrets
 from harmony_fleet.client.upgrades import Upgrades
 from harmony_fleet.client.watch import Change
@@ -55,14 +56,15 @@ def connect(
 
 
 class Client:
-    """The fleet; `upgrades` are its runs. Each method may raise Unreachable; the watches try again
-    without end instead.
+    """The fleet; `upgrades` are its runs, `rollouts` say how far changed deployments have come.
+    Each method may raise Unreachable; the watches try again without end instead.
     """
 
     def __init__(self, context: Context, seconds: float = CONNECT_SECONDS) -> None:
         self.context = context
         self.store = Store(context, seconds)
         self.upgrades = Upgrades(context, self.store)
+        self.rollouts = Rollouts(context, self.store)
 
     @property
     def secrets(self) -> Secrets:

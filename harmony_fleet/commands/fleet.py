@@ -16,11 +16,8 @@ from harmony_fleet.output.render import Output
 from harmony_fleet.rollout.copies import admit
 from harmony_fleet.rollout.drift import classify
 from harmony_fleet.rollout.finding import Finding, failing
-from harmony_fleet.rollout.fleet_apply import (
-    collecting_later,
-    read_fleet,
-    server_time,
-)
+from harmony_fleet.rollout.fleet_apply import collecting_later, server_time
+from harmony_fleet.rollout.staged.carry import read_staged
 from harmony_fleet.roster.file import RosterFile
 from harmony_fleet.roster.mark import Behind
 from harmony_fleet.roster.model import Roster
@@ -69,7 +66,7 @@ def doctor(common: Common, *, verify: bool) -> ExitCode:
 
     async def work(store: Store) -> ExitCode:
         behind = await _behind(store, file, roster)
-        findings = [*behind, *classify(await read_fleet(store, roster, file.folder))]
+        findings = [*behind, *classify(await read_staged(store, roster, file))]
         _show_findings(common, roster, findings)
         return ExitCode.NOT_CONVERGED if verify and failing(findings) else ExitCode.DONE
 

@@ -14,33 +14,35 @@ from harmony_fleet.commands.roster import roster_file
 from harmony_fleet.errors import ExitCode, InvalidInput, worst
 from harmony_fleet.nats.kv import Store
 from harmony_fleet.observe.wait import Target, Verdict
-from harmony_fleet.output import fleet_tables, render, tables
+from harmony_fleet.output import fleet_tables, render, rollout_progress, tables
 from harmony_fleet.output.progress import Progress
 from harmony_fleet.output.render import Output
-from harmony_fleet.rollout.apply import Refusal, Result, Run, Show
+from harmony_fleet.output.rollout_progress import RolloutProgress
+from harmony_fleet.rollout.apply import Result, Run, Show
 from harmony_fleet.rollout.controller import Controller
-from harmony_fleet.rollout.copies import admit, check_claim, claim, confirm, take_over
+from harmony_fleet.rollout.copies import admit, check_claim, take_over
 from harmony_fleet.rollout.copies import pull as pull_roster
 from harmony_fleet.rollout.drift import classify
 from harmony_fleet.rollout.finding import failing
-from harmony_fleet.rollout.fleet import Fleet
 from harmony_fleet.rollout.fleet_apply import (
     collecting_later,
-    read_fleet,
     refused_by_server,
     resync,
     settle,
     unwritten,
-    write_fleet,
 )
-from harmony_fleet.rollout.fleet_plan import (
-    FleetPlan,
-    Scope,
-    check_refusals,
-    plan_fleet,
-    refused_code,
-)
+from harmony_fleet.rollout.fleet_plan import FleetPlan, Scope, refused_code
 from harmony_fleet.rollout.saved_plan import check_saved, save, saved_scope
+from harmony_fleet.rollout.staged.carry import (
+    GOING,
+    Applied,
+    How,
+    apply_once,
+    follow,
+    plan_step,
+    read_staged,
+)
+from harmony_fleet.roster.file import RosterFile
 from harmony_fleet.roster.model import Roster
 from harmony_fleet.storage.durable import replace
 from harmony_fleet.storage.regular import read_regular
@@ -63,8 +65,8 @@ def plan(common: Common, scope: Scope, save_to: str | None, *, dry_run: bool = F
     async def work(store: Store) -> ExitCode:
         if not scope.take_over:
             await admit(store, file, roster)
-        fleet = await read_fleet(store, roster, file.folder)
-        made, findings = plan_fleet(fleet, scope), classify(fleet)
+        done = await plan_step(store, roster, file, How(scope))
+        made, findings = done.plan, classify(done.fleet)
         if dry_run:
             await check_claim(store, roster.lineage)
             made = replace_(made, refusals=(*made.refusals, *await refused_by_server(store, made)))
@@ -143,34 +145,30 @@ def apply(common: Common, how: Apply) -> ExitCode:
     scope = how.scope if saved is None else saved_scope(saved)
     told: dict[str, Any] = {}
 
+    def check(made: FleetPlan) -> None:
+        if saved is not None:
+            check_saved(saved, made)
+        if common.output is Output.TABLE:
+            fleet_tables.plan_table(made, render.out())
+
     async def work(store: Store) -> ExitCode:
         file = roster_file(common)
         if scope.take_over:
             await take_over(store, file, note)
-        with file.locked() as roster:
-            _check_scope(roster, scope)
-            standing = await admit(store, file, roster, any_keys=scope.take_over)
-            fleet = await read_fleet(store, roster, file.folder)
-            made = plan_fleet(fleet, scope)
-            if saved is not None:
-                check_saved(saved, made)
-            if common.output is Output.TABLE:
-                fleet_tables.plan_table(made, render.out())
-            check_refusals(made)
-            await store.ensure_buckets(common.context().replicas)
-            under_way.refused = [Refusal(*item) for item in made.refusals]
-            revision = await claim(store, file, roster, standing)
-            await write_fleet(store, made, under_way)
-            await confirm(store, roster.lineage, revision)
+        _check_scope(file.read(), scope)
+        options = How(scope, replicas=common.context().replicas, check=check)
+        done = await apply_once(store, file, options, under_way)
+        made = done.plan
         told.update(made.as_json())
-        await resync(store, classify(fleet))
+        await resync(store, classify(done.fleet))
         if how.wait_seconds is not None:
             with progress.shown:
                 await settle(store, under_way, how.wait_seconds)
-        code = worst([*(result.exit_code for result in under_way.results), refused_code(made)])
-        if how.settled and code is ExitCode.DONE:
-            return await _settled(common, store, fleet, file.folder)
-        return code
+        codes = [*(result.exit_code for result in under_way.results), refused_code(made)]
+        codes += await _rollouts(common, store, file, done, wait=how.wait_seconds is not None)
+        if how.settled and worst(codes) is ExitCode.DONE:
+            return await _settled(common, store, file)
+        return worst(codes)
 
     try:
         with collecting_later():
@@ -209,9 +207,30 @@ def pull(common: Common) -> ExitCode:
     return run(common, work)
 
 
-async def _settled(common: Common, store: Store, before: Fleet, folder: Path) -> ExitCode:
+async def _rollouts(
+    common: Common, store: Store, file: RosterFile, done: Applied, *, wait: bool
+) -> list[ExitCode]:
+    """Carry on the rollouts that the apply began, or found under way; else say who does."""
+    going = [one for one in done.staged.records.values() if one.phase != "Succeeded"]
+    codes = []
+    for record in going:
+        name = record.deployment
+        if not wait or record.phase not in GOING:
+            note(f"{name}: {rollout_progress.words(record)}")
+            hint(rollout_progress.next_step(record))
+            codes.append(rollout_progress.exit_code(record))
+            continue
+        with RolloutProgress(render.err(), live=common.output is Output.TABLE) as progress:
+            ended = await follow(store, file, name, progress.show)
+        note(f"{name}: {rollout_progress.words(ended)}")
+        hint(rollout_progress.next_step(ended))
+        codes.append(rollout_progress.exit_code(ended))
+    return codes
+
+
+async def _settled(common: Common, store: Store, file: RosterFile) -> ExitCode:
     """Return whether anything differs still."""
-    findings = classify(await read_fleet(store, before.roster, folder))
+    findings = classify(await read_staged(store, file.read(), file))
     if findings and common.output is Output.TABLE:
         fleet_tables.findings_table(findings, render.out())
     return ExitCode.NOT_CONVERGED if failing(findings) else ExitCode.DONE

@@ -107,6 +107,14 @@ def _override_invalid() -> InvalidInput:
     )
 
 
+def policy(words: Sequence[str]) -> dict[str, Any]:
+    """``--rollout canary=1``: fields of a rollout, numbers as numbers."""
+    return {
+        name: int(value) if value.isdecimal() else value
+        for name, value in pairs("rollout", words).items()
+    }
+
+
 def _json(text: str) -> Any:
     """A value in JSON; any other text is text."""
     try:

@@ -29,6 +29,8 @@ _COPIES: Final = b"harmony/v1/copy"
 """Purpose of the boxes, at most 16 bytes."""
 _NOTES: Final = b"harmony/v1/roster\n"
 """In front of what is signed as a note: no manifest begins so."""
+_RECORDS: Final = b"harmony/v1/record\n"
+"""The same for what is kept beside records."""
 _UNSIGNED: Final = "unsigned"
 State = Literal["active", "retired"]
 
@@ -157,6 +159,28 @@ class Signing:
         return (
             f"SignatureUnknownKey {' '.join(sorted(there))}" if len(there) > len(self.keys) else ""
         )
+
+    def vouch(self, message: bytes) -> str:
+        """The home's word beside a record that it will read again; "" without a key."""
+        return f"{self.keys[0].id} {self.keys[0].signed(_RECORDS + message)}" if self.keys else ""
+
+    def vouched(self, message: bytes, word: str) -> bool:
+        """Return whether `word` is this home's on `message`, by any of its keys; without keys
+        everything is.
+        """
+        own = {key.id: key for key in (*self.keys, *self.old)}
+        name, _, signature = word.partition(" ")
+        return not own or (name in own and own[name].signed(_RECORDS + message) == signature)
+
+    def signed_here(self, wire: WireManifest) -> bool:
+        """Return whether a key of the home, perhaps one that signs no more, signed it; without keys
+        everything is.
+        """
+        own = {key.id: key for key in (*self.keys, *self.old)}
+        there = {item.key: item.signature for item in wire.signatures or ()}
+        message = message_of(wire) if there else b""
+        known = [name for name in there if name in own]
+        return not own or any(own[name].signed(message) == there[name] for name in known)
 
     def forged(self, value: Any, trusted: Collection[str]) -> bool:
         """Return whether a device that believes only `trusted` keys can't have accepted it, because

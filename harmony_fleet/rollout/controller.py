@@ -8,6 +8,7 @@ and run twice.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Final
@@ -17,14 +18,14 @@ from harmony_fleet.manifests.signing_keys import load as load_signing
 from harmony_fleet.nats.kv import Store
 from harmony_fleet.observe.state import Device, list_devices
 from harmony_fleet.rollout.apply import Run
-from harmony_fleet.rollout.copies import admit, claim, confirm
+from harmony_fleet.rollout.copies import admit
 from harmony_fleet.rollout.fleet import Fleet
-from harmony_fleet.rollout.fleet_apply import read_fleet, write_fleet
-from harmony_fleet.rollout.fleet_plan import Scope, check_refusals, plan_fleet
 from harmony_fleet.rollout.runs import store as kept_runs
 from harmony_fleet.rollout.runs.follow import step, tidy
 from harmony_fleet.rollout.runs.plan import due, freeze, request
 from harmony_fleet.rollout.runs.sightings import first_seen
+from harmony_fleet.rollout.staged import carry
+from harmony_fleet.rollout.staged.stage import Overtaken, all_records
 from harmony_fleet.roster.file import RosterFile
 from harmony_fleet.roster.mark import Behind
 from harmony_fleet.roster.model import Roster, Schedule
@@ -60,6 +61,7 @@ class Controller:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._every(seconds, "reconcile", self.reconcile))
                 tasks.create_task(self._every(RUN_SECONDS, "carry runs on", self.runs))
+                tasks.create_task(self._every(RUN_SECONDS, "carry rollouts on", self.rollouts))
         except BaseExceptionGroup as group:
             behind = next((error for error in group.exceptions if isinstance(error, Behind)), None)
             if behind is None:
@@ -96,16 +98,10 @@ class Controller:
         """Once: write what differs unless a refusal stops it, purge removed keys, take ended
         attempts off.
         """
-        await self._store.ensure_buckets(self._replicas)
         under_way = Run()
-        with self._file.locked(_LOCK_SECONDS) as roster:
-            standing = await admit(self._store, self._file, roster)
-            fleet = await read_fleet(self._store, roster, self._file.folder)
-            made = plan_fleet(fleet, Scope())
-            check_refusals(made)
-            revision = await claim(self._store, self._file, roster, standing)
-            await write_fleet(self._store, made, under_way)
-            await confirm(self._store, roster.lineage, revision)
+        how = carry.How(replicas=self._replicas, lock_seconds=_LOCK_SECONDS)
+        done = await carry.apply_once(self._store, self._file, how, under_way)
+        made = done.plan
         alone = [f"{key.device}: {error.code}: {error.message}" for key, error in made.refusals]
         self._tell(
             "devices",
@@ -116,7 +112,9 @@ class Controller:
             self._say(
                 f"roster generation {made.generation}: {len(written)} written, {len(made.purges)} purged"
             )
-        await self._tidy(fleet)
+        for record in done.staged.begun():
+            self._say(f"rollout of {record.deployment} begun, {len(record.targets)} devices")
+        await self._tidy(done.fleet)
 
     async def _tidy(self, fleet: Fleet) -> None:
         """Runs that ended while a device was away."""
@@ -128,6 +126,17 @@ class Controller:
         for run in await kept_runs.all_runs(self._store):
             if run.phase != "Running" and run.deployment in left:
                 await tidy(self._store, run, fleet.signing)
+
+    async def rollouts(self) -> None:
+        """Once: carry each rollout on by a step."""
+        for name, stored in (await all_records(self._store)).items():
+            if stored.rollout is None or stored.rollout.phase not in carry.GOING:
+                continue
+            with contextlib.suppress(Overtaken):  # somebody else carries it on as well
+                after = await carry.step(self._store, self._file, name, self._replicas)
+                if after.phase not in carry.GOING:
+                    told = f"rollout of {name}: {after.phase} {after.reason}".rstrip()
+                    self._say(told)
 
     async def runs(self) -> None:
         """Once: begin what is due, and carry each run on by a step."""

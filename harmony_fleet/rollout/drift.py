@@ -30,7 +30,21 @@ _UP: Final = frozenset({"active", "activating", "reloading", "refreshing"})
 
 def classify(fleet: Fleet) -> list[Finding]:
     """Every difference, in order."""
-    return sorted({*_devices(fleet), *_expected(fleet), *_others(fleet)})
+    return sorted({*_devices(fleet), *_expected(fleet), *_others(fleet), *_rollouts(fleet)})
+
+
+def _rollouts(fleet: Fleet) -> Iterator[Finding]:
+    """Deployments whose newest content isn't everywhere yet, or is nowhere any more."""
+    for key in fleet.waiting:
+        detail = "what stands isn't this home's word; it stays until its wave"
+        yield Finding(key.device, key.deployment, "", "projection-differs", detail)
+    for name, rollout in fleet.rollouts.items():
+        told = f"{rollout.phase} {rollout.reason}".rstrip()
+        detail = f"{told}: {rollout.count('succeeded')} of {len(rollout.targets)} devices have it"
+        if rollout.phase == "Running":
+            yield Finding("", name, "", "rollout-under-way", detail)
+        elif rollout.phase != "Succeeded":
+            yield Finding("", name, "", "rollout-stopped", detail)
 
 
 def _devices(fleet: Fleet) -> Iterator[Finding]:
@@ -245,6 +259,7 @@ def _strays(device: Device) -> Iterator[tuple[str, Sequence[str]]]:
 def _others(fleet: Fleet) -> Iterator[Finding]:
     """Keys for which nothing is projected: ours that are to go, and those of others."""
     expected, crowded = {key for key, _ in fleet.expected()} | fleet.held().keys(), fleet.crowded()
+    expected |= fleet.waiting
     for name, error in fleet.changed.items():
         yield Finding("", name, "", "file-changed", error.code)
     for key, found in fleet.deployments.items():

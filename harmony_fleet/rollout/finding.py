@@ -30,6 +30,8 @@ Code = Literal[
     "device-implausible",
     "device-disturbed",
     "paused",
+    "rollout-under-way",
+    "rollout-stopped",
 ]
 
 
@@ -60,6 +62,10 @@ RESPONSES: Final[Mapping[Code, str]] = {
     "device-implausible": "what the device says is impossible or can't be read. It is passed over, and the others go "
     "on. Look at the device, and at who has its credentials",
     "paused": "told, and no failure: it ends by itself in its time, or with harmony resume DEVICE/DEPLOYMENT",
+    "rollout-under-way": "some devices wait for their wave: harmony rollout watch DEPLOYMENT carries it on, or harmony fleet "
+    "controller",
+    "rollout-stopped": "see why with harmony rollout status DEPLOYMENT; then mend the deployment and apply it, or harmony "
+    "rollout resume or undo",
     "device-disturbed": "it is undone already; find the workload that does it: harmony status shows what runs there",
 }
 

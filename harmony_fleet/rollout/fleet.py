@@ -10,6 +10,7 @@ from typing import Final
 from harmony_fleet.errors import HarmonyError
 from harmony_fleet.manifests.signing import UNSIGNED, Signing
 from harmony_fleet.observe.state import Actual, Deployment, Desired, Device
+from harmony_fleet.rollout.staged.record import Rollout
 from harmony_fleet.roster.model import Roster
 from harmony_fleet.roster.projection import Projection
 from scores.keys import DeploymentKey
@@ -33,6 +34,14 @@ class Fleet:
     signing: Signing = UNSIGNED
     changed: Mapping[str, HarmonyError] = field(default_factory=dict)
     """Deployments whose file changed: they have no projections, and stay as they stand."""
+    rollouts: Mapping[str, Rollout] = field(default_factory=dict)
+    """Rollouts of what the roster wants, by deployment: `projections` are what is to stand
+    meanwhile.
+    """
+    waiting: frozenset[DeploymentKey] = frozenset()
+    """Keys that wait for their wave, where something stands that isn't this home's word: they have no
+    projections, and stay as they are.
+    """
 
     def found(self, key: DeploymentKey) -> Deployment:
         """Both sides of a deployment; empty where the buckets hold nothing."""

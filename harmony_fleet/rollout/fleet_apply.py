@@ -50,12 +50,15 @@ def collecting_later() -> Iterator[None]:
             gc.enable()
 
 
-async def read_fleet(store: Store, roster: Roster, folder: Path) -> Fleet:
-    """The roster's projections and everything that the buckets hold."""
-    sources = load_sources(roster, folder)
+async def read_fleet(store: Store, roster: Roster, folder: Path, only: str | None = None) -> Fleet:
+    """The roster's projections and everything that the buckets hold; with `only`, of one
+    deployment.
+    """
+    chosen = [one for one in roster.deployments if only in (None, one.name)]
+    sources = load_sources(roster.model_copy(update={"deployments": chosen}), folder)
     projections = project(roster, sources.scores)
     deployments, devices = await asyncio.gather(
-        list_deployments(store, None, None), list_devices(store)
+        list_deployments(store, None, only), list_devices(store)
     )
     return Fleet(
         roster,

@@ -203,6 +203,7 @@ def _wanted(fleet: Fleet, devices: Collection[str]) -> Iterator[tuple[Deployment
         if (
             key in fleet.projections
             or key in held
+            or key in fleet.waiting
             or key.deployment.startswith(RUN_PREFIX)
             or not fleet.managed(found)
         ):

@@ -16,6 +16,7 @@ from pydantic_core import PydanticCustomError
 from harmony_fleet.errors import InvalidInput
 from harmony_fleet.manifests import duration
 from harmony_fleet.manifests.variables import Scalar
+from harmony_fleet.roster.policy import Budget, RolloutPolicy
 from scores.base import Model, ResourceKey, check_distinct
 from scores.canonical import canonical, digest
 from scores.keys import DeploymentKey
@@ -64,7 +65,6 @@ LabelValue = Annotated[str, Field(pattern=r"^([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A
 Labels = Mapping[LabelName, LabelValue]
 VariableName = Annotated[str, AfterValidator(_variable)]
 RosterName = Annotated[DeploymentName, AfterValidator(_not_a_run)]
-Budget = Annotated[int, Field(ge=1, le=100_000)]
 
 
 class Selector(Model):
@@ -143,6 +143,7 @@ class RosterDeployment(Model):
     )
     file: Annotated[Text, StringConstraints(min_length=1, max_length=4095)] | None = None
     digest: Digest | None = None
+    rollout: RolloutPolicy | None = None
 
     @model_validator(mode="after")
     def _one_source(self) -> RosterDeployment:

@@ -32,6 +32,7 @@ def _deployment(roster: Roster, item: RosterDeployment) -> dict[str, Any]:
         "select": _selector(item.select),
         "source": item.file or "inline",
         "digest": item.digest,
+        "rollout": item.rollout.wire() if item.rollout is not None else None,
         "devices": [one.name for one in roster.devices if item.select.picks(one)],
     }
 

@@ -37,6 +37,7 @@ POSITIONS = {
     "HarmonyError": 0,
     "FileChanged": 0,
     "Behind": 0,
+    "Overtaken": 0,
     "check_distinct": 3,
     "fault": 1,
     "_pattern": 2,

@@ -13,11 +13,13 @@ from pydantic import TypeAdapter
 from harmony_fleet.manifests.reference import Meaning, ModelWords
 from harmony_fleet.output.forms import changes, fleet, looks
 from harmony_fleet.output.forms.base import Error
+from harmony_fleet.rollout.staged.record import Rollout
 from scores.task_run import TaskRun
 
 _APPLIED: Final = ("apply", "diff", "delete", "adopt")
 _SECTIONS: Final = ("device", "deployment", "schedule")
 _CHANGES: Final = ("add", "set", "remove")
+_ROLLOUT_VERBS: Final = ("watch", "pause", "resume", "promote", "undo", "history")
 FORMS: Final[Mapping[str, Any]] = {
     "error": Error,
     **dict.fromkeys(_APPLIED, changes.Applied),
@@ -55,6 +57,8 @@ FORMS: Final[Mapping[str, Any]] = {
     "fleet key list": list[fleet.SigningKey],
     "fleet key retire": fleet.SigningKeyTurned,
     **dict.fromkeys((f"upgrade {verb}" for verb in ("start", "watch", "show", "cancel")), TaskRun),
+    "rollout status": list[Rollout] | Rollout,
+    **dict.fromkeys((f"rollout {verb}" for verb in _ROLLOUT_VERBS), Rollout),
     "upgrade list": list[fleet.RunSummary],
     "server init": fleet.ServersMade,
     "server objects": list[str],

@@ -35,7 +35,7 @@ COMMANDS = [
     "validate",
     "import",
 ]
-COMMANDS += ["fleet", "upgrade", "server", "device", "object", "secret"]
+COMMANDS += ["fleet", "rollout", "upgrade", "server", "device", "object", "secret"]
 
 
 @pytest.fixture(autouse=True)

@@ -44,6 +44,8 @@ class Buckets:
     def __init__(self) -> None:
         self.time = START
         self.held: dict[tuple[str, str], Entry] = {}
+        self.log: list[Entry] = []
+        """all that was written, in order"""
         self.revision = 0
         self.writes: int | None = None
         self.on_put: Callable[[str, str, bytes], None] = lambda _bucket, _key, _value: None
@@ -61,13 +63,18 @@ class Buckets:
             if of == bucket and entry.value is not None and any(_fits(key, one) for one in filters)
         }
 
-    async def put(self, bucket: str, key: str, value: bytes, revision: int) -> int:
-        return self._write(bucket, key, value, revision)
+    async def history(self, bucket: str, key: str) -> list[Entry]:
+        return [entry for entry in self.log if (entry.bucket, entry.key) == (bucket, key)]
+
+    async def put(self, bucket: str, key: str, value: bytes, revision: int, note: str = "") -> int:
+        return self._write(bucket, key, value, revision, note)
 
     async def purge(self, bucket: str, key: str, revision: int) -> int:
         return self._write(bucket, key, None, revision)
 
-    def _write(self, bucket: str, key: str, value: bytes | None, revision: int) -> int:
+    def _write(
+        self, bucket: str, key: str, value: bytes | None, revision: int, note: str = ""
+    ) -> int:
         if self.writes is not None:
             if self.writes == 0:
                 raise Unreachable("Unreachable", "cut off", "")
@@ -76,12 +83,14 @@ class Buckets:
         absent = there is None or there.value is None
         if revision != (there.revision if there is not None else 0) and (revision or not absent):
             raise Conflict("Conflict", f"{key} was written", "")
-        return self.tell(bucket, key, value)
+        return self.tell(bucket, key, value, note)
 
-    def tell(self, bucket: str, key: str, value: bytes | None) -> int:
+    def tell(self, bucket: str, key: str, value: bytes | None, note: str = "") -> int:
         """Write whatever is there."""
         self.revision += 1
-        self.held[bucket, key] = Entry(bucket, key, value, self.revision, self.time)
+        entry = Entry(bucket, key, value, self.revision, self.time, note)
+        self.held[bucket, key] = entry
+        self.log.append(entry)
         if value is not None:
             self.on_put(bucket, key, value)
         return self.revision
