@@ -12,8 +12,9 @@ help: ## List the targets
 demo: system venv ## Show the main job on a disposable device (root), or on your own user manager
 	$(BIN)/python -m tests.demo
 
-test: system venv check coverage ## All tests; as root also those on disposable Debian 12 and 13 devices
+test: system venv check ## All tests; as root also those on disposable Debian 12 and 13 devices
 	$(BIN)/python -m tests.suite -n 3 --no-loadscope-reorder $(PYTEST_ARGS)
+	$(MAKE) coverage
 
 test-vm: system venv .cache/.vm-packages ## The upgrade and the limits in a virtual machine with a kernel of its own (root; minutes)
 	$(BIN)/python -m pytest tests/vm -m vm $(PYTEST_ARGS)
@@ -37,6 +38,7 @@ check: lint types ## What needs no root and no run: lint, types
 coverage: venv ## Branch coverage of what decides (core, plans, the updater's machine): 100 %, by tables alone
 	@mkdir -p .cache
 	$(BIN)/coverage run -m pytest -q -m "not hypothesis" tests/unit/core tests/unit/container tests/unit/file tests/unit/network \
+		tests/unit/package \
 		tests/unit/session tests/unit/system_upgrade tests/unit/systemd_unit tests/unit/volume tests/unit/updater/test_machine.py
 	$(BIN)/coverage report
 

@@ -54,6 +54,10 @@ def test_it_ends_whatever_is_started(starts: list[tuple[bool, float]]) -> None:
         assert tried.graced or left >= GRACE_SECONDS
 
 
+def test_another_boot_takes_its_share() -> None:
+    assert begun().started(at(5, "2")).after(at(5, "2")) == 300 - BOOT_SECONDS
+
+
 def test_an_agent_that_starts_late_gets_a_moment_once() -> None:
     late = begun().started(at(390))
     assert (late.after(at(390)), late.graced) == (GRACE_SECONDS, True)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from harmony_agent.core.admission import EnforcedVersion
+from harmony_agent.core.admission import EnforcedVersion, RefusedVersion
 from harmony_agent.core.unverified import (
     claimed_generation,
     enforced_from_status,
@@ -33,6 +33,14 @@ def test_a_status_that_says_nothing(data: bytes | None) -> None:
 def test_a_status_says_what_was_enforced() -> None:
     assert enforced_from_status(json.dumps(STATUS).encode()) == EnforcedVersion("l", 3, "sha256:0")
     assert enforced_from_status(b'{"lineage":"l","generation":1e999,"digest":""}') is None
+
+
+def test_a_status_says_which_generation_was_taken_back() -> None:
+    told = {"lineage": "a", "generation": 7, "digest": "d", "message": "in its time"}
+    told |= {"rejected": {"generation": 8, "reason": "Reverted", "errors": []}}
+    found = enforced_from_status(json.dumps(told).encode())
+    assert found is not None
+    assert found.refused == RefusedVersion(8, "", "in its time")
 
 
 @pytest.mark.parametrize("data", [*BROKEN[1:], b"{}"])

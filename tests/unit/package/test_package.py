@@ -10,6 +10,7 @@ from harmony_agent.core.actions import Converged, Plan, Wait
 from harmony_agent.core.debian_version import is_older
 from harmony_agent.core.errors import Transient
 from harmony_agent.kinds.package import PackageReconciler
+from harmony_agent.kinds.package.plan import plan
 from harmony_agent.topology.packages import PackageState
 from scores.package import Package
 from tests.fakes.drive import run
@@ -50,13 +51,18 @@ async def test_what_is_missing_is_named_with_what_helps(
     bench = Bench()
     if known is not None:
         bench.packages.known["gpiod"] = known
-    plan = await bench.settle(**fields)
+    made = await bench.settle(**fields)
     if not said:
-        assert plan == Converged()
+        assert made == Converged()
         return
-    assert isinstance(plan, Wait)
-    assert (plan.reason, plan.phase) == ("PackageMissing", "Blocked")
-    assert said in plan.message
+    assert isinstance(made, Wait)
+    assert (made.reason, made.phase) == ("PackageMissing", "Blocked")
+    assert said in made.message
+
+
+def test_what_is_no_longer_wanted_needs_nothing() -> None:
+    for known in (None, PackageState("1.6")):
+        assert plan(None, known) == Converged()
 
 
 async def test_two_resources_may_need_the_same_package() -> None:
