@@ -38,6 +38,8 @@ class Seen:
     revision: int = 0
     content: str | None = None
     """digest of what stands, where that is this home's word"""
+    wanted: str = ""
+    """digest of what it is to have"""
     refused: tuple[str, str] | None = None
     told: tuple[str, str] = ("Silent", "")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal
@@ -47,15 +47,8 @@ def begin(
             f"cannot roll {wanted.deployment} out to {len(known)} devices: the most is {MAX_TARGETS}",
             "split it into deployments that select fewer",
         )
-    heard = [name for name, seen in known.items() if not seen.silent]
-    silent = [name for name, seen in known.items() if seen.silent]
-    contents = sorted({seen.content for seen in known.values() if seen.content is not None})
-    places: dict[str | None, int] = {digest: at for at, digest in enumerate(contents)}
-    targets = [
-        Target(device=name, wave=number, stood=places.get(known[name].content))
-        for number, wave in enumerate(waves([*heard, *silent], wanted.policy), 1)
-        for name in wave
-    ]
+    contents: list[str] = []
+    targets = _targets(contents, waves(_in_order(known), wanted.policy), known, 0)
     return Rollout(
         deployment=wanted.deployment,
         lineage=wanted.lineage,
@@ -67,6 +60,52 @@ def begin(
         targets=targets,
         past=remembered(former, now),
     )
+
+
+def joined(rollout: Rollout, meant: Collection[str], more: Mapping[str, Seen]) -> Rollout:
+    """The rollout without devices that are meant no more, and with `more`, which come last."""
+    kept = [target for target in rollout.targets if target.device in meant]
+    if not more and len(kept) == len(rollout.targets):
+        return rollout
+    contents = list(rollout.contents)
+    size = rollout.policy.budget(len(kept) + len(more))
+    names = _in_order(more)
+    groups = [names[at : at + size] for at in range(0, len(names), size)]
+    last = max(target.wave for target in kept)
+    added = _targets(contents, groups, more, last)
+    return rollout.model_copy(update={"targets": [*kept, *added], "contents": contents})
+
+
+def _in_order(known: Mapping[str, Seen]) -> list[str]:
+    """Those that are silent come last."""
+    return sorted(known, key=lambda name: known[name].silent)
+
+
+def _targets(
+    contents: list[str],
+    groups: Sequence[Sequence[str]],
+    known: Mapping[str, Seen],
+    last: int,
+) -> list[Target]:
+    """Targets in waves after the `last`; digests that aren't among `contents` are added there."""
+    places = {digest: at for at, digest in enumerate(contents)}
+
+    def place(digest: str) -> int:
+        if digest not in places:
+            places[digest] = len(contents)
+            contents.append(digest)
+        return places[digest]
+
+    return [
+        Target(
+            device=name,
+            wave=number,
+            wants=place(known[name].wanted),
+            stood=None if (stood := known[name].content) is None else place(stood),
+        )
+        for number, group in enumerate(groups, last + 1)
+        for name in group
+    ]
 
 
 def waves(names: Sequence[str], policy: RolloutPolicy) -> list[Sequence[str]]:

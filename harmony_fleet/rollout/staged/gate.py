@@ -17,9 +17,10 @@ from harmony_fleet.observe.state import Deployment
 from harmony_fleet.rollout.fleet import Fleet, stray
 from harmony_fleet.rollout.fleet_plan import removal_done
 from harmony_fleet.rollout.staged.advance import HAVE, Seen, advance
-from harmony_fleet.rollout.staged.begin import Wanted, begin
+from harmony_fleet.rollout.staged.begin import Wanted, begin, joined
 from harmony_fleet.rollout.staged.record import Rollout, Target
 from harmony_fleet.roster.model import RosterDeployment
+from harmony_fleet.roster.policy import RolloutPolicy
 from harmony_fleet.roster.projection import Projection
 from scores.base import Score
 from scores.keys import DeploymentKey
@@ -78,19 +79,51 @@ def carried_on(
         keys = keys_of(fleet, deployment)
         if not keys or deployment.rollout is None:
             continue
-        wanted = content(fleet, keys)
         record = records.get(deployment.name)
-        if record is not None and record.content == wanted:
-            record = record.model_copy(update={"policy": deployment.rollout})
+        if record is not None and is_current(fleet, record, keys):
+            record = _joined(fleet, record, keys, deployment.rollout)
+        elif differing := _differing(fleet, keys):
+            named = (deployment.name, fleet.roster.lineage, fleet.roster.generation)
+            wanted = Wanted(*named, content(fleet, keys), deployment.rollout)
+            record = begin(wanted, differing, fleet.now, record)
         else:
-            differing = [key for key in keys if not _stands(fleet.found(key), fleet, key)]
-            if not differing:
-                continue
-            named = (deployment.name, fleet.roster.lineage, fleet.roster.generation, wanted)
-            seen = {key.device: _to_have(fleet, key) for key in differing}
-            record = begin(Wanted(*named, deployment.rollout), seen, fleet.now, record)
+            continue
         after[deployment.name] = advance(record, _known(fleet, record, formers), fleet.now)
     return after
+
+
+def is_current(fleet: Fleet, record: Rollout, keys: Sequence[DeploymentKey]) -> bool:
+    """Return whether the roster wants of each device of the rollout what it wanted, as far as it
+    still means that device.
+    """
+    meant = {key.device: key for key in keys}
+    still = [target for target in record.targets if target.device in meant]
+    return bool(still) and all(
+        record.wants(target) == content_digest(fleet.projections[meant[target.device]].manifest)
+        for target in still
+    )
+
+
+def _joined(
+    fleet: Fleet, record: Rollout, keys: Sequence[DeploymentKey], policy: RolloutPolicy
+) -> Rollout:
+    """The record with the devices that are meant by now, under the policy of now. After a rollout
+    that succeeded, a further device waits for nobody.
+    """
+    record = record.model_copy(update={"policy": policy})
+    known = {target.device for target in record.targets}
+    news = [key for key in keys if key.device not in known]
+    more = {} if record.phase == "Succeeded" else _differing(fleet, news)
+    return joined(record, {key.device for key in keys}, more)
+
+
+def _differing(fleet: Fleet, keys: Sequence[DeploymentKey]) -> dict[str, Seen]:
+    """The devices where something else stands than is wanted."""
+    return {
+        key.device: _to_have(fleet, key)
+        for key in keys
+        if not _stands(fleet.found(key), fleet, key)
+    }
 
 
 def gated(fleet: Fleet, records: Mapping[str, Rollout], formers: Formers) -> Fleet:
@@ -99,7 +132,7 @@ def gated(fleet: Fleet, records: Mapping[str, Rollout], formers: Formers) -> Fle
     waiting = set[DeploymentKey]()
     for deployment in staged(fleet):
         record = records.get(deployment.name)
-        if record is None or record.content != content(fleet, keys_of(fleet, deployment)):
+        if record is None or not is_current(fleet, record, keys_of(fleet, deployment)):
             continue
         current[deployment.name] = record
         if record.phase == "Succeeded":
@@ -172,6 +205,7 @@ def _to_have(fleet: Fleet, key: DeploymentKey) -> Seen:
         device.heard,
         revision=_revision(found),
         content=_word(fleet, found),
+        wanted=_wanted(fleet, key),
     )
     if not _stands(found, fleet, key):
         return told
@@ -200,6 +234,11 @@ def _stands(found: Deployment, fleet: Fleet, key: DeploymentKey) -> bool:
         and not standing.removed
         and content_of(standing) == content_of(wanted.manifest)
     )
+
+
+def _wanted(fleet: Fleet, key: DeploymentKey) -> str:
+    projection = fleet.projections.get(key)
+    return "" if projection is None else content_digest(projection.manifest)
 
 
 def _word(fleet: Fleet, found: Deployment) -> str | None:

@@ -31,8 +31,9 @@ class Target(Model):
     `pending` until its wave begins; `away` while it is silent and wasn't asked; `asked` once the
     new content is desired of it; `ready` since it is Converged; `succeeded` or `failed`.
     `returning` to what stood `before`, and `returned`. `since` is when the state began, `before`
-    the revision of the manifest that stood when it was asked; 0: nothing did. `stood` is the place
-    of its content in the rollout's `contents`; None where that wasn't this home's word.
+    the revision of the manifest that stood when it was asked; 0: nothing did. `wants` and `stood`
+    are places in the rollout's `contents`: of what it is to have, and of what stood when it joined;
+    None where that wasn't this home's word.
     """
 
     device: DeviceName
@@ -41,6 +42,7 @@ class Target(Model):
     asked: Time | None = None
     since: Time | None = None
     before: Annotated[int, Field(ge=0)] | None = None
+    wants: Annotated[int, Field(ge=0)] = 0
     stood: Annotated[int, Field(ge=0)] | None = None
     reason: str = ""
     message: str = ""
@@ -61,8 +63,8 @@ class Past(Model):
 
 
 class Rollout(Model):
-    """A value of ``task-runs``. `content` is the digest of what is wanted of all its devices,
-    `contents` are those of what stood at them.
+    """A value of ``task-runs``. `content` is the digest of what was wanted of all its devices when
+    it began, `contents` are those of what each of them is to have, and had.
 
     The home's word stands beside it: who owns NATS could otherwise have an operator sign what a
     record says that stood before.
@@ -87,6 +89,10 @@ class Rollout(Model):
         """The JSON value without defaults, but with `api` and `phase`."""
         value = self.model_dump(mode="json", exclude_defaults=True)
         return {**value, "api": self.api, "phase": self.phase}
+
+    def wants(self, target: Target) -> str | None:
+        """The digest of the content that a device is to have."""
+        return self.contents[target.wants] if target.wants < len(self.contents) else None
 
     def stood(self, target: Target) -> str | None:
         """The digest of the content that stood at a device when the rollout began."""
