@@ -163,7 +163,8 @@ def apply(common: Common, how: Apply) -> ExitCode:
         await resync(store, classify(done.fleet))
         if how.wait_seconds is not None:
             with progress.shown:
-                await settle(store, under_way, how.wait_seconds)
+                rolled = {name for name, one in done.staged.records.items() if one.phase in GOING}
+                await settle(store, under_way, how.wait_seconds, rolled)
         codes = [*(result.exit_code for result in under_way.results), refused_code(made)]
         codes += await _rollouts(common, store, file, done, wait=how.wait_seconds is not None)
         if how.settled and worst(codes) is ExitCode.DONE:

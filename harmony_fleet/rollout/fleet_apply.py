@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -114,11 +114,14 @@ async def write_fleet(store: Store, made: FleetPlan, run: Run) -> None:
         raise error
 
 
-async def settle(store: Store, run: Run, seconds: float) -> None:
-    """Wait for the devices; then purge the keys of what they removed."""
-    run.show.waiting(run.results)
-    await wait_all(store, run, seconds)
-    for result in run.results:
+async def settle(store: Store, run: Run, seconds: float, rolled: Collection[str] = ()) -> None:
+    """Wait for the devices; then purge the keys of what they removed. Who waits for the deployments
+    `rolled` follows their rollouts.
+    """
+    results = [item for item in run.results if item.plan.wire.deployment not in rolled]
+    run.show.waiting(results)
+    await wait_all(store, Run(run.show, results), seconds)
+    for result in results:
         if (
             result.plan.wire.removed
             and result.verdict is not None
