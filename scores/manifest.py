@@ -145,7 +145,7 @@ class Manifest(Model):
         default=None,
         description="The time that a device gives this change: if it isn't Converged then, the device "
         "goes back by itself to the last generation that was. Seconds, minutes or hours, up to a day. "
-        "Set alone, it is no change.",
+        "None: it stays as it is. Set alone, it is no change.",
         examples=["5m"],
     )
     remains: Annotated[Sequence[AnyScore], Field(max_length=MAX_SCORES)] | None = Field(

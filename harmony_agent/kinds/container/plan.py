@@ -12,6 +12,7 @@ label holds the numbers that they had.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -66,13 +67,12 @@ def _wanted(case: Case) -> ContainerPlan:  # noqa: PLR0911  # one return a quest
     over = finished(case, main)
     if over is None and (unfit := _unfit(case)) is not None and not _stays(case, main):
         return unfit
+    if over is not None and (main is None or _broken(main)):
+        return _done_with(case, _left(case)) or over
     if main is None:
-        lacking = _lacking(case)
-        return over or lacking or _make(case, "there is no such container", ("name",))
+        return _lacking(case) or _make(case, "there is no such container", ("name",))
     if (unread := missing(case.spec.env_files, case.seen.env_files)) is not None:
         return unread
-    if over is not None and _broken(main):
-        return over
     gone = _lacking(case) or unplugged(case.spec, case.seen.nodes)
     if over is None and gone is not None:
         return run(case, main) if case.spec.state == "stopped" else gone
@@ -94,12 +94,7 @@ def _wanted(case: Case) -> ContainerPlan:  # noqa: PLR0911  # one return a quest
             id=main.id,
         )
         return Act((remember,), drift=False)
-    if strays := _strays(case, main):
-        return Act(
-            tuple(_remove(case, one, f"{one.name} is done with") for one in strays),
-            drift=False,
-        )
-    return _told(case, run(case, main))
+    return _done_with(case, _strays(case, main)) or _told(case, run(case, main))
 
 
 def _lacking(case: Case) -> Wait | None:
@@ -211,6 +206,20 @@ def _remove(case: Case, one: ContainerState, reason: str) -> Remove:
     return Remove(
         name=case.name, reason=reason, is_disruptive=not case.ours, id=one.id, paused=one.state == "paused"
     )  # fmt: skip
+
+
+def _done_with(case: Case, strays: Sequence[ContainerState]) -> Act[ContainerAction] | None:
+    actions = tuple(_remove(case, one, f"{one.name} is done with") for one in strays)
+    return Act(actions, drift=False) if actions else None
+
+
+def _left(case: Case) -> list[ContainerState]:
+    """Containers that are of no use once it has ended for good and is gone, or can't be read any
+    more; also itself, where it gave way half.
+    """
+    seen, main = case.seen, case.seen.main
+    aside = [one for one in (seen.retired, main) if one is not None and one.name != case.name]
+    return [*seen.inits.values(), *seen.trials, *aside]
 
 
 def _strays(case: Case, main: ContainerState) -> list[ContainerState]:

@@ -8,7 +8,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from harmony_agent.core.actions import Act, Converged, Wait
@@ -119,6 +119,15 @@ async def cut_once(bench: Bench, at: int) -> None:
         max_size=5,
     ),
     foreign=st.booleans(),
+)
+@example(
+    steps=[
+        ("never", "exit-0", 3),
+        ("never", "exit-0", 1),
+        ("adopting", "exit-0", 2),
+        ("never", "lost", 0),
+    ],
+    foreign=False,
 )
 def test_converges_after_any_cut(steps: list[tuple[str, str, int]], *, foreign: bool) -> None:
     asyncio.run(_converges(steps, foreign=foreign))

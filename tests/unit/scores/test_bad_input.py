@@ -291,7 +291,7 @@ def test_the_message_names_field_and_fix() -> None:
     error = refusal(json.dumps(manifest({**FILE, "kind": SECRET})).encode())
     assert (
         str(error)
-        == "scores[0]: kind must be one of File, SystemdUnit, Container, SystemUpgrade, Session, Volume, Network"
+        == "scores[0]: kind must be one of File, SystemdUnit, Container, SystemUpgrade, Session, Volume, Network, Package"
     )
 
 
