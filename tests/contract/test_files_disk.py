@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -350,10 +351,10 @@ async def test_a_large_file_is_read_once_and_one_beyond_the_limit_never(
 ) -> None:
     reads, read = 0, filelook.read_digest
 
-    def counted(fd: int, job: Job) -> str | None:
+    def counted(fd: int, job: Job, **more: Any) -> str | None:
         nonlocal reads
         reads += 1
-        return read(fd, job)
+        return read(fd, job, **more)
 
     monkeypatch.setattr(filelook, "read_digest", counted)
     large, huge = Path(disk.path("large")), Path(disk.path("huge"))
