@@ -14,8 +14,8 @@ from tests import guide
 KINDS = """
 from typing import assert_type
 from scores import (
-    ContainerDetail, Detail, FileDetail, NetworkDetail, ResourceStatus, SessionDetail, UnitDetail,
-    UpgradeDetail, VolumeDetail,
+    ContainerDetail, Detail, FileDetail, NetworkDetail, PackageDetail, ResourceStatus, SessionDetail,
+    UnitDetail, UpgradeDetail, VolumeDetail,
 )
 
 def by_class(told: ResourceStatus) -> None:
@@ -24,7 +24,9 @@ def by_class(told: ResourceStatus) -> None:
             assert_type(found.exit_code, int | None)
         case UnitDetail() as found:
             assert_type(found.active_state, str)
-        case FileDetail() | SessionDetail() | UpgradeDetail() | VolumeDetail() | NetworkDetail() | None:
+        case FileDetail() | SessionDetail() | UpgradeDetail() | VolumeDetail() | NetworkDetail():
+            pass
+        case PackageDetail() | None:
             pass
 
 def by_kind(detail: Detail) -> str:
@@ -33,7 +35,10 @@ def by_kind(detail: Detail) -> str:
         return detail.state
     if detail.kind == "SystemdUnit":
         return detail.sub_state
-    assert_type(detail, FileDetail | UpgradeDetail | SessionDetail | VolumeDetail | NetworkDetail)
+    assert_type(
+        detail,
+        FileDetail | UpgradeDetail | SessionDetail | VolumeDetail | NetworkDetail | PackageDetail,
+    )
     return ""
 """
 WRONG = """
