@@ -597,7 +597,8 @@ AROUND: dict[str, Any] = {
     "no_healthcheck": True,
 }
 LOOK = (
-    "id -u; id -G; ulimit -n; cat /proc/sys/net/ipv4/ip_default_ttl /etc/resolv.conf /etc/hosts;"
+    "id -u; id -G; grep 'open files' /proc/1/limits; cat /proc/sys/net/ipv4/ip_default_ttl;"
+    "cat /etc/resolv.conf /etc/hosts;"
     "df -k /dev/shm | tail -n 1; echo zone:$(tail -c 4 /etc/localtime | head -c 3)"
 )
 ZONE = (
@@ -621,7 +622,7 @@ def test_what_a_container_finds_around_it_is_set_changed_and_removed(site: Site)
     site.converge(container(**AROUND))
     found = around(site)
     for words in (
-        "1883 1883 20 100 77",
+        "1883 1883 20 Max open files 100 200 files 77",
         "search lan.test nameserver 192.0.2.53",
         "192.0.2.10 broker",
         " 8192 ",

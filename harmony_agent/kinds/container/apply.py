@@ -80,7 +80,8 @@ class Applier:
             words = await self._words(action.name, refusal)
             await self._give_up(action)
             # Not chained: podman's answer stays behind.
-            raise Transient(reason, f"cannot {verb} {action.name}: {words}") from None
+            what = action.image if isinstance(action, EnsureImage) else action.name
+            raise Transient(reason, f"cannot {verb} {what}: {words}") from None
         except Transient as error:
             if error.reason not in _UNANSWERED:
                 await self._give_up(action)
@@ -290,7 +291,7 @@ def previous(state: ContainerState) -> PreviousContainer:
 _UNANSWERED: Final = ("PodmanUnavailable", "PodmanUnreachable", "Timeout")
 """Reasons that don't say whether the step was taken."""
 _FAILURES: Mapping[type, tuple[str, str]] = {
-    EnsureImage: ("PullFailed", "pull the image of"),
+    EnsureImage: ("PullFailed", "pull"),
     Create: ("CreateFailed", "create"),
     Rehearse: ("CreateFailed", "create"),
     Retire: ("StopFailed", "stop"),
