@@ -80,7 +80,8 @@ def state(site: Site, reason: str) -> dict[str, Any]:
 
 
 def ready(site: Site) -> None:
-    site.until("Container/web", lambda found: found["phase"] == "Ready")
+    """A runtime that was lacking is asked for again after a minute."""
+    site.until("Container/web", lambda found: found["phase"] == "Ready", timeout=90)
 
 
 def test_a_stick_that_comes_goes_and_comes_back_under_another_number(site: Site) -> None:

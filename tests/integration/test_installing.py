@@ -146,6 +146,7 @@ def test_readmes_lines_install_this_package(tmp_path: Path) -> None:
         assert installed.pop(project()["name"]) == version
         assert set(installed) - {"pip", "setuptools"} == {
             "annotated-types",
+            "cronsim",
             "pydantic",
             "pydantic_core",
             "typing_extensions",
