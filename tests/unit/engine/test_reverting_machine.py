@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from typing import Any
 
-from hypothesis import settings
+from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -19,7 +20,7 @@ from harmony_agent.core.errors import Transient
 from harmony_agent.core.reverts import GRACE_SECONDS, KEEP_SECONDS
 from scores.keys import DESIRED
 from tests.fakes.ledger import FakeLedger
-from tests.scale import scaled
+from tests.scale import FULL, scaled
 from tests.unit.engine.world import DEVICE, World, file
 
 SPAN = 60
@@ -31,8 +32,11 @@ class CutLedger(FakeLedger):
     def __init__(self) -> None:
         super().__init__()
         self.left: int | None = None
+        self.seen: Callable[[], None] = lambda: None
+        """called before each write"""
 
     async def _write(self) -> None:
+        self.seen()
         if self.left == 0:
             raise Transient("LedgerUnwritable", "killed")
         if self.left is not None:
@@ -48,6 +52,7 @@ class Reverts(RuleBasedStateMachine):
         self.world = World()
         self.ledger = CutLedger()
         self.world.ledger = self.ledger
+        self.ledger.seen = self._note
         self.generation = 0
         self.contents: dict[int, tuple[dict[str, Any], ...]] = {}
         self.spans: dict[int, bool] = {}
@@ -135,6 +140,25 @@ class Reverts(RuleBasedStateMachine):
 
     # -- what always holds
 
+    def _wanted(self, generation: int) -> dict[str, bytes]:
+        """The disk as this generation wants it, without what never comes up."""
+        return {
+            score["path"]: score["content"].encode()
+            for score in self.contents[generation]
+            if score["name"] != "bad"
+        }
+
+    def _bad(self, generation: int) -> bool:
+        return any(score["name"] == "bad" for score in self.contents[generation])
+
+    def _note(self) -> None:
+        """Note that the disk is as the enforced generation wants it, if only until the next is accepted."""
+        entry = self.world.engine.state.deployments.get("web")
+        if entry is not None and entry.stored is not None:
+            now = entry.stored.generation
+            if not self._bad(now) and self.world.disk == self._wanted(now):
+                self.converged.add(now)
+
     def _see(self) -> None:
         entry = self.world.engine.state.deployments.get("web")
         if entry is None or entry.stored is None:
@@ -151,8 +175,9 @@ class Reverts(RuleBasedStateMachine):
             self.refused.add(entry.refused.generation)
             assert entry.refused.generation > now
         [status] = self.world.engine.statuses()
+        self._note()
         if status.phase == "Converged":
-            self.converged.add(now)
+            assert now in self.converged, (now, self.world.disk)
         assert status.generation == now
 
     @invariant()
@@ -170,8 +195,7 @@ class Reverts(RuleBasedStateMachine):
                 {"web": self.world.engine.state.deployments["web"].stored}  # type: ignore[dict-item]
             )
         )
-        bad = any(score["name"] == "bad" for score in self.contents[self.generation])
-        if not bad or not self.spans[self.generation]:
+        if not self._bad(self.generation) or not self.spans[self.generation]:
             if self.generation not in self.refused:
                 assert self.enforced == self.generation
         elif self.enforced != self.generation:
@@ -182,14 +206,30 @@ class Reverts(RuleBasedStateMachine):
                 self.enforced,
                 self.generation,
             )
-        wanted = {
-            score["path"]: score["content"].encode()
-            for score in self.contents[self.enforced]
-            if score["name"] != "bad"
-        }
-        assert self.world.disk == wanted
+        assert self.world.disk == self._wanted(self.enforced)
         assert json.dumps(self.world.said()).count("no such disk") <= 3
 
 
 TestReverts = Reverts.TestCase
-TestReverts.settings = settings(max_examples=scaled(25, 400), stateful_step_count=25, deadline=None)
+TestReverts.settings = settings(
+    max_examples=scaled(25, 400),
+    stateful_step_count=25,
+    deadline=None,
+    # To make a failure smaller takes minutes: the long run does.
+    phases=tuple(Phase) if FULL else (Phase.explicit, Phase.reuse, Phase.generate),
+)
+
+
+def test_converged_for_a_moment_before_the_next_is_enough_to_go_back_to() -> None:
+    """Generation 2 is complete at last after a kill, and in that moment generation 3 comes."""
+    device = Reverts()
+    device.the_first()
+    device.publish(good=True, tried=True, drops=True)
+    device.killed(writes=2, seconds=70, booted=False)
+    assert device.converged == {1}
+    device.publish(good=False, tried=True, drops=True)
+    device.passes(1)
+    assert device.converged == {1, 2}
+    device.link(up=False)
+    device.teardown()
+    assert (device.enforced, device.refused) == (2, {3})
