@@ -173,6 +173,28 @@ def test_with_nothing_to_go_back_to_it_stays(world: World) -> None:
     world.run(test())
 
 
+def test_one_that_works_is_gone_back_to_though_a_leftover_still_stands(world: World) -> None:
+    async def test() -> None:
+        await started(world)
+        world.publish(1, *FIRST)
+        await world.told("Converged", 1)
+
+        def fail(call: str, name: str) -> None:
+            if call == "apply" and name in ("b", "bad"):
+                raise Transient("DiskBroken", "no such disk")
+
+        world.files.before = fail
+        world.publish(2, file("a", content="2"))
+        await world.told("Degraded", 2)
+        world.publish(3, *SECOND, revert_after="40s")
+        await world.told("Degraded", 3)
+        await world.told("Rejected", 2)
+        assert world.disk == {"/srv/a": b"2", "/srv/b": b"1"}
+        assert world.said()["rejected"]["generation"] == 3
+
+    world.run(test())
+
+
 def test_a_good_one_of_before_a_restart_is_known(world: World) -> None:
     async def test() -> None:
         await started(world)
