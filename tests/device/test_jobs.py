@@ -34,7 +34,7 @@ def test_they_run_at_their_times_and_once_and_a_cut_is_told(site: Site) -> None:
         container("long", **EVERY),
         container("once", *append, **data, restart="never"),
     )
-    once = resources["Container/once"]
+    once = site.until("Container/once", lambda found: "last_run" in found["status"])
     assert (once["phase"], once["status"]["last_run"]["exit_code"]) == ("Completed", 0)
     upcoming = resources["Container/good"]["status"]["schedule"]["next"]
 
