@@ -113,6 +113,10 @@ class Store:
         # A key that was purged doesn't exist, and the mark of its purge has a revision.
         return await self._write(bucket, key, value, expecting(purged.revision) | noting(note))
 
+    async def create(self, bucket: str, key: str, value: bytes) -> int:
+        """Write a key that was never there; its revision. Raises Conflict, also where it was purged."""
+        return await self._write(bucket, key, value, expecting(0))
+
     async def purge(self, bucket: str, key: str, revision: int) -> int:
         """Remove the key with its history, where `revision` is still the newest."""
         return await self._write(bucket, key, b"", purging(revision))

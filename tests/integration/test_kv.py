@@ -94,6 +94,17 @@ async def test_purge_is_fenced_and_what_was_purged_doesn_t_exist(store: Store) -
         await store.put(DESIRED, "a.b", b"4", third)
 
 
+async def test_a_key_is_created_only_where_it_never_was(store: Store) -> None:
+    first = await store.create(DESIRED, "a.b", b"1")
+    with pytest.raises(Conflict):
+        await store.create(DESIRED, "a.b", b"2")
+    mark = await store.purge(DESIRED, "a.b", first)
+    with pytest.raises(Conflict):
+        await store.create(DESIRED, "a.b", b"2")
+    found = await store.get(DESIRED, "a.b")
+    assert (found.value, found.revision) == (None, mark)
+
+
 @pytest.mark.parametrize("purged", [False, True])
 async def test_one_of_many_wins(store: Store, purged: bool) -> None:
     if purged:

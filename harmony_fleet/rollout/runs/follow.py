@@ -141,15 +141,19 @@ async def _write(store: Store, request: ApplyRequest, found: Deployment, device:
     """Write it unless it stands; why it can't be, as a code.
 
     A device isn't to blame where this watcher has no signing key: that is raised, and one who has
-    goes on. A request is never written over its own removal.
+    goes on. A request is never written over its own removal, nor over the mark of its purge: a
+    watcher that was held up would ask for what was taken back meanwhile.
     """
     standing = found.desired.manifest
     if standing is not None and standing.removed and not request.manifest.removed:
         return ""
     try:
         made = plan(request, found, device)
-        if made.action != "unchanged":
-            await store.put(DESIRED, str(found.key), made.wire.canonical(), made.revision)
+        key, value = str(found.key), made.wire.canonical()
+        if made.action != "unchanged" and made.revision:
+            await store.put(DESIRED, key, value, made.revision)
+        elif made.action != "unchanged":
+            await store.create(DESIRED, key, value)
     except Unreachable:
         raise
     except Refused as error:
@@ -157,7 +161,7 @@ async def _write(store: Store, request: ApplyRequest, found: Deployment, device:
             raise
         return error.code
     except HarmonyError as error:
-        return "" if error.code == "Conflict" else error.code  # somebody was faster
+        return "" if error.code == "Conflict" else error.code  # others wrote it or took it back
     return ""
 
 

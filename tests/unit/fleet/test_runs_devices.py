@@ -72,7 +72,9 @@ class Runs(RuleBasedStateMachine):
         self.unheard: set[tuple[str, str]] = set()
         """by run: devices that were silent when they were skipped"""
         self.may: dict[str, set[str]] = {}
-        """by cancelled run: devices for which a request stood then, or which had read one by when it was taken back"""
+        """by cancelled run: devices for which a request stood then, or which had one, or had begun it, by when it was
+        taken back
+        """
         for device in self.devices.values():
             device.beat()
 
@@ -157,7 +159,7 @@ class Runs(RuleBasedStateMachine):
         finally:
             self.buckets.writes = None
         if run.cancelled and uid in self.may:  # who hasn't read it by now never will
-            self.may[uid] = {name for name in self.may[uid] if self._has_read(run, name)}
+            self.may[uid] = {name for name in self.may[uid] if self._may_begin(run, name)}
 
     @precondition(lambda self: self.uids)
     @rule(which=NUMBER)
@@ -182,11 +184,14 @@ class Runs(RuleBasedStateMachine):
     def _has_request(self, run: TaskRun, name: str) -> bool:
         entry = self.buckets.held.get((DESIRED, f"{name}.{run.deployment}"))
         value = (entry.value if entry is not None else None) or REMOVED
-        return REMOVED not in value or self._has_read(run, name)
+        return REMOVED not in value or self._may_begin(run, name)
 
-    def _has_read(self, run: TaskRun, name: str) -> bool:
-        taken = self.devices[name].enforced.get(run.deployment)
-        return taken is not None and not taken.removed
+    def _may_begin(self, run: TaskRun, name: str) -> bool:
+        """It has the request, or has let go of one that its updater had accepted."""
+        device = self.devices[name]
+        taken = device.enforced.get(run.deployment)
+        has_it = taken is not None and not taken.removed
+        return has_it or any(uid == run.run_uid for uid, _ in device.updater.accepted)
 
     # -- devices
 

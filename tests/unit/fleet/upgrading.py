@@ -69,6 +69,11 @@ class Buckets:
     async def put(self, bucket: str, key: str, value: bytes, revision: int, note: str = "") -> int:
         return self._write(bucket, key, value, revision, note)
 
+    async def create(self, bucket: str, key: str, value: bytes) -> int:
+        if (bucket, key) in self.held:
+            raise Conflict("Conflict", f"{key} was written", "")
+        return self._write(bucket, key, value, 0)
+
     async def purge(self, bucket: str, key: str, revision: int) -> int:
         return self._write(bucket, key, None, revision)
 
